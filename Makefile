@@ -12,9 +12,9 @@ PYTEST = $(BIN)/python -m pytest -q $(if $(DRAWN),--randomly-seed=$(DRAWN) --hyp
 LIVE ?= tests/live
 # The classes of docs/explanation/what-holds-under-faults.md that need no server and of which chance draws the cases, anew at every run;
 # those that are the same every time have been run by `make test`.
-HOSTILE := tests/property/test_storms.py tests/property/test_histories.py tests/unit/engine/test_bad_plugins.py tests/unit/engine/test_raising_plugins.py \
-  tests/unit/framework/test_nodeinfo.py tests/unit/plugins/dynamic_resources/test_cel_cost.py tests/unit/plugins/dynamic_resources/test_lookahead.py \
-  tests/unit/state/test_pod_index.py tests/unit/cli/test_hostile_files.py tests/unit/box/controllers/test_driver.py
+HOSTILE := tests/property/test_storms.py tests/property/test_histories.py tests/unit/scheduler/engine/test_bad_plugins.py tests/unit/scheduler/engine/test_raising_plugins.py \
+  tests/unit/scheduler/framework/test_nodeinfo.py tests/unit/scheduler/plugins/dynamic_resources/test_cel_cost.py tests/unit/scheduler/plugins/dynamic_resources/test_lookahead.py \
+  tests/unit/scheduler/state/test_pod_index.py tests/unit/cli/test_hostile_files.py tests/unit/cluster/controllers/test_driver.py
 WORKLOADS ?= basic
 NODES ?= 5000
 PODS ?= 0
@@ -130,7 +130,7 @@ oracle:  ## Build the oracle only (needs Go)
 
 conformance: $(INSTALLED) control-plane  ## Compare with kube-scheduler's own framework, then run all of `live` (needs Go)
 	$(BIN)/python -m tests.conformance.run $(if $(DRAWN),--drawn $(DRAWN))
-	MOORAGE_FUZZ=2000 $(PYTEST) tests/unit/box/apiserver/test_bad_input.py
+	MOORAGE_FUZZ=2000 $(PYTEST) tests/unit/cluster/apiserver/test_bad_input.py
 	$(BIN)/python -m tests.hostile --seed 1
 	$(BIN)/python -m tests.hostile $(if $(DRAWN),--seed $(DRAWN))
 	$(PYTEST) $(if $(DRAWN),--randomly-seed=$(DRAWN)1 --hypothesis-seed=$(DRAWN)1) -n $(JOBS) $(HOSTILE)

@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from moorage.app.gc_tuning import collect_rarely
-from moorage.box.apiserver.server import ApiServer
+from moorage.cluster.apiserver.server import ApiServer
+from moorage.scheduler.daemon.gc_tuning import collect_rarely
 
 CONNECTIONS = 64
 EVENT = b'"object":{"'

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.pod import Pod
-from moorage.api.struct import KubeStruct
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.struct import KubeStruct
 
 PODS = 5_000
 ROUNDS = 9

@@ -11,19 +11,19 @@ from typing import Any
 import uvloop
 
 from benchmarks.engine_workloads import Workload
-from moorage.api.meta import KubeObject
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.assembly.loop import SchedulingLoop
-from moorage.assembly.policy import Policy
-from moorage.clock import SystemClock
-from moorage.config import default_config
-from moorage.engine.binding.binder import TaskBackground
-from moorage.engine.scheduler import Scheduler
-from moorage.features import FeatureGates
-from moorage.framework.registry import Registry
-from moorage.plugins.catalogue import IN_TREE
-from moorage.simulator.instant import InstantApi
+from moorage.cluster.simulation.instant import InstantApi
+from moorage.common.clock import SystemClock
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import default_config
+from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.wiring.loop import SchedulingLoop
+from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_pod
 
 BATCH = 250

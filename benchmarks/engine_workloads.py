@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from moorage.api.affinity import (
+from moorage.kube.api.affinity import (
     Affinity,
     NodeAffinity,
     PodAffinity,
@@ -13,7 +13,7 @@ from moorage.api.affinity import (
     Toleration,
     TopologySpreadConstraint,
 )
-from moorage.api.devices import (
+from moorage.kube.api.devices import (
     CELDeviceSelector,
     Device,
     DeviceAttribute,
@@ -29,11 +29,11 @@ from moorage.api.devices import (
     ResourceSlice,
     ResourceSliceSpec,
 )
-from moorage.api.meta import KubeObject, ObjectMeta, OwnerReference
-from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
-from moorage.api.pod import Pod, PodResourceClaim, PodResourceClaimStatus, PodStatus
-from moorage.api.quantity import Quantity
-from moorage.api.selectors import (
+from moorage.kube.api.meta import KubeObject, ObjectMeta, OwnerReference
+from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL
+from moorage.kube.api.pod import Pod, PodResourceClaim, PodResourceClaimStatus, PodStatus
+from moorage.kube.api.quantity import Quantity
+from moorage.kube.api.selectors import (
     NODE_NAME_FIELD,
     LabelSelector,
     NodeSelector,

@@ -8,10 +8,10 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from moorage.assembly.policy import collect_plugins, load_policy
-from moorage.simulator.documents import documents_of
-from moorage.whatif.session import Session
-from moorage.why.explain import explain_pod
+from moorage.insight.explain.explain import explain_pod
+from moorage.insight.whatif.session import Session
+from moorage.kube.manifests import documents_of
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
 NODES: Final = 5000
 PODS_PER_NODE: Final = 10

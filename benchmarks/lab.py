@@ -66,7 +66,7 @@ def trial_of(case: str) -> Trial:
 
 def measure(case: str, *, profiled: bool) -> dict[str, Any]:
     """Run one case here."""
-    from moorage.app.gc_tuning import collect_rarely, keep_freed_memory
+    from moorage.scheduler.daemon.gc_tuning import collect_rarely, keep_freed_memory
 
     collect_rarely()
     keep_freed_memory()

@@ -24,11 +24,11 @@ import uvloop
 
 from benchmarks.apiserver import cpu_seconds, node, pod, say
 from benchmarks.installed import compile_program
-from moorage.api.pod import Pod
-from moorage.box.apiserver.requests.request import ApiRequest, ApiResponse
-from moorage.box.apiserver.server import ApiServer
-from moorage.client.kubeconfig import load_connection
-from moorage.client.rest import ApiClient
+from moorage.cluster.apiserver.requests.request import ApiRequest, ApiResponse
+from moorage.cluster.apiserver.server import ApiServer
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.rest import ApiClient
 
 COMMAND: Final = (sys.executable, "-c", "from moorage.cli.main import main; main()")
 PODS: Final = "/api/v1/namespaces/default/pods"

@@ -13,13 +13,13 @@ from typing import Any, get_args
 import msgspec
 from typer.main import get_command
 
-from moorage.config import types as config_types
-from moorage.framework import handle as handle_module
-from moorage.framework import plugin as plugin_module
-from moorage.framework.events import EVERY_EVENT
-from moorage.framework.plugin import Plugin
-from moorage.framework.registry import extension_points
-from moorage.plugins.catalogue import IN_TREE
+from moorage.scheduler.config import types as config_types
+from moorage.scheduler.framework import handle as handle_module
+from moorage.scheduler.framework import plugin as plugin_module
+from moorage.scheduler.framework.events import EVERY_EVENT
+from moorage.scheduler.framework.plugin import Plugin
+from moorage.scheduler.framework.registry import extension_points
+from moorage.scheduler.plugins.catalogue import IN_TREE
 from moorage.testing.rig import Rig
 
 
@@ -102,7 +102,7 @@ def messages_of(kind: type[Plugin]) -> list[str]:
     """List the reasons that a plugin's modules give, with … for what is filled in."""
     module = import_module(kind.__module__)
     package = kind.__module__.rpartition(".")[0]
-    files = [module] if package == "moorage.plugins" else list(_modules_of(package))
+    files = [module] if package == "moorage.scheduler.plugins" else list(_modules_of(package))
     found: dict[str, None] = {}
     for each in files:
         for node in ast.walk(ast.parse(inspect.getsource(each))):

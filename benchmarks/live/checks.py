@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from benchmarks.live.workload import NAMESPACE, Workload
-from moorage.api.affinity import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
-from moorage.api.devices import ResourceClaim
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.api.pod_groups import PodGroup
-from moorage.api.selectors import LabelMatcher, label_matcher, node_matcher
-from moorage.api.storage import CSINode
-from moorage.client.rest import ApiClient
+from moorage.kube.api.affinity import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+from moorage.kube.api.devices import ResourceClaim
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import PodGroup
+from moorage.kube.api.selectors import LabelMatcher, label_matcher, node_matcher
+from moorage.kube.api.storage import CSINode
+from moorage.kube.client.rest import ApiClient
 
 SCHEDULED: Final = "PodScheduled"
 RUNNING: Final = "running-"

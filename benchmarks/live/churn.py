@@ -6,8 +6,8 @@ from itertools import count
 import msgspec
 
 from benchmarks.live.workload import Group, Workload
-from moorage.client.rest import ApiClient
-from moorage.errors import NotFound
+from moorage.common.errors import NotFound
+from moorage.kube.client.rest import ApiClient
 
 
 async def churning(client: ApiClient, workload: Workload) -> None:

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from typing import Final
 
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 
 BINDING: Final = "POST pods/binding"
 _LINE: Final = re.compile(rb"^apiserver_request_total\{([^}]*)\} (\S+)$", re.MULTILINE)

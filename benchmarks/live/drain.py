@@ -13,7 +13,7 @@ from benchmarks.live.counting import BINDING, requests
 from benchmarks.live.plane import Plane
 from benchmarks.live.processes import Machine, SessionProcess, cpu_of
 from benchmarks.live.workload import Workload
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 
 SETTLE_SECONDS: Final = 90.0
 SHORT: Final = 0.2

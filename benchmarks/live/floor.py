@@ -14,15 +14,15 @@ import uvloop
 from benchmarks.live import workload
 from benchmarks.live.plane import Plane
 from benchmarks.live.session import control_plane, parser, say
-from moorage.api.kinds import BY_TYPE, Kind
-from moorage.api.pod import Pod
-from moorage.assembly.remote import RemoteApi
-from moorage.client.informer import Informer
-from moorage.client.list_watch import Change
-from moorage.client.rest import ApiClient
-from moorage.clock import SteadyClock
-from moorage.config.types import ClientConnection
-from moorage.framework.recording import EventNote
+from moorage.common.clock import SteadyClock
+from moorage.kube.api.kinds import BY_TYPE, Kind
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.event_note import EventNote
+from moorage.kube.client.informer import Informer
+from moorage.kube.client.list_watch import Change
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.config.types import ClientConnection
+from moorage.scheduler.wiring.remote import RemoteApi
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from benchmarks.live.schedulers import OURS, THEIRS
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 
 FILE: Final = Path(__file__).resolve().parents[1] / "goals.yaml"
 LATENCY: Final = "latency"

@@ -18,11 +18,11 @@ from benchmarks.live.plane import Plane
 from benchmarks.live.processes import SessionProcess
 from benchmarks.live.session import control_plane, parser, say, start, turns
 from benchmarks.live.tables import show_latencies
-from moorage.api.kinds import BY_TYPE, Kind
-from moorage.api.pod import Pod
-from moorage.client.informer import Informer
-from moorage.client.list_watch import Change
-from moorage.client.rest import ApiClient
+from moorage.kube.api.kinds import BY_TYPE, Kind
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.informer import Informer
+from moorage.kube.client.list_watch import Change
+from moorage.kube.client.rest import ApiClient
 
 RATE: Final = 100.0
 """Pods a second."""

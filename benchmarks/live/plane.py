@@ -13,7 +13,7 @@ from tests.support.control_plane import ControlPlane
 
 from benchmarks.live.processes import cpu_of
 from benchmarks.live.workload import Workload
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 
 AT_ONCE: Final = 64
 QUIET_SHARE: Final = 0.1

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from benchmarks.live import schedulers
 from benchmarks.live.plane import Plane
 from benchmarks.live.processes import SessionProcess
-from moorage.errors import MoorageError
+from moorage.common.errors import MoorageError
 
 RAW: Final = Path(".bench") / "latest.json"
 WHO: Final = f"some of {', '.join(schedulers.NAMES)} and {schedulers.OURS}@/another/checkout, with commas between"

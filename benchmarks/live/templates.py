@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any, Final
 
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 
 PLACEHOLDER: Final = re.compile(r"\$\{([^}]*)\}")
 KNOWN: Final = ("i", "nodes", "pods")

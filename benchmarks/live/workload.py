@@ -30,8 +30,8 @@ import msgspec
 import yaml
 
 from benchmarks.live.templates import Sum, Template, merged
-from moorage.api.kinds import BY_NAME
-from moorage.errors import InputError, did_you_mean
+from moorage.common.errors import InputError, did_you_mean
+from moorage.kube.api.kinds import BY_NAME
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "workloads"
 PARTS: Final = "parts"

@@ -1,7 +1,7 @@
 // Command fields writes down the fields of the Kubernetes API types that the embedded API server knows: their names in JSON,
 // their numbers in protobuf, which are required, and how lists are merged. It reads them off the Go types by reflection.
 //
-//	CGO_ENABLED=0 go run -trimpath ./fields > ../src/moorage/box/apiserver/kinds/fields.json
+//	CGO_ENABLED=0 go run -trimpath ./fields > ../src/moorage/kube/fields.json
 package main
 
 import (

@@ -1,8 +1,8 @@
 """A first plugin: batch pods run on spot capacity only."""
 
-from moorage.api.pod import Pod
-from moorage.framework.functions import filter_function
-from moorage.framework.nodeinfo import NodeInfo
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.functions import filter_function
+from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 
 @filter_function("node(s) were not spot capacity")

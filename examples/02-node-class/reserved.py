@@ -1,14 +1,14 @@
 """Nodes reserved for a team, as a custom resource says: a plugin that is a class and has an informer of its own."""
 
-from moorage.api.custom import custom_kind
-from moorage.api.meta import KubeObject
-from moorage.api.pod import Pod
-from moorage.api.struct import KubeStruct
-from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Handle
-from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.plugin import FilterPlugin
-from moorage.framework.status import Status
+from moorage.kube.api.custom import custom_kind
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.struct import KubeStruct
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin
+from moorage.scheduler.framework.status import Status
 
 
 class ReservationSpec(KubeStruct, frozen=True):

@@ -14,8 +14,8 @@ from yoda.scv import Scv
 from yoda.sniffer import MODELS, status_of
 
 from moorage import Pod
-from moorage.api.meta import KubeObject, ObjectMeta
-from moorage.assembly.policy import collect_plugins, load_policy
+from moorage.kube.api.meta import KubeObject, ObjectMeta
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing import make_pod
 
 NODES = 5_000

@@ -12,8 +12,8 @@ from yoda.plugin import Yoda, YodaArgs
 from yoda.scv import Scv
 
 from moorage import CycleState, Pod
-from moorage.api.meta import Condition, KubeObject, ObjectMeta
-from moorage.api.pod import PodStatus
+from moorage.kube.api.meta import Condition, KubeObject, ObjectMeta
+from moorage.kube.api.pod import PodStatus
 from moorage.testing import Cluster, check_plugin, in_virtual_time, make_node, make_pod
 from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, run_filter, run_score
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sample import Sample
 
-from moorage.framework.logs import VERBOSITY
+from moorage.scheduler.framework.logs import VERBOSITY
 from moorage.testing import Cluster, check_plugin, in_virtual_time
 
 FOLDER = Path(__file__).parent

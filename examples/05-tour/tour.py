@@ -3,9 +3,9 @@
 from typing import Any
 
 import moorage as m
-from moorage.framework.node_statuses import NodeStatuses
-from moorage.framework.queued import QueuedPod
-from moorage.framework.status import IntArray
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.queued import QueuedPod
+from moorage.scheduler.framework.status import IntArray
 
 SEEN = m.StateKey[int]("tour: how many nodes there were")
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from moorage import CycleState, DependsOn, NodeInfo, NodeTable, Pod, ScorePlugin
-from moorage.framework.status import IntArray
+from moorage.scheduler.framework.status import IntArray
 
 RESOURCES = ("cpu", "memory")
 

@@ -5,9 +5,9 @@ from collections.abc import Hashable
 import msgspec
 
 from moorage import CycleState, DependsOn, Handle, NodeInfo, NodeTable, Pod, PreScorePlugin, ScorePlugin, Status
-from moorage.errors import ServiceError
-from moorage.framework.polling import Polled
-from moorage.http.web_service import WebService
+from moorage.common.errors import ServiceError
+from moorage.kube.http.web_service import WebService
+from moorage.scheduler.framework.polling import Polled
 
 UNMEASURED = 50
 

@@ -8,7 +8,7 @@ import pytest
 from load_aware import LoadAware, LoadAwareArgs
 
 from moorage import Handle
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 from moorage.testing import Cluster, check_plugin, in_virtual_time
 from moorage.testing.rig import Rig
 

@@ -15,14 +15,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from moorage.api.pod import Pod
-    from moorage.framework.cycle import CycleState, StateKey
-    from moorage.framework.events import ClusterEvent, EventRegistration, QueueingHint
-    from moorage.framework.functions import filter_function, score_function
-    from moorage.framework.handle import Handle
-    from moorage.framework.nodeinfo import NodeInfo
-    from moorage.framework.nodetable import NodeTable
-    from moorage.framework.plugin import (
+    from moorage.insight.whatif.session import Session
+    from moorage.kube.api.pod import Pod
+    from moorage.scheduler.framework.cycle import CycleState, StateKey
+    from moorage.scheduler.framework.events import ClusterEvent, EventRegistration, QueueingHint
+    from moorage.scheduler.framework.functions import filter_function, score_function
+    from moorage.scheduler.framework.handle import Handle
+    from moorage.scheduler.framework.nodeinfo import NodeInfo
+    from moorage.scheduler.framework.nodetable import NodeTable
+    from moorage.scheduler.framework.plugin import (
         BindPlugin,
         DependsOn,
         FilterPlugin,
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
         ScorePlugin,
         Wait,
     )
-    from moorage.framework.status import Status, Verdict
-    from moorage.whatif.session import Session
+    from moorage.scheduler.framework.status import Status, Verdict
 
 __version__ = "0.1.0"
 
@@ -81,29 +81,29 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "ClusterEvent": "framework.events",
-    "CycleState": "framework.cycle",
-    "EventRegistration": "framework.events",
-    "Handle": "framework.handle",
-    "NodeInfo": "framework.nodeinfo",
-    "NodeTable": "framework.nodetable",
-    "Pod": "api.pod",
-    "QueueingHint": "framework.events",
-    "Session": "whatif.session",
-    "StateKey": "framework.cycle",
-    "Status": "framework.status",
-    "Verdict": "framework.status",
-    "filter_function": "framework.functions",
-    "score_function": "framework.functions",
+    "ClusterEvent": "scheduler.framework.events",
+    "CycleState": "scheduler.framework.cycle",
+    "EventRegistration": "scheduler.framework.events",
+    "Handle": "scheduler.framework.handle",
+    "NodeInfo": "scheduler.framework.nodeinfo",
+    "NodeTable": "scheduler.framework.nodetable",
+    "Pod": "kube.api.pod",
+    "QueueingHint": "scheduler.framework.events",
+    "Session": "insight.whatif.session",
+    "StateKey": "scheduler.framework.cycle",
+    "Status": "scheduler.framework.status",
+    "Verdict": "scheduler.framework.status",
+    "filter_function": "scheduler.framework.functions",
+    "score_function": "scheduler.framework.functions",
 }
-"""Where a public name comes from, if that is not ``framework.plugin``."""
+"""Where a public name comes from, if that is not ``scheduler.framework.plugin``."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name: ``import moorage`` alone stays fast, for the command line asks for the version only."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"moorage.{_ELSEWHERE.get(name, 'framework.plugin')}"), name)
+    value = getattr(import_module(f"moorage.{_ELSEWHERE.get(name, 'scheduler.framework.plugin')}"), name)
     globals()[name] = value
     return value
 

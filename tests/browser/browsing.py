@@ -12,9 +12,9 @@ from typing import Any, Self, TypeVar
 
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
-from moorage.app.caller_tokens import CallerTokens
-from moorage.app.page.running import StartedSource
-from moorage.app.page.server import PageServer
+from moorage.insight.page.page_server import PageServer
+from moorage.insight.page.running import StartedSource
+from moorage.scheduler.daemon.caller_tokens import CallerTokens
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 HINT = "no Chromium is installed here: apt-get install chromium, or name one in MOORAGE_CHROMIUM"

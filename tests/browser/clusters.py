@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from tests.unit.ui.clusters import Content, node, pod
+from tests.unit.insight.page.clusters import Content, node, pod
 
 POOLS = ("general", "general", "general", "large", "gpu")
 

@@ -15,7 +15,7 @@ from playwright.sync_api import Page
 
 from tests.browser.browsing import WIDE, Looker, ServedPage, browsing
 from tests.browser.clusters import fleet
-from tests.unit.ui.clusters import still
+from tests.unit.insight.page.clusters import still
 
 FRAMES = 60
 FLUENCY = """async () => {

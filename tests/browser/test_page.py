@@ -6,13 +6,13 @@ from urllib.parse import quote
 import pytest
 from rich.console import Console
 
-from moorage.why.explain import explain_pod
-from moorage.why.explanation import PodExplanation
-from moorage.why.page import print_explanation
+from moorage.insight.explain.explain import explain_pod
+from moorage.insight.explain.explanation import PodExplanation
+from moorage.insight.explain.page import print_explanation
 from tests.browser.browsing import PHONE, WIDE, Looker, ServedPage, elsewhere
 from tests.browser.clusters import MOST_ALLOCATED, fleet, others
 from tests.browser.conftest import Look
-from tests.unit.ui.clusters import SMALL, job, loaded, node, played, pod, policy, still
+from tests.unit.insight.page.clusters import SMALL, job, loaded, node, played, pod, policy, still
 
 VIEWS = (
     "",

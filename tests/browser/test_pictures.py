@@ -9,7 +9,7 @@ import pytest
 from tests.browser.browsing import PHONE, WIDE, Looker, ServedPage
 from tests.browser.clusters import MOST_ALLOCATED, fleet, machine
 from tests.browser.conftest import Look
-from tests.unit.ui.clusters import Content, job, played, pod, still
+from tests.unit.insight.page.clusters import Content, job, played, pod, still
 
 TALL = {"width": 1360, "height": 1150}
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Error as PlaywrightError
 
 from tests.browser.browsing import WIDE, Looker
 from tests.integration.test_scheduler_page import scheduler
-from tests.unit.ui.clusters import node, pod
+from tests.unit.insight.page.clusters import node, pod
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.client.kubeconfig import load_connection
-from moorage.client.rest import ApiClient
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.rest import ApiClient
 from tests.browser.browsing import elsewhere
 from tests.browser.conftest import Look
 

@@ -19,16 +19,16 @@ from typing import Any
 
 from rich.console import Console
 
-from moorage.assembly.policy import Policy
-from moorage.config import completed_view
-from moorage.errors import InputError, MoorageError
-from moorage.features import FeatureGates
-from moorage.simulator.documents import documents_of
-from moorage.whatif.session import Session
-from moorage.why.explain import explain_pod
-from moorage.why.group_search import search_group
-from moorage.why.groups import in_order, is_judged_with_its_group, view_group
-from moorage.why.subject import Limits
+from moorage.common.errors import InputError, MoorageError
+from moorage.insight.explain.explain import explain_pod
+from moorage.insight.explain.group_search import search_group
+from moorage.insight.explain.groups import in_order, is_judged_with_its_group, view_group
+from moorage.insight.explain.subject import Limits
+from moorage.insight.whatif.session import Session
+from moorage.kube.features import FeatureGates
+from moorage.kube.manifests import documents_of
+from moorage.scheduler.config import completed_view
+from moorage.scheduler.wiring.policy import Policy
 from tests.conformance.amounts import one_unit_nearer
 from tests.conformance.fuzz import features_of, silence_logs
 from tests.conformance.generator import Case, generate

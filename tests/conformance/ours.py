@@ -5,14 +5,14 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.assembly.policy import Policy
-from moorage.config import SchedulerConfiguration, default_config, load_config
-from moorage.features import FeatureGates
-from moorage.framework.registry import Registry
-from moorage.plugins.catalogue import IN_TREE
-from moorage.simulator.decisions import to_builtins
-from moorage.simulator.loading import cluster_from
-from moorage.simulator.one_pass import OnePass
+from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.simulation.one_pass import OnePass
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import SchedulerConfiguration, default_config, load_config
+from moorage.scheduler.decisions.decision import to_builtins
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.wiring.policy import Policy
 from tests.conformance.generator import Case
 
 #: What the oracle has off as well: victims are known at once, and every pod is scored for itself.

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import yaml
 
-from moorage.api.kinds import KINDS
-from moorage.assembly.policy import collect_plugins, load_policy
-from moorage.framework.plugin import Plugin
+from moorage.kube.api.kinds import KINDS
+from moorage.scheduler.framework.plugin import Plugin
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing import Cluster, in_virtual_time
 
 HEAD: Final = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 import moorage
-from moorage.framework.plugin import Plugin
+from moorage.scheduler.framework.plugin import Plugin
 from tests.docs.snippets import Snippet
 
 

@@ -5,8 +5,8 @@ import re
 import pytest
 from manual import diagrams, reference
 
-from moorage.framework.handle import ClusterApi, Lister, PreemptionHandle
-from moorage.plugins.catalogue import IN_TREE
+from moorage.scheduler.framework.handle import ClusterApi, Lister, PreemptionHandle
+from moorage.scheduler.plugins.catalogue import IN_TREE
 from tests.docs.snippets import ROOT
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.framework.plugin import Plugin
+from moorage.scheduler.framework.plugin import Plugin
 from tests.docs.documents import check_yaml
 from tests.docs.python_blocks import PythonBlocks, plugins_beside, plugins_of
 from tests.docs.snippets import (

@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
-from moorage.box.controllers.catalogue import kubelet_controllers
-from moorage.box.controllers.driver import Driver
-from moorage.box.controllers.heartbeats import NodeShape, fake_node
-from moorage.client.rest import ApiClient
-from moorage.clock import SystemClock
+from moorage.cluster.controllers.catalogue import kubelet_controllers
+from moorage.cluster.controllers.driver import Driver
+from moorage.cluster.controllers.heartbeats import NodeShape, fake_node
+from moorage.common.clock import SystemClock
+from moorage.kube.client.rest import ApiClient
 from tests.live.controllers import CONTROLLERS, controller_manager
 from tests.live.scenarios.combinations import SERVED, WORKLOADS, gate_flags, scheduling
 from tests.support.control_plane import ControlPlane, control_plane

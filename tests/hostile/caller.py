@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from http.client import HTTPException, HTTPResponse
 from typing import Any, Final, NamedTuple
 
-from moorage.box.apiserver.server import MAX_BODY
+from moorage.cluster.apiserver.server import MAX_BODY
 from tests.hostile.requests import Request
 
 #: Far longer than anything takes, on a machine that is busy with other things.

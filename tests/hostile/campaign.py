@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 import uvloop
 
-from moorage.box.apiserver.server import ApiServer
+from moorage.cluster.apiserver.server import ApiServer
 from tests.hostile import strangers
 from tests.hostile.caller import Caller, Silence
 from tests.hostile.classes import problems_of
@@ -116,7 +116,7 @@ def furnish(server: ApiServer) -> None:
     """Put the objects there that requests are about."""
     import msgspec
 
-    from moorage.box.apiserver.requests.request import ApiRequest
+    from moorage.cluster.apiserver.requests.request import ApiRequest
 
     for path, thing in ((PODS, pod()), (NODES, node()), (DEPLOYMENTS, deployment())):
         server.api.answer(ApiRequest("POST", path, body=msgspec.json.encode(thing)))

@@ -8,8 +8,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from moorage.api.devices import Device, DeviceAttribute
-from moorage.plugins.dynamic_resources.cel import CelCompileError, CelRuntimeError, Program, facts_of
+from moorage.kube.api.devices import Device, DeviceAttribute
+from moorage.scheduler.plugins.dynamic_resources.cel import CelCompileError, CelRuntimeError, Program, facts_of
 from tests.support.expressions import Expressions
 
 MAX_SECONDS = 10.0

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.codec import decode
-from moorage.box.apiserver.kinds.resources import Resources, ServedResource
+from moorage.kube.api.codec import decode
+from moorage.kube.resources import Resources, ServedResource
 from tests.hostile.caller import Heard
 from tests.hostile.requests import Request
 

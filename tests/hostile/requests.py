@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 import yaml
 
-from moorage.box.apiserver.kinds.resources import Resources, ServedResource
+from moorage.kube.resources import Resources, ServedResource
 from tests.hostile.things import NAMES, TEXTS, Things
 from tests.hostile.wire import cbor, protobuf
 from tests.support.api import APPLY, JSON_PATCH, MERGE, STRATEGIC

@@ -14,7 +14,7 @@ from typing import Final
 
 import yaml
 
-from moorage.box.apiserver.server import ApiServer
+from moorage.cluster.apiserver.server import ApiServer
 from tests.live.scheduler import SchedulerProcess
 from tests.live.scheduler import scheduler as running_scheduler
 from tests.support.control_plane import free_ports

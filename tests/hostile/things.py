@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from moorage.box.apiserver.kinds.resources import ServedResource
-from moorage.box.apiserver.kinds.schema import Field, Schema, schema_of_kind
+from moorage.kube.resources import ServedResource
+from moorage.kube.schema import Field, Schema, schema_of_kind
 from tests.support.api import budget, definition, deployment, node, pod
 
 Data = dict[str, Any]

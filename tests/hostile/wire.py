@@ -3,7 +3,7 @@
 import struct
 from typing import Any
 
-from moorage.box.apiserver.kinds.schema import Field, Schema, schema_of_kind
+from moorage.kube.schema import Field, Schema, schema_of_kind
 
 MAGIC = b"k8s\x00"
 Data = dict[str, Any]

@@ -7,7 +7,7 @@ from pathlib import Path
 import uvloop
 import yaml
 
-from moorage.box.apiserver.server import ApiServer
+from moorage.cluster.apiserver.server import ApiServer
 
 
 async def serve(data: Path, kubeconfig: Path) -> None:

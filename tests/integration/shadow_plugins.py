@@ -3,11 +3,11 @@
 import os
 import time
 
-from moorage.api.pod import Pod
-from moorage.framework.cycle import CycleState
-from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.plugin import FilterPlugin
-from moorage.framework.status import Status
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin
+from moorage.scheduler.framework.status import Status
 
 HOARD: list[bytearray] = []
 

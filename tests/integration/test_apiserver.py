@@ -14,14 +14,14 @@ import msgspec
 import pytest
 import yaml
 
-from moorage.api.meta import KubeObject
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.box.apiserver.server import MAX_BODY, ApiServer
-from moorage.box.apiserver.storage.journal import Journal
-from moorage.client.kubeconfig import load_connection
-from moorage.client.rest import ApiClient
-from moorage.errors import AlreadyExists, ApiError, InputError, NotFound, Unauthorized
+from moorage.cluster.apiserver.server import MAX_BODY, ApiServer
+from moorage.cluster.apiserver.storage.journal import Journal
+from moorage.common.errors import AlreadyExists, ApiError, InputError, NotFound, Unauthorized
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.rest import ApiClient
 from moorage.testing import make_node, make_pod
 from tests.support.api import PODS, pod
 

@@ -5,13 +5,13 @@ import asyncio
 import msgspec
 import pytest
 
-from moorage.api.cluster import Namespace
-from moorage.api.pod import Pod
-from moorage.api.workloads import Deployment, ReplicaSet
-from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Handle
-from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.plugin import FilterPlugin
+from moorage.kube.api.cluster import Namespace
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.workloads import Deployment, ReplicaSet
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin
 from moorage.testing import Cluster, in_virtual_time
 from tests.integration.test_workloads import workload
 from tests.support.custom_writes import Budget

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable
 
-from moorage.api.records import Lease, LeaseCandidate
-from moorage.client.candidate import Candidacy
-from moorage.client.leader import LeaderElector, LeaseSettings
-from moorage.client.rest import ApiClient
-from moorage.clock import VirtualClock
-from moorage.errors import LeadershipLost
-from moorage.simulator.loop import VirtualLoop
+from moorage.cluster.virtual_time import VirtualLoop
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import LeadershipLost
+from moorage.kube.api.records import Lease, LeaseCandidate
+from moorage.kube.client.candidate import Candidacy
+from moorage.kube.client.leader import LeaderElector, LeaseSettings
+from moorage.kube.client.rest import ApiClient
 from moorage.testing import Cluster, in_virtual_time
 
 GATE = "CoordinatedLeaderElection=true"

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from moorage.api.kinds import BY_TYPE
-from moorage.api.workloads import Job
-from moorage.plugins.community.coscheduling.gangs import CoschedulingGroup
+from moorage.contrib.community.coscheduling.gangs import CoschedulingGroup
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.workloads import Job
 from moorage.testing import Cluster, in_virtual_time
 from tests.support.gangs import COSCHEDULING
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 from moorage.testing import Cluster
 from tests.support.custom_writes import STORIES
 

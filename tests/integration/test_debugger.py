@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from moorage.box.apiserver.server import ApiServer
-from moorage.client.kubeconfig import load_connection
-from moorage.client.rest import ApiClient
+from moorage.cluster.apiserver.server import ApiServer
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.rest import ApiClient
 from tests.live.cluster import LiveCluster
 from tests.live.scheduler import SchedulerProcess, scheduler
 

@@ -4,10 +4,10 @@ import asyncio
 import subprocess
 from pathlib import Path
 
-from moorage.simulator.decision_log import LoggedDecision, read_log
-from moorage.simulator.decisions import Result
+from moorage.scheduler.decisions.decision import Result
+from moorage.scheduler.decisions.decision_log import LoggedDecision, read_log
 from tests.integration.test_scheduler_page import MOORAGE, PAUSE, POLLS, scheduler
-from tests.unit.ui.clusters import node, pod
+from tests.unit.insight.page.clusters import node, pod
 
 
 def test_every_decision_is_a_line(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ O numbers are rows of the reference.
 
 from typing import Any
 
-from moorage.api.node import Node
-from moorage.api.records import Event
+from moorage.kube.api.node import Node
+from moorage.kube.api.records import Event
 from moorage.testing import Cluster, in_virtual_time
 
 GATE = "InPlacePodVerticalScalingSchedulerPreemption=true"

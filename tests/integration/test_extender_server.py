@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from moorage import BindPlugin, CycleState, FilterPlugin, Handle, NodeInfo, Pod, ScorePlugin, Status
-from moorage.app.extender_server.served import served_by
-from moorage.app.extender_server.server import MAX_BODY, ExtenderOptions, ExtenderServer
-from moorage.assembly.policy import collect_plugins, load_policy
-from moorage.client.kubeconfig import Connection
-from moorage.errors import InputError, PluginError
-from moorage.framework.plugin import Plugin
-from moorage.http.tls import ClientTls
-from moorage.http.web_service import WebService
+from moorage.common.errors import InputError, PluginError
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.http.tls import ClientTls
+from moorage.kube.http.web_service import WebService
+from moorage.scheduler.extender_server.served import served_by
+from moorage.scheduler.extender_server.server import MAX_BODY, ExtenderOptions, ExtenderServer
+from moorage.scheduler.framework.plugin import Plugin
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing import Cluster
 from tests.support.certificates import Authority
 
@@ -237,10 +237,10 @@ CONTAINER = {"name": "main", "image": "app:1"}
 
 async def place_with(cluster: Cluster, stanza: dict[str, Any]) -> None:
     """Run a scheduler with an extender on a cluster until its pods have nodes."""
-    from moorage.assembly.parts import assemble
-    from moorage.assembly.remote import RemoteApi
-    from moorage.client.rest import ApiClient
-    from moorage.clock import SystemClock
+    from moorage.common.clock import SystemClock
+    from moorage.kube.client.rest import ApiClient
+    from moorage.scheduler.wiring.parts import assemble
+    from moorage.scheduler.wiring.remote import RemoteApi
 
     head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     policy = load_policy(collect_plugins(), json.dumps({**head, "extenders": [stanza]}))

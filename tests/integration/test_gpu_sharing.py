@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from moorage.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI
-from moorage.api.pod import Pod
-from moorage.app.metrics.cells import CellRegistry
-from moorage.app.metrics.readings import read_scheduler
-from moorage.plugins.gpu.devices import gpus_of
+from moorage.contrib.gpu.devices import gpus_of
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.metrics.readings import read_scheduler
 from moorage.testing import Cluster, in_virtual_time
 from moorage.testing.rig import Rig
 from tests.support.exposing import exposing

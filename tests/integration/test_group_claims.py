@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from moorage.api.devices import ResourceClaim
-from moorage.api.kinds import BY_TYPE
-from moorage.api.pod_groups import PodGroup
-from moorage.api.records import Event
+from moorage.kube.api.devices import ResourceClaim
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.pod_groups import PodGroup
+from moorage.kube.api.records import Event
 from moorage.testing import Cluster, in_virtual_time
 
 GATES = "GenericWorkload=true"

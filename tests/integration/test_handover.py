@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.api.pod import Pod
-from moorage.assembly.policy import collect_plugins, load_policy
-from moorage.engine.scheduler import Scheduler
-from moorage.engine.steps import go_through
-from moorage.framework.plugin import Plugin, PreEnqueuePlugin, QueueSortPlugin
-from moorage.framework.queued import QueuedPod
-from moorage.framework.status import Status
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.engine.steps import go_through
+from moorage.scheduler.framework.plugin import Plugin, PreEnqueuePlugin, QueueSortPlugin
+from moorage.scheduler.framework.queued import QueuedPod
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing import Cluster, in_virtual_time
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

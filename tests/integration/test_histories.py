@@ -3,9 +3,9 @@
 from itertools import pairwise
 from typing import Any
 
-from moorage.api.cluster import ServiceAccount
-from moorage.api.storage import PersistentVolumeClaim
-from moorage.api.workloads import ControllerRevision, DaemonSet, Job, ReplicationController, StatefulSet
+from moorage.kube.api.cluster import ServiceAccount
+from moorage.kube.api.storage import PersistentVolumeClaim
+from moorage.kube.api.workloads import ControllerRevision, DaemonSet, Job, ReplicationController, StatefulSet
 from moorage.testing.cluster import Cluster, in_virtual_time
 from tests.integration.test_workloads import STORAGE, Data, status, workload
 

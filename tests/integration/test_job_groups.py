@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.kinds import BY_TYPE
-from moorage.api.meta import KubeObject
-from moorage.api.pod import Pod
-from moorage.api.pod_groups import PodGroup, Workload
-from moorage.api.workloads import Job
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import PodGroup, Workload
+from moorage.kube.api.workloads import Job
 from moorage.testing import Cluster, in_virtual_time
 
 GATES = "GenericWorkload=true,WorkloadWithJob=true"

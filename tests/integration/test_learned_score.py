@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from moorage.cli.main import run
-from moorage.plugins.learned_score.plugin import LearnedScore
+from moorage.contrib.learned_score.plugin import LearnedScore
 from moorage.testing import Cluster, in_virtual_time
 
 POLICIES = "tests.support.policies_on_trial"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from moorage.box.apiserver.writing.patches import json_patch
+from moorage.kube.patches import json_patch
 
 PENDING = Path(__file__).parents[2] / "examples" / "pending"
 MOORAGE = (sys.executable, "-c", "from moorage.cli.main import main; main()")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from moorage.api.gpu_sharing import GPU_COUNT, GPU_MODEL
 from moorage.cli.main import run as moorage
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_MODEL
 from moorage.lab.experiment import load_experiment
 from moorage.lab.generating import generate
 from moorage.lab.openb import openb_like_cluster

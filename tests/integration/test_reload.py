@@ -5,15 +5,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from moorage.api.pod import Pod
-from moorage.engine.scheduler import Scheduler
-from moorage.errors import ConfigError, MoorageError, PluginError
-from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Handle
-from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.plugin import FilterPlugin, PermitPlugin, PreBindPlugin, PreEnqueuePlugin, Wait
-from moorage.framework.status import Status
-from moorage.plugins.community.coscheduling.gangs import GANG, GANG_SIZE
+from moorage.common.errors import ConfigError, MoorageError, PluginError
+from moorage.contrib.community.coscheduling.gangs import GANG, GANG_SIZE
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin, PermitPlugin, PreBindPlugin, PreEnqueuePlugin, Wait
+from moorage.scheduler.framework.status import Status
 from moorage.testing import Cluster, in_virtual_time
 from tests.support.gangs import COSCHEDULING
 from tests.support.ticketing import DEFINITION, Ticket, ticket

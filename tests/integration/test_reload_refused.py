@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from moorage.api.pod import Pod
-from moorage.errors import PluginError
-from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Handle
-from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.plugin import FilterPlugin
-from moorage.framework.status import Status
+from moorage.common.errors import PluginError
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin
+from moorage.scheduler.framework.status import Status
 from moorage.testing import Cluster, in_virtual_time
 from tests.integration.test_reload import BREAKS, TWO_PROFILES, FailsToBuild, FailsToStart
 

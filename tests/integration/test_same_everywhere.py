@@ -14,9 +14,9 @@ import structlog
 import yaml
 
 from moorage.cli import main
-from moorage.client.kubeconfig import load_connection
-from moorage.client.rest import ApiClient
-from moorage.framework.logs import VERBOSITY
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.framework.logs import VERBOSITY
 from moorage.testing import Cluster, in_virtual_time
 from tests.support.ticketing import DEFINITION, PLUGIN, THINGS, Ticketing, admit, pod, ticket
 

@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 import yaml
 
-from moorage.box.apiserver.server import ApiServer
-from moorage.client.kubeconfig import load_connection
-from moorage.client.rest import ApiClient
-from tests.unit.ui.clusters import Content, node, pod
+from moorage.cluster.apiserver.server import ApiServer
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.rest import ApiClient
+from tests.unit.insight.page.clusters import Content, node, pod
 
 MOORAGE = str(Path(sys.executable).parent / "moorage")
 POLLS = 600

@@ -15,27 +15,27 @@ import aiohttp
 import pytest
 import uvloop
 
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.app.explain_events import request_for
-from moorage.app.shadow import running
-from moorage.app.shadow.feeding import ShadowFeed
-from moorage.app.shadow.messages import AGREES, DIFFERS, ERROR, Comparison
-from moorage.app.shadow.report import read_report
-from moorage.app.shadow.running import Shadow, ShadowEvents, ShadowPlan
-from moorage.assembly.parts import Observers, assemble
-from moorage.assembly.policy import collect_plugins, load_policy
-from moorage.client.kubeconfig import load_connection
-from moorage.client.rest import ApiClient
-from moorage.clock import SystemClock
-from moorage.engine.outcomes import Outcome, Placed
-from moorage.engine.scheduler import Scheduler
-from moorage.simulator.one_pass import DryRunApi
+from moorage.cluster.simulation.one_pass import DryRunApi
+from moorage.common.clock import SystemClock
+from moorage.insight.explain.in_scheduler import request_for
+from moorage.insight.shadow import running
+from moorage.insight.shadow.feeding import ShadowFeed
+from moorage.insight.shadow.messages import AGREES, DIFFERS, ERROR, Comparison
+from moorage.insight.shadow.report import read_report
+from moorage.insight.shadow.running import Shadow, ShadowEvents, ShadowPlan
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.engine.outcomes import Outcome, Placed
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.wiring.parts import Observers, assemble
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing.builders import make_node, make_pod
 from tests.integration.test_scheduler_page import MOORAGE, PAUSE, POLLS
 from tests.integration.test_scheduler_page import scheduler as running_scheduler
-from tests.unit.ui.clusters import node
-from tests.unit.ui.clusters import pod as content
+from tests.unit.insight.page.clusters import node
+from tests.unit.insight.page.clusters import pod as content
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 SAME = HEAD + "profiles: [{schedulerName: default-scheduler}]\n"

@@ -8,16 +8,16 @@ from typing import Any
 
 import aiohttp
 
-from moorage.app.shadow.messages import AGREES, DIFFERS, Comparison
-from moorage.client.kubeconfig import load_connection
-from moorage.client.rest import ApiClient
-from moorage.simulator.decision_log import read_lines
+from moorage.insight.shadow.messages import AGREES, DIFFERS, Comparison
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.decisions.decision_log import read_lines
 from tests.integration.test_scheduler_page import PAUSE, POLLS
 from tests.integration.test_scheduler_page import scheduler as running_scheduler
 from tests.integration.test_shadow import HEAD, metrics
 from tests.support.ticketing import DEFINITION, PLUGIN, TICKETS, ticket
-from tests.unit.ui.clusters import node
-from tests.unit.ui.clusters import pod as content
+from tests.unit.insight.page.clusters import node
+from tests.unit.insight.page.clusters import pod as content
 
 ROOMY = {"pods": "5000"}
 SHOP = "/api/v1/namespaces/shop/pods"

@@ -14,10 +14,10 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from moorage.plugins.community.coscheduling.gangs import GANG, GANG_SIZE
+from moorage.contrib.community.coscheduling.gangs import GANG, GANG_SIZE
 from tests.integration.test_scheduler_page import MOORAGE, PAUSE, POLLS, scheduler
 from tests.support.gangs import COSCHEDULING
-from tests.unit.ui.clusters import node, pod
+from tests.unit.insight.page.clusters import node, pod
 
 EVERY = "--tracing-sampling-rate-per-million=1000000"
 LARGE = "shop/moorage.io/large"
@@ -184,7 +184,7 @@ def test_what_cannot_be_traced_to_is_refused(flag: str, problem: str) -> None:
 
 def test_without_the_flag_nothing_of_it_is_imported() -> None:
     code = (
-        "import sys; import moorage.app.daemon, moorage.app.onlookers\n"
+        "import sys; import moorage.scheduler.daemon.daemon, moorage.scheduler.daemon.observers\n"
         "parts = ('opentelemetry', 'decision_log', '.tracing', '.shadow')\n"
         "print([name for name in sys.modules if any(part in name for part in parts)])"
     )

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.app.up import refuse_foreign, written
 from moorage.cli import main
-from moorage.errors import InputError
+from moorage.cli.up.running import refuse_foreign, written
+from moorage.common.errors import InputError
 
 SHOP = Path(__file__).parents[2] / "examples" / "workloads" / "shop.yaml"
 COMMAND = (sys.executable, "-c", "from moorage.cli.main import main; main()", "up")

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from moorage.api.cluster import Namespace, PodDisruptionBudget
-from moorage.api.devices import ResourceClaim
-from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
-from moorage.api.workloads import AppsWorkload, DaemonSet, Deployment, Job, ReplicaSet
+from moorage.kube.api.cluster import Namespace, PodDisruptionBudget
+from moorage.kube.api.devices import ResourceClaim
+from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.kube.api.workloads import AppsWorkload, DaemonSet, Deployment, Job, ReplicaSet
 from moorage.testing.cluster import Cluster, in_virtual_time
 
 Data = dict[str, Any]

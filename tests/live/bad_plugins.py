@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import Final
 
-from moorage.api.pod import Pod
-from moorage.framework.cycle import CycleState
-from moorage.framework.node_statuses import NodeStatuses
-from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.plugin import FilterPlugin, PostFilterPlugin, PostFilterResult
-from moorage.framework.status import Status
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin, PostFilterPlugin, PostFilterResult
+from moorage.scheduler.framework.status import Status
 
 ONCE: Final = "MOORAGE_TEST_ONCE"
 """Names a file: whoever makes it may misbehave, all others behave."""

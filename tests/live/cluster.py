@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.kinds import BY_TYPE, Kind
-from moorage.api.meta import KubeObject
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.api.records import Event
-from moorage.client.informer import Informer
-from moorage.client.list_watch import Change
-from moorage.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
-from moorage.errors import ApiError, NotFound
+from moorage.common.errors import ApiError, NotFound
+from moorage.kube.api.kinds import BY_TYPE, Kind
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.records import Event
+from moorage.kube.client.informer import Informer
+from moorage.kube.client.list_watch import Change
+from moorage.kube.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
 from tests.live.witness import Witness
 
 PATIENCE: Final = 180.0

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 from tests.live.cluster import Kubelets, LiveCluster
 from tests.live.controllers import controller_manager
 from tests.live.devices import clear_devices

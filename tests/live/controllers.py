@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from moorage.client.rest import ApiClient
-from moorage.errors import NotFound
+from moorage.common.errors import NotFound
+from moorage.kube.client.rest import ApiClient
 from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster
 from tests.support.control_plane import ControlPlane
 

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from moorage.api.kinds import BY_TYPE, Kind
-from moorage.api.meta import format_time
-from moorage.api.pod import Pod
-from moorage.client.informer import Informer
-from moorage.client.list_watch import Change
-from moorage.client.rest import MERGE_PATCH, ApiClient
-from moorage.errors import Conflict, NotFound
+from moorage.common.errors import Conflict, NotFound
+from moorage.kube.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.kube.api.kinds import BY_TYPE, Kind
+from moorage.kube.api.meta import format_time
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.informer import Informer
+from moorage.kube.client.list_watch import Change
+from moorage.kube.client.rest import MERGE_PATCH, ApiClient
 from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster, patiently
 
 DRIVER: Final = "card.example.com"

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.api.records import Event
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.records import Event
 from tests.live.cluster import NAMESPACE, PATIENCE, SCHEDULED, LiveCluster
 from tests.live.devices import device_claims, device_problems, doubled
 from tests.live.storage import storage

@@ -19,10 +19,10 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from moorage.api.claims import SELECTED_NODE
-from moorage.api.pod import Pod
-from moorage.client.rest import ApiClient
-from moorage.errors import NotFound
+from moorage.common.errors import NotFound
+from moorage.kube.api.claims import SELECTED_NODE
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.rest import ApiClient
 from tests.live.cluster import PATIENCE, Kubelets, LiveCluster
 from tests.live.controllers import controller_manager
 from tests.live.devices import CLAIMS, Attacher, add_cards, add_template, clear_devices

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from moorage.api.pod import Pod
+from moorage.kube.api.pod import Pod
 from tests.live.cluster import bound
 from tests.live.scheduler import SchedulerProcess
 

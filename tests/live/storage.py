@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.claims import SELECTED_NODE
-from moorage.api.kinds import BY_TYPE, Kind
-from moorage.api.pod import Pod
-from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
-from moorage.client.informer import Informer
-from moorage.client.list_watch import Change
-from moorage.client.rest import MERGE_PATCH, ApiClient
-from moorage.errors import Conflict, NotFound
+from moorage.common.errors import Conflict, NotFound
+from moorage.kube.api.claims import SELECTED_NODE
+from moorage.kube.api.kinds import BY_TYPE, Kind
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.kube.client.informer import Informer
+from moorage.kube.client.list_watch import Change
+from moorage.kube.client.rest import MERGE_PATCH, ApiClient
 from tests.live.cluster import HOSTNAME, NAMESPACE, PATIENCE, LiveCluster, patiently
 
 PROVISIONER: Final = "stand-in.example.com"

@@ -13,7 +13,7 @@ from typing import Final
 import yaml
 from rich.console import Console
 
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 from tests.live.cluster import NAMESPACE, LiveCluster
 from tests.live.scheduler import COMMAND, scheduler
 from tests.support.control_plane import ControlPlane, control_plane

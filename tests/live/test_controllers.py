@@ -5,15 +5,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from moorage.api.cluster import Namespace, PodDisruptionBudget
-from moorage.api.pod import Pod
-from moorage.api.storage import PersistentVolumeClaim
-from moorage.api.workloads import DaemonSet, Deployment, Job, ReplicaSet
-from moorage.assembly.policy import collect_plugins, load_policy
-from moorage.box.applying import manifests_of
-from moorage.box.box import Box, BoxOptions
-from moorage.client.rest import ApiClient
-from moorage.clock import SystemClock
+from moorage.cluster.applying import manifests_of
+from moorage.cluster.embedded import Box, BoxOptions
+from moorage.common.clock import SystemClock
+from moorage.kube.api.cluster import Namespace, PodDisruptionBudget
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import PersistentVolumeClaim
+from moorage.kube.api.workloads import DaemonSet, Deployment, Job, ReplicaSet
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from tests.integration.test_workloads import Data, workload
 from tests.support.control_plane import ControlPlane, control_plane
 

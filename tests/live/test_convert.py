@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from moorage.config import to_yaml
-from moorage.config.conversion import convert_provider, convert_text
-from moorage.config.conversion.tables import PREDICATES, PRIORITIES, PROVIDERS
+from moorage.scheduler.config import to_yaml
+from moorage.scheduler.config.conversion import convert_provider, convert_text
+from moorage.scheduler.config.conversion.tables import PREDICATES, PRIORITIES, PROVIDERS
 from tests.support.control_plane import binaries
 
 SHAPE = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]

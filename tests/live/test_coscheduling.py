@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from moorage.api.kinds import kind_of
-from moorage.client.rest import ApiClient
-from moorage.plugins.community.coscheduling.gangs import CoschedulingGroup
+from moorage.contrib.community.coscheduling.gangs import CoschedulingGroup
+from moorage.kube.api.kinds import kind_of
+from moorage.kube.client.rest import ApiClient
 from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster, bound
 from tests.live.conftest import Story
 from tests.live.scheduler import scheduler

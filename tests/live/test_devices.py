@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from moorage.api.pod import Pod
+from moorage.kube.api.pod import Pod
 from tests.live.cluster import SCHEDULED, LiveCluster, bound
 from tests.live.conftest import Story
 from tests.live.devices import (

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from moorage.box.apiserver.server import ApiServer
+from moorage.cluster.apiserver.server import ApiServer
 from tests.support.api import Data, definition, deployment, node
 from tests.support.control_plane import binaries, free_ports, run
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.api.pod import Pod
-from moorage.errors import ApiError
+from moorage.common.errors import ApiError
+from moorage.kube.api.pod import Pod
 from tests.live.cluster import NAMESPACE, SCHEDULED, LiveCluster, bound
 from tests.live.scheduler import scheduler
 from tests.live.test_extender import configuration

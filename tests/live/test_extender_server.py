@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from moorage.api.codec import encode
-from moorage.api.pod import Pod
-from moorage.assembly.policy import Policy, collect_plugins, load_policy
-from moorage.simulator.documents import documents_of
-from moorage.whatif.session import Session
+from moorage.insight.whatif.session import Session
+from moorage.kube.api.codec import encode
+from moorage.kube.api.pod import Pod
+from moorage.kube.manifests import documents_of
+from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 from tests.live.cluster import NAMESPACE, SCHEDULED, LiveCluster, bound
 from tests.live.extender_process import extender
 from tests.live.scheduler import scheduler

@@ -5,9 +5,9 @@ from typing import Final
 
 import pytest
 
-from moorage.api.kinds import BY_TYPE
-from moorage.api.pod import Pod
-from moorage.api.pod_groups import PodGroup
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import PodGroup
 from tests.live.cluster import NAMESPACE, LiveCluster
 from tests.live.conftest import Story
 from tests.live.faulty import FaultyServer, Hold

@@ -7,16 +7,16 @@ import aiohttp
 import msgspec
 import pytest
 
-from moorage.api.codec import without_nulls
-from moorage.box.apiserver.server import ApiServer
-from moorage.box.apiserver.storage.plain_data import find
-from moorage.features import FeatureGates
+from moorage.cluster.apiserver.server import ApiServer
+from moorage.kube.api.codec import without_nulls
+from moorage.kube.features import FeatureGates
+from moorage.kube.plain_data import find
 from tests.live.test_refusals import send
 from tests.support.bad_group_requests import ALPHA, BETA, GATES, GOOD, LOOSE, REQUESTS, VERSIONS
 from tests.support.bad_requests import Ask, essence
 from tests.support.control_plane import ADMIN, control_plane
 from tests.support.good_group_requests import CLASS, OBJECTS, PARTS, USUAL
-from tests.unit.box.apiserver.test_group_refusals import ANSWERS
+from tests.unit.cluster.apiserver.test_group_refusals import ANSWERS
 
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 FEW: Final = "GenericWorkload=true"

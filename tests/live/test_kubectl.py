@@ -12,13 +12,13 @@ import msgspec
 import pytest
 import yaml
 
-from moorage.assembly.policy import collect_plugins, load_policy
-from moorage.box.apiserver.server import ApiServer
-from moorage.box.box import Box, BoxOptions
-from moorage.client.credentials import FixedCredentials
-from moorage.client.kubeconfig import Connection
-from moorage.client.rest import ApiClient
-from moorage.clock import SystemClock
+from moorage.cluster.apiserver.server import ApiServer
+from moorage.cluster.embedded import Box, BoxOptions
+from moorage.common.clock import SystemClock
+from moorage.kube.client.credentials import FixedCredentials
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from tests.integration.test_workloads import STORAGE, Data, workload
 from tests.support.control_plane import binaries
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from moorage.app.metrics.printing import ABSENT
+from moorage.scheduler.daemon.metrics.printing import ABSENT
 from tests.live.cluster import LiveCluster, bound
 from tests.live.scheduler import scheduler
 from tests.live.serving import page

@@ -16,8 +16,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from moorage.api.pod import Pod
-from moorage.client.rest import ApiClient
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.rest import ApiClient
 from tests.live.cluster import PATIENCE, SCHEDULED, Kubelets, LiveCluster
 from tests.live.controllers import COLLECTOR, controller_manager
 from tests.support.control_plane import ROOT, ControlPlane, control_plane, program

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from kubernetes.client import ApiClient, ApiException, CoreV1Api
 
-from moorage.box.apiserver.server import ApiServer
+from moorage.cluster.apiserver.server import ApiServer
 from tests.support.api import NODES, budget, definition, deployment, node, pod
 
 QUOTAS: Final = ("example.org", "v1", "default", "quotas")

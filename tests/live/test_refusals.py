@@ -7,11 +7,11 @@ import aiohttp
 import msgspec
 import pytest
 
-from moorage.box.apiserver.server import ApiServer
+from moorage.cluster.apiserver.server import ApiServer
 from tests.support.api import Data
 from tests.support.bad_requests import GOOD, LOOSE, REQUESTS, SILLY, Ask, essence
 from tests.support.control_plane import ADMIN, control_plane
-from tests.unit.box.apiserver.test_refusals import ANSWERS
+from tests.unit.cluster.apiserver.test_refusals import ANSWERS
 
 
 @pytest.fixture(scope="module")

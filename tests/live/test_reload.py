@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 import msgspec
 import pytest
 
-from moorage.api.records import Lease
-from moorage.app.shadow.report import read_report
 from moorage.cli.main import run
-from moorage.client.rest import ApiClient
-from moorage.engine.steps import MAX_STEPS
-from moorage.simulator.decision_log import read_log
+from moorage.insight.shadow.report import read_report
+from moorage.kube.api.records import Lease
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.decisions.decision_log import read_log
+from moorage.scheduler.engine.steps import MAX_STEPS
 from tests.live.cluster import PATIENCE, LiveCluster, bound
 from tests.live.scheduler import SchedulerProcess, scheduler
 from tests.live.serving import metric, page

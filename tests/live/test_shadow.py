@@ -10,9 +10,9 @@ from itertools import chain
 from pathlib import Path
 from statistics import median
 
-from moorage.app.shadow.report import read_report
-from moorage.app.shadow.running import MAX_QUESTIONS
-from moorage.simulator.decision_log import read_log
+from moorage.insight.shadow.report import read_report
+from moorage.insight.shadow.running import MAX_QUESTIONS
+from moorage.scheduler.decisions.decision_log import read_log
 from tests.live.cluster import PATIENCE, LiveCluster, bound
 from tests.live.scheduler import SchedulerProcess, scheduler
 from tests.live.serving import metric
@@ -43,7 +43,7 @@ def shadow_of(process: SchedulerProcess) -> list[int]:
     found = []
     for child in process.children():
         for pid in Path(f"/proc/{child}/task/{child}/children").read_text().split():
-            if b"moorage.app.shadow.process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"moorage.insight.shadow.process" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(int(pid))
     return found
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 from tests.live.cluster import LiveCluster
 from tests.live.storm import PER_NODE, Storm, weather
 from tests.support.control_plane import ControlPlane

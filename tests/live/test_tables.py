@@ -6,8 +6,8 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from moorage.box.apiserver.kinds.resources import Resources, ServedResource
-from moorage.box.apiserver.reading.tables.printing import printer_of
+from moorage.cluster.apiserver.reading.tables.printing import printer_of
+from moorage.kube.resources import Resources, ServedResource
 from tests.support.control_plane import ADMIN, ControlPlane
 
 TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"

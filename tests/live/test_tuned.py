@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from moorage.config.dumping import dump
 from moorage.lab.tuning.candidates import tuned_config
 from moorage.lab.tuning.plan import Knob, NumberRange
+from moorage.scheduler.config.dumping import dump
 from tests.live.test_convert import assert_read
 
 WEIGHT = NumberRange(0, 10)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 from tests.live.cluster import LiveCluster, bound
 from tests.live.conftest import Story
 from tests.live.scheduler import scheduler

@@ -5,13 +5,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from moorage.api.devices import ResourceClaim
-from moorage.api.kinds import BY_TYPE, Kind
-from moorage.api.pod import Pod
-from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
-from moorage.client.informer import Informer
-from moorage.client.list_watch import Change
-from moorage.client.rest import ApiClient
+from moorage.kube.api.devices import ResourceClaim
+from moorage.kube.api.kinds import BY_TYPE, Kind
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.kube.client.informer import Informer
+from moorage.kube.client.list_watch import Change
+from moorage.kube.client.rest import ApiClient
 
 
 class Witness:

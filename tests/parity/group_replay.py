@@ -7,20 +7,20 @@ import msgspec
 from tests.conformance.ours import BASE_GATES
 from tests.parity.queue_replay import Json, Replay
 
-from moorage.api.meta import KubeObject
-from moorage.assembly.parts import Observers, Tuning, assemble
-from moorage.assembly.policy import Policy
-from moorage.clock import VirtualClock
-from moorage.config import default_config
-from moorage.engine.outcomes import Diagnosis, Failed, Parked
-from moorage.features import FeatureGates
-from moorage.framework.registry import Registry
-from moorage.framework.status import Code
-from moorage.plugins.catalogue import IN_TREE
-from moorage.queue.entries import QueuedPodInfo
-from moorage.queue.groups import QueuedGroup
-from moorage.simulator.loading import cluster_from
-from moorage.simulator.one_pass import AssumedForGood, DryRunApi, FirstAttempts, NoBackground
+from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.simulation.one_pass import AssumedForGood, DryRunApi, FirstAttempts, NoBackground
+from moorage.common.clock import VirtualClock
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import default_config
+from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Parked
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.framework.status import Code
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.groups import QueuedGroup
+from moorage.scheduler.wiring.parts import Observers, Tuning, assemble
+from moorage.scheduler.wiring.policy import Policy
 
 CODES = {"scheduled": Code.SUCCESS, "unschedulable": Code.UNSCHEDULABLE, "error": Code.ERROR}
 #: Of several plugins and members that hold a group back, upstream names any.

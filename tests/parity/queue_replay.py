@@ -4,22 +4,22 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.meta import KubeObject
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.clock import VirtualClock
-from moorage.config import default_config
-from moorage.engine.event_handlers import EventHandlers
-from moorage.engine.profile import Profile
-from moorage.engine.steps import go_through
-from moorage.features import FeatureGates
-from moorage.framework.events import Action, ClusterEvent
-from moorage.framework.registry import Registry
-from moorage.plugins.catalogue import IN_TREE
-from moorage.queue.entries import QueuedPodInfo
-from moorage.queue.hints import ProfileQueueing
-from moorage.queue.scheduling_queue import SchedulingQueue
-from moorage.simulator.loading import cluster_from
+from moorage.cluster.files.loading import cluster_from
+from moorage.common.clock import VirtualClock
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import default_config
+from moorage.scheduler.engine.event_handlers import EventHandlers
+from moorage.scheduler.engine.profile import Profile
+from moorage.scheduler.engine.steps import go_through
+from moorage.scheduler.framework.events import Action, ClusterEvent
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.hints import ProfileQueueing
+from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.testing.rig import Rig
 
 Json = dict[str, Any]

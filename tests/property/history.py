@@ -7,9 +7,13 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 from tests.support.latencies import RandomPace
-from tests.unit.plugins.dynamic_resources import device_builders as devices
+from tests.unit.scheduler.plugins.dynamic_resources import device_builders as devices
 
-from moorage.api.affinity import (
+from moorage.cluster.simulation.simulation import Simulation
+from moorage.cluster.simulation.world import Pace, World
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import ApiError
+from moorage.kube.api.affinity import (
     Affinity,
     PodAffinity,
     PodAffinityTerm,
@@ -18,7 +22,7 @@ from moorage.api.affinity import (
     Toleration,
     TopologySpreadConstraint,
 )
-from moorage.api.cluster import (
+from moorage.kube.api.cluster import (
     Namespace,
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
@@ -26,20 +30,16 @@ from moorage.api.cluster import (
     Service,
     ServiceSpec,
 )
-from moorage.api.devices import ResourceClaim
-from moorage.api.meta import KubeObject, ObjectMeta
-from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node
-from moorage.api.pod import Pod, PodResourceClaim, SchedulingGate
-from moorage.api.selectors import LabelSelector
-from moorage.api.storage import CSINode, PersistentVolumeClaim
-from moorage.clock import VirtualClock
-from moorage.config import default_config
-from moorage.errors import ApiError
-from moorage.features import FeatureGates
-from moorage.framework.registry import Registry
-from moorage.plugins.catalogue import IN_TREE
-from moorage.simulator.simulation import Simulation
-from moorage.simulator.world import Pace, World
+from moorage.kube.api.devices import ResourceClaim
+from moorage.kube.api.meta import KubeObject, ObjectMeta
+from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node
+from moorage.kube.api.pod import Pod, PodResourceClaim, SchedulingGate
+from moorage.kube.api.selectors import LabelSelector
+from moorage.kube.api.storage import CSINode, PersistentVolumeClaim
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import default_config
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.plugins.catalogue import IN_TREE
 from moorage.testing import make_node, make_pod
 from moorage.testing.storage import claim_volume, make_claim, make_csi_node, make_volume, reachable
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from moorage.api.affinity import NodeAffinity as Wishes
-from moorage.api.affinity import PreferredSchedulingTerm
-from moorage.api.devices import DeviceClass, DeviceClassSpec
-from moorage.api.meta import ObjectMeta
-from moorage.api.pod import Pod
-from moorage.api.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from moorage.config.args import (
+from moorage.kube.api.affinity import NodeAffinity as Wishes
+from moorage.kube.api.affinity import PreferredSchedulingTerm
+from moorage.kube.api.devices import DeviceClass, DeviceClassSpec
+from moorage.kube.api.meta import ObjectMeta
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from moorage.scheduler.config.args import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
     REQUESTED_TO_CAPACITY_RATIO,
@@ -22,16 +22,16 @@ from moorage.config.args import (
     ScoringStrategy,
     UtilizationShapePoint,
 )
-from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Handle
-from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import DependsOn, FilterPlugin, Plugin, ScorePlugin
-from moorage.framework.status import IntArray, Status, Verdict
-from moorage.plugins.catalogue import IN_TREE
-from moorage.plugins.node_affinity import NodeAffinity
-from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, Plugin, ScorePlugin
+from moorage.scheduler.framework.status import IntArray, Status, Verdict
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.node_affinity import NodeAffinity
+from moorage.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.testing import check_plugin, clusters, make_pod
 from moorage.testing.checks import PluginFactory
 from moorage.testing.strategies import GPU

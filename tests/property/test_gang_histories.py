@@ -6,10 +6,10 @@ from tests.property.test_group_histories import HIGH, LOW, History
 from tests.support.gangs import annotated, coscheduling_bench, labelled, pod_group
 from tests.support.groups import GroupBench, gang
 
-from moorage.api.meta import KubeObject
-from moorage.api.pod import Pod
-from moorage.api.pod_groups import GangPolicy, PodGroup, PodGroupPolicy
-from moorage.plugins.community.coscheduling.gangs import GANG, GROUP_LABEL
+from moorage.contrib.community.coscheduling.gangs import GANG, GROUP_LABEL
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import GangPolicy, PodGroup, PodGroupPolicy
 from moorage.testing import in_virtual_time
 
 HISTORIES = 20

@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 from tests.support.groups import COMPOSITE, GATE, TOPOLOGY, GroupBench, a_node, alone, gang, member
 
-from moorage.api.meta import KubeObject
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.api.pod_groups import GangPolicy, PodGroup, PodGroupPolicy
-from moorage.errors import ServerError
+from moorage.common.errors import ServerError
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import GangPolicy, PodGroup, PodGroupPolicy
 from moorage.testing import in_virtual_time
 
 HISTORIES: Final = 30

@@ -9,14 +9,14 @@ import pytest
 from tests.property.history import History
 from tests.support.stranded import stranded
 
-from moorage.api.node import ZONE_LABEL, Node
-from moorage.api.pod import Pod
-from moorage.clock import VirtualClock
-from moorage.errors import Conflict
-from moorage.framework.nodetable import NodeTable
-from moorage.simulator.loop import run_virtual
-from moorage.simulator.world import World
-from moorage.state.cache import Cache
+from moorage.cluster.simulation.world import World
+from moorage.cluster.virtual_time import run_virtual
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import Conflict
+from moorage.kube.api.node import ZONE_LABEL, Node
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.state.cache import Cache
 from moorage.testing import make_node, make_pod
 
 HISTORIES = 1_000

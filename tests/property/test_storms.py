@@ -7,15 +7,15 @@ import pytest
 from tests.support.latencies import RandomPace
 from tests.support.stranded import stranded
 
-from moorage.api.pod import Pod, PodStatus
-from moorage.clock import VirtualClock
-from moorage.config import default_config
-from moorage.features import FeatureGates
-from moorage.framework.registry import Registry
-from moorage.plugins.catalogue import IN_TREE
-from moorage.simulator.loop import run_virtual
-from moorage.simulator.simulation import Simulation
-from moorage.simulator.world import Pace, World
+from moorage.cluster.simulation.simulation import Simulation
+from moorage.cluster.simulation.world import Pace, World
+from moorage.cluster.virtual_time import run_virtual
+from moorage.common.clock import VirtualClock
+from moorage.kube.api.pod import Pod, PodStatus
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import default_config
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.plugins.catalogue import IN_TREE
 from moorage.testing import make_node, make_pod
 
 STORMS = 200

@@ -19,7 +19,7 @@ import structlog
 from rich.console import Console
 from rich.table import Table
 
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 from tests.live.cluster import Kubelets, LiveCluster, patiently
 from tests.live.controllers import controller_manager
 from tests.live.invariants import check, check_any_time

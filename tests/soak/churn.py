@@ -6,11 +6,11 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
-from moorage.api.kinds import BY_TYPE
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
-from moorage.errors import AlreadyExists, ApiError, NotFound
+from moorage.common.errors import AlreadyExists, ApiError, NotFound
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
 from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster, patiently
 from tests.live.devices import CLAIMS, add_cards, add_template
 from tests.live.kills import RICH, RICH_NODES

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from moorage.box.apiserver.api import Api
-from moorage.box.apiserver.reading.watching import Watch
-from moorage.box.apiserver.requests.request import JSON, ApiRequest, ApiResponse
-from moorage.box.apiserver.storage.store import Store
-from moorage.clock import VirtualClock
-from moorage.features import FeatureGates
+from moorage.cluster.apiserver.api import Api
+from moorage.cluster.apiserver.reading.watching import Watch
+from moorage.cluster.apiserver.requests.request import JSON, ApiRequest, ApiResponse
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.common.clock import VirtualClock
+from moorage.kube.features import FeatureGates
 
 Data = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"

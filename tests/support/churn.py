@@ -6,23 +6,23 @@ from typing import Final, TypeVar
 
 import msgspec
 from benchmarks.drain import InstantCluster
-from tests.unit.plugins.dynamic_resources import device_builders as devices
+from tests.unit.scheduler.plugins.dynamic_resources import device_builders as devices
 
-from moorage.api import affinity as wishes
-from moorage.api.cluster import Namespace
-from moorage.api.codec import decode
-from moorage.api.container import Container, ContainerPort
-from moorage.api.meta import KubeObject, ObjectMeta
-from moorage.api.node import HOSTNAME_LABEL
-from moorage.api.selectors import LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from moorage.assembly.loop import SchedulingLoop
-from moorage.clock import VirtualClock
-from moorage.config import default_config
-from moorage.engine.binding.binder import TaskBackground
-from moorage.engine.scheduler import Scheduler
-from moorage.features import FeatureGates
-from moorage.framework.registry import Registry
-from moorage.plugins.catalogue import IN_TREE
+from moorage.common.clock import VirtualClock
+from moorage.kube.api import affinity as wishes
+from moorage.kube.api.cluster import Namespace
+from moorage.kube.api.codec import decode
+from moorage.kube.api.container import Container, ContainerPort
+from moorage.kube.api.meta import KubeObject, ObjectMeta
+from moorage.kube.api.node import HOSTNAME_LABEL
+from moorage.kube.api.selectors import LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import default_config
+from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.wiring.loop import SchedulingLoop
 from moorage.testing import make_node, make_pod
 from moorage.testing.storage import claim_volume, make_claim, make_csi_node, make_volume, reachable
 

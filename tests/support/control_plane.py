@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import yaml
 
-from moorage.client.kubeconfig import Connection, load_connection
-from moorage.client.rest import ApiClient
-from moorage.errors import ApiError, InputError
+from moorage.common.errors import ApiError, InputError
+from moorage.kube.client.kubeconfig import Connection, load_connection
+from moorage.kube.client.rest import ApiClient
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 START_SECONDS: Final = 60.0

@@ -7,15 +7,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from moorage.api.custom import CustomObject, custom_kind
-from moorage.api.kinds import Kind, kind_of
-from moorage.api.meta import KubeObject, ObjectMeta
-from moorage.api.struct import KubeStruct
-from moorage.client.cluster import ApiCluster, Dispatcher
-from moorage.client.recorder import EventRecorder
-from moorage.client.rest import ApiClient
-from moorage.clock import SystemClock
-from moorage.errors import Conflict, NotFound, TooManyRequests
+from moorage.common.clock import SystemClock
+from moorage.common.errors import Conflict, NotFound, TooManyRequests
+from moorage.kube.api.custom import CustomObject, custom_kind
+from moorage.kube.api.kinds import Kind, kind_of
+from moorage.kube.api.meta import KubeObject, ObjectMeta
+from moorage.kube.api.struct import KubeStruct
+from moorage.kube.client.recorder import EventRecorder
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.wiring.api_cluster import ApiCluster, Dispatcher
 
 GROUP: Final = "writes.example.org"
 

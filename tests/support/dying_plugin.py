@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from moorage.api.pod import Pod
-from moorage.framework.cycle import CycleState
-from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.plugin import ScorePlugin
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import ScorePlugin
 
 
 class DiesOnceArgs(msgspec.Struct, frozen=True):

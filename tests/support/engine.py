@@ -4,26 +4,26 @@ from collections.abc import Callable, Iterable, Mapping
 
 import yaml
 
-from moorage.api.meta import KubeObject
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.clock import VirtualClock
-from moorage.config import default_config, load_config
-from moorage.config.catalogue import KNOWN_PLUGINS as KNOWN
-from moorage.config.catalogue import PluginFacts
-from moorage.config.types import PluginEntry, SchedulerConfiguration
-from moorage.engine.cycle.filter import Rotation
-from moorage.engine.cycle.found import Found, NoNode, OneNode
-from moorage.engine.cycle.profile_cycle import ProfileCycle
-from moorage.engine.services import Services
-from moorage.engine.steps import go_through
-from moorage.features import FeatureGates
-from moorage.framework.plugin import Plugin
-from moorage.framework.registry import Registry, extension_points
-from moorage.plugins.catalogue import IN_TREE
-from moorage.simulator.one_pass import DryRunApi, NoBackground
-from moorage.state.cache import Cache
-from moorage.state.objects import Objects
+from moorage.cluster.simulation.one_pass import DryRunApi, NoBackground
+from moorage.common.clock import VirtualClock
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import default_config, load_config
+from moorage.scheduler.config.catalogue import KNOWN_PLUGINS as KNOWN
+from moorage.scheduler.config.catalogue import PluginFacts
+from moorage.scheduler.config.types import PluginEntry, SchedulerConfiguration
+from moorage.scheduler.engine.cycle.filter import Rotation
+from moorage.scheduler.engine.cycle.found import Found, NoNode, OneNode
+from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.services import Services
+from moorage.scheduler.engine.steps import go_through
+from moorage.scheduler.framework.plugin import Plugin
+from moorage.scheduler.framework.registry import Registry, extension_points
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.state.cache import Cache
+from moorage.scheduler.state.objects import Objects
 from moorage.testing.rig import nominations_of
 
 

@@ -13,16 +13,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from moorage.api.kinds import BY_TYPE, Kind
-from moorage.box.apiserver.api import Api
-from moorage.box.apiserver.requests import request as server_side
-from moorage.box.apiserver.storage.store import Store
-from moorage.box.transport import InProcess
-from moorage.client.kubeconfig import Connection
-from moorage.client.rest import ApiClient
-from moorage.clock import Clock
-from moorage.errors import Unreachable
-from moorage.http.messages import Response, ResponseStream
+from moorage.cluster.apiserver.api import Api
+from moorage.cluster.apiserver.requests import request as server_side
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.transport import InProcess
+from moorage.common.clock import Clock
+from moorage.common.errors import Unreachable
+from moorage.kube.api.kinds import BY_TYPE, Kind
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.client.rest import ApiClient
+from moorage.kube.http.messages import Response, ResponseStream
 
 
 @dataclass

@@ -5,15 +5,15 @@ from typing import Any
 from msgspec.structs import replace
 from tests.support.groups import PRIORITY, GroupBench, member
 
-from moorage.api.meta import ObjectMeta
-from moorage.api.pod import Pod
-from moorage.plugins.community.coscheduling.gangs import (
+from moorage.contrib.community.coscheduling.gangs import (
     GANG,
     GANG_SIZE,
     GROUP_LABEL,
     CoschedulingGroup,
     CoschedulingSpec,
 )
+from moorage.kube.api.meta import ObjectMeta
+from moorage.kube.api.pod import Pod
 
 COSCHEDULING = """
 apiVersion: kubescheduler.config.k8s.io/v1

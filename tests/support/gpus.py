@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from moorage.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_MODEL
-from moorage.api.node import Node
-from moorage.api.pod import Pod
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_MODEL
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
 from moorage.testing import make_node, make_pod
 
 

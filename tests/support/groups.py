@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.meta import Condition, KubeObject, ObjectMeta
-from moorage.api.node import Node
-from moorage.api.pod import Pod, SchedulingGroup
-from moorage.api.pod_groups import (
+from moorage.cluster.virtual_time import VirtualLoop
+from moorage.common.errors import NotFound
+from moorage.kube.api.meta import Condition, KubeObject, ObjectMeta
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod, SchedulingGroup
+from moorage.kube.api.pod_groups import (
     CompositeGangPolicy,
     CompositePodGroup,
     CompositePodGroupPolicy,
@@ -23,14 +25,12 @@ from moorage.api.pod_groups import (
     PodGroupSpec,
     TopologyConstraint,
 )
-from moorage.assembly.policy import collect_plugins, load_policy
-from moorage.engine.binding.binder import TaskBackground
-from moorage.engine.scheduler import Scheduler
-from moorage.errors import NotFound
-from moorage.features import FeatureGates
-from moorage.framework.plugin import Plugin
-from moorage.framework.recording import EventNote
-from moorage.simulator.loop import VirtualLoop
+from moorage.kube.client.event_note import EventNote
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.framework.plugin import Plugin
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing import make_node, make_pod
 
 PRIORITY = 100

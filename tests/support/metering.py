@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from moorage.framework.metering import SilentMeter
+from moorage.scheduler.framework.metering import SilentMeter
 
 
 class Tally(SilentMeter):

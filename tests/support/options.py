@@ -1,7 +1,7 @@
 """The options of a command line, as the daemon reads them."""
 
-from moorage.app.flags.parsing import parse
-from moorage.app.options import Options, complete_options
+from moorage.scheduler.daemon.flags.parsing import parse
+from moorage.scheduler.daemon.options import Options, complete_options
 
 
 def load_options(arguments: list[str]) -> Options:

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any, TypeVar
 
-from moorage.api.codec import convert
-from moorage.api.kinds import BY_TYPE
-from moorage.api.meta import KubeObject, format_time
-from moorage.api.pod import Pod
-from moorage.box.controllers.actions import After, ControllerAction, Create, Delete, Patch, Sweep
-from moorage.clock import VirtualClock
+from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, Patch, Sweep
+from moorage.common.clock import VirtualClock
+from moorage.kube.api.codec import convert
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.meta import KubeObject, format_time
+from moorage.kube.api.pod import Pod
 
 K = TypeVar("K", bound=KubeObject)
 NOW = VirtualClock().now()

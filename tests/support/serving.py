@@ -10,15 +10,15 @@ import aiohttp
 from msgspec.structs import replace
 from prometheus_client.registry import Collector
 
-from moorage.app.flags.parsing import parse
-from moorage.app.metrics.cells import CellRegistry
-from moorage.app.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
-from moorage.app.serving.health import HealthCheck, HealthChecks, ping
-from moorage.app.serving.pages import HealthPages, Pages, PageSources, set_verbosity
-from moorage.app.serving.profiling import add_profiling
-from moorage.app.serving.routing import Router
-from moorage.app.serving.starting import Server
-from moorage.clock import VirtualClock
+from moorage.common.clock import VirtualClock
+from moorage.scheduler.daemon.flags.parsing import parse
+from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
+from moorage.scheduler.daemon.serving.health import HealthCheck, HealthChecks, ping
+from moorage.scheduler.daemon.serving.pages import HealthPages, Pages, PageSources, set_verbosity
+from moorage.scheduler.daemon.serving.profiling import add_profiling
+from moorage.scheduler.daemon.serving.routing import Router
+from moorage.scheduler.daemon.serving.starting import Server
 
 ON_LOOPBACK = ServingOptions("127.0.0.1", 0)
 EVERYTHING = AuthorizationOptions(always_allow=("/*",))

@@ -1,7 +1,7 @@
 """What queueing hints are for: whenever nothing is under way, no pod waits that would be placed if it were tried."""
 
-from moorage.engine.cycle.found import NoNode
-from moorage.engine.scheduler import Scheduler
+from moorage.scheduler.engine.cycle.found import NoNode
+from moorage.scheduler.engine.scheduler import Scheduler
 
 
 def stranded(scheduler: Scheduler) -> list[str]:

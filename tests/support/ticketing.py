@@ -12,17 +12,17 @@ from typing import Any, Final
 import msgspec
 from tests.support.custom_writes import definition
 
-from moorage.api.custom import custom_kind
-from moorage.api.meta import KubeObject
-from moorage.api.pod import Pod
-from moorage.api.struct import KubeStruct
-from moorage.client.rest import ApiClient
-from moorage.errors import NotFound
-from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Handle
-from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import PermitPlugin, PostBindPlugin, PreFilterPlugin, Wait
-from moorage.framework.status import Status
+from moorage.common.errors import NotFound
+from moorage.kube.api.custom import custom_kind
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.struct import KubeStruct
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import PermitPlugin, PostBindPlugin, PreFilterPlugin, Wait
+from moorage.scheduler.framework.status import Status
 
 ROUND_SECONDS: Final = 0.25
 PERMIT_SECONDS: Final = 2.0

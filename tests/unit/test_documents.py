@@ -10,7 +10,7 @@ FOLDERS = ("docs", "conformance", "examples", "deploy")
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))])
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s'\"]+)(?:#[^)]*)?\)")
 NAMED = re.compile(r"`([\w-]+/[\w./-]*?(?:\.py|/))`")
-BASES = (ROOT, ROOT / "src" / "moorage", ROOT / "src" / "moorage" / "engine")
+BASES = (ROOT, ROOT / "src" / "moorage")
 TARGET = re.compile(r"^([a-z][a-z0-9-]*):", re.MULTILINE)
 MADE = re.compile(r"(?:^\$ |`)make ([a-z][a-z0-9-]*)", re.MULTILINE)
 

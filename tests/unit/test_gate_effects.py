@@ -12,23 +12,23 @@ import pytest
 from tests.parity.gate_clusters import CLUSTERS, settings
 from tests.support.serving import page_sources, served
 
-from moorage.api.meta import KubeObject
-from moorage.api.pod import Pod
-from moorage.app.gates import MOOT, PERMANENT
-from moorage.assembly.policy import load_policy
-from moorage.clock import VirtualClock
-from moorage.config import completed_view, default_config
-from moorage.features import GATES, RELEASE, RELEASES, FeatureGates
-from moorage.framework.registry import Registry
-from moorage.plugins.catalogue import IN_TREE
-from moorage.plugins.default_preemption.plugin import DefaultPreemption
-from moorage.plugins.node_resources_fit.plugin import NodeResourcesFit
-from moorage.simulator.decisions import to_builtins
-from moorage.simulator.loading import cluster_from
-from moorage.simulator.loop import run_virtual
-from moorage.simulator.one_pass import OnePass
-from moorage.simulator.simulation import Simulation
-from moorage.simulator.world import World
+from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.simulation.one_pass import OnePass
+from moorage.cluster.simulation.simulation import Simulation
+from moorage.cluster.simulation.world import World
+from moorage.cluster.virtual_time import run_virtual
+from moorage.common.clock import VirtualClock
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.features import GATES, RELEASE, RELEASES, FeatureGates
+from moorage.scheduler.config import completed_view, default_config
+from moorage.scheduler.daemon.gates import MOOT, PERMANENT
+from moorage.scheduler.decisions.decision import to_builtins
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
+from moorage.scheduler.wiring.policy import load_policy
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig, attempt
 

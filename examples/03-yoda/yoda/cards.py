@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from moorage import Handle, NodeInfo, Pod, Status
-from moorage.api.meta import parse_time
-from moorage.framework.handle import Lister
-from moorage.framework.status import BoolArray, IntArray
+from moorage.kube.api.meta import parse_time
+from moorage.scheduler.framework.handle import Lister
+from moorage.scheduler.framework.status import BoolArray, IntArray
 from yoda.demand import Demand, WrongLabel, cards_given, demand_of, original_demand_of
 from yoda.scv import HEALTHY, Card, Report, Scv
 

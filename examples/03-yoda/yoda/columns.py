@@ -3,8 +3,8 @@
 import numpy as np
 
 from moorage import Handle, NodeInfo, NodeTable, Status, Verdict
-from moorage.framework.handle import Lister
-from moorage.framework.status import IntArray
+from moorage.scheduler.framework.handle import Lister
+from moorage.scheduler.framework.status import IntArray
 from yoda.cards import FACTS, SUMS, CardReader, Cards, facts_of, sums_of
 from yoda.scv import Report, Scv
 

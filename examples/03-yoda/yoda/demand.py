@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.api.pod import Pod
-from moorage.lru import cached_if_short
+from moorage.common.caches import cached_if_short
+from moorage.kube.api.pod import Pod
 
 NUMBER: Final = "scv/number"
 MEMORY: Final = "scv/memory"

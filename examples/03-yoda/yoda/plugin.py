@@ -28,10 +28,10 @@ from moorage import (
     Status,
     Verdict,
 )
-from moorage.framework.cycle import ASSUMED
-from moorage.framework.events import Action, Resource
-from moorage.framework.queued import QueuedPod
-from moorage.framework.status import IntArray
+from moorage.scheduler.framework.cycle import ASSUMED
+from moorage.scheduler.framework.events import Action, Resource
+from moorage.scheduler.framework.queued import QueuedPod
+from moorage.scheduler.framework.status import IntArray
 from yoda.cards import CardReader, Cards, best_cards
 from yoda.columns import CardColumns
 from yoda.demand import CARDS, Demand, WrongLabel

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.custom import custom_kind
-from moorage.api.meta import KubeObject, parse_time
-from moorage.api.once import once
+from moorage.kube.api.custom import custom_kind
+from moorage.kube.api.meta import KubeObject, parse_time
+from moorage.kube.api.once import once
 
 Amount = Annotated[int, Meta(ge=0, le=1 << 40)]
 """MB, MHz or W: NVML's units. A hundred times as much still fits into 64 bits."""

@@ -21,7 +21,7 @@ from moorage.cli.shared import (
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.whatif.questions import ReplicaCapacity
+    from moorage.insight.whatif.questions import ReplicaCapacity
 
 MAX_LISTED = 20
 
@@ -62,8 +62,8 @@ def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     """
     start_lightly()
     log_trials_as_asked(verbosity)
-    from moorage.simulator.documents import read_files
-    from moorage.whatif import questions
+    from moorage.insight.whatif import questions
+    from moorage.kube.manifests import read_files
 
     pod = questions.template_pod(list(read_files([file])))
     policy = policy_of(config, plugin, feature_gates)

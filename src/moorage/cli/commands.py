@@ -22,9 +22,9 @@ from moorage.cli import (
     simulate,
     snapshot,
     ui,
-    up,
     whatif,
 )
+from moorage.cli.up import command as up
 
 app = typer.Typer(
     name="moorage",

@@ -10,8 +10,8 @@ from moorage.cli.shared import GatesOption, PluginPaths
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.assembly.policy import Policy
-    from moorage.config import Catalogue, ProfileConfig
+    from moorage.scheduler.config import Catalogue, ProfileConfig
+    from moorage.scheduler.wiring.policy import Policy
 
 MAX_NOTE: Final = 1000
 
@@ -33,7 +33,7 @@ def view(
     output: Annotated[ViewFormat, typer.Option("--output", "-o", help="How to print it.")] = ViewFormat.YAML,
 ) -> None:
     """Print the completed configuration, as kube-scheduler's --write-config-to does."""
-    from moorage.config import completed_view, to_json, to_yaml
+    from moorage.scheduler.config import completed_view, to_json, to_yaml
 
     completed = completed_view(_load(config, feature_gates, plugin, to_schedule=False).config)
     typer.echo(to_json(completed) if output is ViewFormat.JSON else to_yaml(completed), nl=False)
@@ -46,7 +46,7 @@ def check(
     plugin: PluginPaths = None,
 ) -> None:
     """Say whether a configuration can be used; if not, list everything that is wrong with it."""
-    from moorage.assembly.policy import catalogue_of
+    from moorage.scheduler.wiring.policy import catalogue_of
 
     policy = _load(file, feature_gates, plugin)
     catalogue = catalogue_of(policy.registry)
@@ -71,11 +71,11 @@ def convert(
     is 2, unless --lossy is given.
     """
     start_lightly()
-    from moorage.config import to_yaml
-    from moorage.config.conversion import convert_provider, convert_text
-    from moorage.config.loading import read_config_text
-    from moorage.errors import ConfigError
-    from moorage.shortening import shortened
+    from moorage.common.errors import ConfigError
+    from moorage.common.text import shortened
+    from moorage.scheduler.config import to_yaml
+    from moorage.scheduler.config.conversion import convert_provider, convert_text
+    from moorage.scheduler.config.loading import read_config_text
 
     if (file is None) == (algorithm_provider is None):
         raise ConfigError("config convert", "give either a FILE or --algorithm-provider")
@@ -99,15 +99,15 @@ def _load(
     path: Path | None, feature_gates: list[str] | None, plugins: list[str] | None, *, to_schedule: bool = True
 ) -> "Policy":
     start_lightly()
-    from moorage.app.gates import all_gates
-    from moorage.assembly.policy import collect_plugins, load_policy
+    from moorage.scheduler.daemon.gates import all_gates
+    from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
     registry, gates = collect_plugins(paths=plugins or ()), all_gates(feature_gates or ())
     return load_policy(registry, path, features=gates, to_schedule=to_schedule)
 
 
 def _summary(profile: "ProfileConfig", catalogue: "Catalogue") -> str:
-    from moorage.config import ExtensionPoint, expand_plugins
+    from moorage.scheduler.config import ExtensionPoint, expand_plugins
 
     enabled = expand_plugins(profile, lambda name: catalogue[name].points)
     filters, scores = len(enabled[ExtensionPoint.FILTER]), len(enabled[ExtensionPoint.SCORE])

@@ -24,9 +24,9 @@ from moorage.cli.shared import (
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.whatif.session import Session
-    from moorage.whatif.sources import LoadedCluster
-    from moorage.why.explanation import PodExplanation, WorkloadExplanation
+    from moorage.insight.explain.explanation import PodExplanation, WorkloadExplanation
+    from moorage.insight.whatif.session import Session
+    from moorage.insight.whatif.sources import LoadedCluster
 
 
 class PageFormat(StrEnum):
@@ -85,8 +85,8 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
 
 def _gates_shown(cluster: "LoadedCluster", given: list[str]) -> list[str]:
     """Switch on what the cluster must have switched on, unless the command line says something of it."""
-    from moorage.features import assignments
-    from moorage.whatif.sources import gates_shown
+    from moorage.insight.whatif.sources import gates_shown
+    from moorage.kube.features import assignments
 
     said = {name for name, _ in assignments(*given)}
     prefix = "kube:" if ":" in ",".join(given) else ""
@@ -96,9 +96,9 @@ def _gates_shown(cluster: "LoadedCluster", given: list[str]) -> list[str]:
 def _explained(
     session: "Session", wanted: str, namespace: str, node: str, seconds: float
 ) -> "PodExplanation | WorkloadExplanation":
-    from moorage.errors import InputError
-    from moorage.why.explain import explain_pod
-    from moorage.why.workloads import explain_workload, workload_named
+    from moorage.common.errors import InputError
+    from moorage.insight.explain.explain import explain_pod
+    from moorage.insight.explain.workloads import explain_workload, workload_named
 
     workload = workload_named(session, wanted, namespace)
     if workload is not None:
@@ -116,14 +116,14 @@ def _print(explained: "PodExplanation | WorkloadExplanation", output: PageFormat
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(explained.as_data()), indent=2) + b"\n")
         return
     if output is PageFormat.HTML:
-        from moorage.why.html import html_page
+        from moorage.insight.explain.html import html_page
 
         sys.stdout.write(html_page(explained, node=node))
         return
     from rich.console import Console
 
-    from moorage.why.explanation import PodExplanation
-    from moorage.why.page import print_explanation, print_workload
+    from moorage.insight.explain.explanation import PodExplanation
+    from moorage.insight.explain.page import print_explanation, print_workload
 
     console = Console(soft_wrap=not sys.stdout.isatty())
     if isinstance(explained, PodExplanation):

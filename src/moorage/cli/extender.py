@@ -53,11 +53,11 @@ def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     """
     start_lightly()
     log_as_asked(verbosity)
-    from moorage.app.extender_server.served import served_by
-    from moorage.app.extender_server.server import ExtenderOptions, run_extender
-    from moorage.client.kubeconfig import load_connection
-    from moorage.errors import InputError
-    from moorage.framework.registry import Registry
+    from moorage.common.errors import InputError
+    from moorage.kube.client.kubeconfig import load_connection
+    from moorage.scheduler.extender_server.served import served_by
+    from moorage.scheduler.extender_server.server import ExtenderOptions, run_extender
+    from moorage.scheduler.framework.registry import Registry
 
     if not plugin:
         raise InputError("--plugin", "say what to serve", hint="--plugin my_package.spot:SpotOnly")

@@ -91,7 +91,7 @@ def import_(
 ) -> None:
     """Turn a public trace into one of ours: `moorage lab import openb --nodes N.csv --pods P.csv -o trace.jsonl`."""
     start_lightly(with_numpy=True)
-    from moorage.errors import InputError
+    from moorage.common.errors import InputError
     from moorage.lab.cluster_files import write_nodes_csv
     from moorage.lab.importing import import_nodes, import_pods
     from moorage.lab.trace_files import write_trace
@@ -122,7 +122,7 @@ def generate(
 ) -> None:
     """Make up a trace: what arrives, what it asks for and how long it runs follow the preset, and the seed."""
     start_lightly()
-    from moorage.errors import InputError
+    from moorage.common.errors import InputError
     from moorage.lab.cluster_files import write_nodes_csv
     from moorage.lab.generating import generate as make
     from moorage.lab.presets import preset_cluster

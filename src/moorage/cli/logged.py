@@ -8,10 +8,10 @@ import typer
 
 def explain_logged(path: Path, wanted: str, namespace: str, *, as_json: bool) -> None:
     """Print the attempts of a pod; InputError if the log knows no such pod."""
-    from moorage.errors import InputError, did_you_mean
-    from moorage.simulator.decision_log import read_log
-    from moorage.simulator.decisions import to_json
-    from moorage.simulator.log_report import history_lines
+    from moorage.cluster.simulation.log_report import history_lines
+    from moorage.common.errors import InputError, did_you_mean
+    from moorage.scheduler.decisions.decision import to_json
+    from moorage.scheduler.decisions.decision_log import read_log
 
     key = wanted.removeprefix("pod/")
     key = key if "/" in key else f"{namespace}/{key}"

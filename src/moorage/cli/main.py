@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from moorage.cli import scheduler
-from moorage.errors import MoorageError, explain
+from moorage.common.errors import MoorageError, explain
 
 #: A mistake in a file, a flag or the usage; the scheduler leaves with what kube-scheduler leaves with.
 EXIT_INPUT: Final = 2
@@ -21,7 +21,7 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     arguments = sys.argv[1:]
     if arguments[:1] == [UP] and sys.platform == "linux":
-        from moorage.app.endable import run_endable
+        from moorage.scheduler.daemon.endable import run_endable
 
         sys.exit(run_endable(lambda: run(arguments)))
     sys.exit(run(arguments))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from moorage.new_project.kinds import PluginKind
+from moorage.cli.new_project.kinds import PluginKind
 
 
 def new(
@@ -23,8 +23,8 @@ def new(
 
     Its tests pass and it runs on `moorage up` as it is. Nothing that is there already is written over.
     """
-    from moorage.config import KNOWN_PLUGINS
-    from moorage.new_project.writing import names_of, write_project
+    from moorage.cli.new_project.writing import names_of, write_project
+    from moorage.scheduler.config import KNOWN_PLUGINS
 
     names = names_of(name, taken=KNOWN_PLUGINS)
     target = folder or Path(names.project)

@@ -9,7 +9,7 @@ from moorage.cli.shared import ContextOption, GatesOption, KubeconfigOption, Plu
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.app.promoting import ConfigMapPlace, FilePlace, LoadConfig
+    from moorage.insight.shadow.promoting import ConfigMapPlace, FilePlace, LoadConfig
 
 ShadowFile = Annotated[
     Path | None, typer.Argument(metavar="SHADOW", help="The configuration that is to be in charge.", show_default=False)
@@ -45,9 +45,9 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     as it is. The former configuration is kept beside: --undo brings it back.
     """
     start_lightly()
-    from moorage.app.promoting import FilePlace, promotion, undoing
-    from moorage.config.loading import read_config_text
-    from moorage.errors import InputError
+    from moorage.common.errors import InputError
+    from moorage.insight.shadow.promoting import FilePlace, promotion, undoing
+    from moorage.scheduler.config.loading import read_config_text
 
     if (config is None) == (not config_map):
         raise InputError("promote", "say where the configuration in charge is", hint="give --config or --config-map")
@@ -70,9 +70,9 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
 
 
 def _config_map(config_map: str, key: str, kubeconfig: str, context: str) -> "ConfigMapPlace":
-    from moorage.app.promoting import ConfigMapPlace
-    from moorage.client.kubeconfig import load_connection
-    from moorage.errors import InputError
+    from moorage.common.errors import InputError
+    from moorage.insight.shadow.promoting import ConfigMapPlace
+    from moorage.kube.client.kubeconfig import load_connection
 
     namespace, _, name = config_map.partition("/")
     if not namespace or not name:
@@ -81,8 +81,8 @@ def _config_map(config_map: str, key: str, kubeconfig: str, context: str) -> "Co
 
 
 def _kept_shadow(place: "ConfigMapPlace | FilePlace", key: str) -> tuple[str, str]:
-    from moorage.app.promoting import ConfigMapPlace
-    from moorage.errors import InputError
+    from moorage.common.errors import InputError
+    from moorage.insight.shadow.promoting import ConfigMapPlace
 
     if not isinstance(place, ConfigMapPlace):
         raise InputError("promote", "say which file is to be in charge", hint="moorage promote SHADOW --config FILE")
@@ -91,9 +91,9 @@ def _kept_shadow(place: "ConfigMapPlace | FilePlace", key: str) -> tuple[str, st
 
 def _loader(plugins: list[str] | None, gates: list[str] | None) -> "LoadConfig":
     """Return what reads a configuration as the scheduler would; it must be one that we can run."""
-    from moorage.app.gates import all_gates
-    from moorage.assembly.policy import catalogue_of, collect_plugins, require_plugins
-    from moorage.config import SchedulerConfiguration, load_config
+    from moorage.scheduler.config import SchedulerConfiguration, load_config
+    from moorage.scheduler.daemon.gates import all_gates
+    from moorage.scheduler.wiring.policy import catalogue_of, collect_plugins, require_plugins
 
     registry, features = collect_plugins(paths=plugins or ()), all_gates(gates or ())
 

@@ -31,10 +31,10 @@ def record(
     start_lightly()
     import signal
 
-    from moorage.client.kubeconfig import load_connection
-    from moorage.client.rest import ApiClient
-    from moorage.clock import SteadyClock
-    from moorage.errors import ApiError, InputError
+    from moorage.common.clock import SteadyClock
+    from moorage.common.errors import ApiError, InputError
+    from moorage.kube.client.kubeconfig import load_connection
+    from moorage.kube.client.rest import ApiClient
     from moorage.lab.recording import TraceRecorder, write_nodes
     from moorage.lab.recording import record as follow
     from moorage.lab.trace_files import write_trace

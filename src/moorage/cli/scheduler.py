@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from moorage.cli.starting import import_numpy, start_lightly
 
 if TYPE_CHECKING:
-    from moorage.app.flags.parsing import FlagValues
-    from moorage.app.options import Options
+    from moorage.scheduler.daemon.flags.parsing import FlagValues
+    from moorage.scheduler.daemon.options import Options
 
 NAME = "scheduler"
 
@@ -21,11 +21,11 @@ def run(arguments: Sequence[str]) -> int:
     """Do what a command line asks for; return the exit code."""
     # First of all: flags know of pods, and with them structlog comes in, which takes rich along unless it is kept out.
     start_lightly(with_numpy=False)
-    from moorage.app.flags.parsing import parse
+    from moorage.scheduler.daemon.flags.parsing import parse
 
     flags = parse(arguments)
     if flags["help"]:
-        from moorage.app.flags.printing import help_page
+        from moorage.scheduler.daemon.flags.printing import help_page
 
         sys.stdout.write(help_page())
     elif flags["version"] != "false":
@@ -36,27 +36,27 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _version(wanted: str) -> str:
-    from moorage.app.version import version_info, version_line
+    from moorage.scheduler.daemon.version import version_info, version_line
 
     return json.dumps(version_info()) if wanted == "raw" else version_line()
 
 
 def _start(flags: "FlagValues") -> int:
-    from moorage.app.logs import configure_logs
-    from moorage.app.options import complete_options, logging_options
+    from moorage.scheduler.daemon.logs import configure_logs
+    from moorage.scheduler.daemon.options import complete_options, logging_options
 
     configure_logs(logging_options(flags))
     if path := flags["write-config-to"]:
         _write_config(complete_options(flags), path)
         return 0
     # What both processes need is imported before there are two; the keeper has no more than this.
-    from moorage.app.gc_tuning import collect_rarely
-    from moorage.app.keeper.keeper import keep
-    from moorage.app.keeper.process import Ends, split
-    from moorage.client.kubeconfig import is_json
+    from moorage.kube.client.kubeconfig import is_json
+    from moorage.scheduler.daemon.gc_tuning import collect_rarely
+    from moorage.scheduler.daemon.supervisor.process import Ends, split
+    from moorage.scheduler.daemon.supervisor.supervisor import keep
 
     if flags["config"] or (flags["kubeconfig"] and not is_json(flags["kubeconfig"])):
-        import_module("moorage.api.documents")
+        import_module("moorage.kube.api.documents")
 
     if flags["reload"]:
         # It would end a process that is not ready for it yet.
@@ -65,7 +65,7 @@ def _start(flags: "FlagValues") -> int:
     def schedule(ends: Ends) -> int:
         collect_rarely()  # the keeper has started; this has not
         import_numpy()
-        from moorage.app.daemon import run_daemon
+        from moorage.scheduler.daemon.daemon import run_daemon
 
         return run_daemon(complete_options(flags), ends)
 
@@ -73,8 +73,8 @@ def _start(flags: "FlagValues") -> int:
 
 
 def _write_config(options: "Options", path: str) -> None:
-    from moorage.config import completed_view, to_yaml
-    from moorage.errors import InputError
+    from moorage.common.errors import InputError
+    from moorage.scheduler.config import completed_view, to_yaml
 
     try:
         Path(path).write_text(to_yaml(completed_view(options.config)), encoding="utf-8")

@@ -27,7 +27,7 @@ def report(
     start_lightly()
     import msgspec
 
-    from moorage.app.shadow.report import read_report, report_lines
+    from moorage.insight.shadow.report import read_report, report_lines
 
     found = read_report(file)
     if as_json:

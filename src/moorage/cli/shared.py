@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from moorage.assembly.policy import Policy
-    from moorage.simulator.attempts import ShowProgress
-    from moorage.whatif.reading import ShowReading
-    from moorage.whatif.sources import LoadedCluster
+    from moorage.insight.whatif.reading import ShowReading
+    from moorage.insight.whatif.sources import LoadedCluster
+    from moorage.scheduler.decisions.attempts import ShowProgress
+    from moorage.scheduler.wiring.policy import Policy
 
 GatesOption = Annotated[
     list[str] | None,
@@ -62,8 +62,8 @@ VerbosityOption = Annotated[
 def log_as_asked(level: int | None) -> None:
     """Log as much as a level says, plugins included; without one, only what goes wrong is logged."""
     if level is not None:
-        from moorage.app.logs import configure_logs
-        from moorage.app.options import LoggingOptions
+        from moorage.scheduler.daemon.logs import configure_logs
+        from moorage.scheduler.daemon.options import LoggingOptions
 
         configure_logs(LoggingOptions(verbosity=level))
 
@@ -82,9 +82,9 @@ def log_trials_as_asked(level: int | None) -> None:
 
 def policy_of(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
     """Return how to schedule, as the options say; without a configuration the plugins that are named are enabled."""
-    from moorage.app.gates import choose_gates
-    from moorage.assembly.policy import collect_plugins, load_policy
-    from moorage.framework.registry import Registry
+    from moorage.scheduler.daemon.gates import choose_gates
+    from moorage.scheduler.framework.registry import Registry
+    from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
     named = Registry()
     for path in plugins or ():
@@ -97,7 +97,7 @@ def load_source(
     files: list[str] | None, snapshot: str, kubeconfig: str, context: str, *, quiet: bool = False
 ) -> "LoadedCluster":
     """Read the cluster that a command was given, and note on stderr what should be known of it."""
-    from moorage.whatif.sources import ClusterSource, load
+    from moorage.insight.whatif.sources import ClusterSource, load
 
     source = ClusterSource(files or (), snapshot, kubeconfig, context)
     with reading_progress(shown=not quiet and sys.stderr.isatty()) as progress:
@@ -136,7 +136,7 @@ def simulation_progress(*, shown: bool) -> "Iterator[ShowProgress | None]":
     from rich.console import Console
     from rich.progress import Progress
 
-    from moorage.simulator.run_report import shown_time
+    from moorage.cluster.simulation.run_report import shown_time
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("scheduling", total=None)

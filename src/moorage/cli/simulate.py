@@ -24,13 +24,13 @@ from moorage.cli.shared import (
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.assembly.policy import Policy
-    from moorage.simulator.attempts import ShowProgress
-    from moorage.simulator.decisions import Decision
-    from moorage.simulator.documents import Document
-    from moorage.simulator.group_decisions import GroupDecision
-    from moorage.simulator.loading import ClusterInput
-    from moorage.simulator.until_quiet import Run
+    from moorage.cluster.files.loading import ClusterInput
+    from moorage.cluster.simulation.until_quiet import Run
+    from moorage.kube.manifests import Document
+    from moorage.scheduler.decisions.attempts import ShowProgress
+    from moorage.scheduler.decisions.decision import Decision
+    from moorage.scheduler.decisions.group_decisions import GroupDecision
+    from moorage.scheduler.wiring.policy import Policy
 
 MAX_DETAILS: Final = 100_000
 """Up to so many pods times nodes the table also says how each node was chosen."""
@@ -178,8 +178,8 @@ def _simulate(
 def _logged(path: Path, *, is_alone: bool) -> "_Result":
     if not is_alone:
         raise typer.BadParameter("with --decision-log nothing is simulated: leave the cluster and what-ifs out")
-    from moorage.simulator.decision_log import read_log
-    from moorage.simulator.logged_run import LoggedRun
+    from moorage.cluster.simulation.logged_run import LoggedRun
+    from moorage.scheduler.decisions.decision_log import read_log
 
     run = LoggedRun(read_log(path)).run()
     return _Result(run.decisions, run, {}, run.more())
@@ -226,8 +226,8 @@ class _Result(NamedTuple):
 
 
 def _cluster(documents: "list[Document]", policy: "Policy", *, one_pass: bool, quiet: bool) -> "ClusterInput":
-    from moorage.simulator.loading import cluster_of
-    from moorage.simulator.made_pods import with_made_pods
+    from moorage.cluster.files.loading import cluster_of
+    from moorage.cluster.simulation.made_pods import with_made_pods
 
     cluster = cluster_of(documents, features=policy.features)
     if not quiet:
@@ -239,8 +239,8 @@ def _documents(
     files: "list[str]", snapshot: str, wishes: "tuple[Sequence[str], Sequence[str], Sequence[str]]", *, quiet: bool
 ) -> "list[Document]":
     """Read the cluster: a snapshot, with files on top of it, or files alone; then change what is to be changed."""
-    from moorage.simulator.documents import read_files
-    from moorage.whatif.changes import changed
+    from moorage.insight.whatif.changes import changed
+    from moorage.kube.manifests import read_files
 
     if not files and not snapshot:
         raise typer.BadParameter("give a cluster: -f FILE, or --snapshot FILE")
@@ -251,7 +251,7 @@ def _documents(
 
 
 def _print_differences(before: "list[Decision]", after: "list[Decision]", output: DecisionFormat) -> None:
-    from moorage.whatif.questions import differences
+    from moorage.insight.whatif.questions import differences
 
     found = differences(before, after)
     if output is not DecisionFormat.TABLE:
@@ -281,8 +281,8 @@ def _with_extenders(policy: "Policy", *, wanted: bool, quiet: bool) -> "Policy":
 def _seconds(text: str, where: str) -> float | None:
     if not text:
         return None
-    from moorage.config.durations import Duration
-    from moorage.errors import InputError
+    from moorage.common.errors import InputError
+    from moorage.scheduler.config.durations import Duration
 
     try:
         seconds = Duration.parse(text).seconds
@@ -300,7 +300,7 @@ def _one_pass(
     output: DecisionFormat,
     progress: "ShowProgress | None",
 ) -> "tuple[list[Decision], list[GroupDecision]]":
-    from moorage.simulator.one_pass import OnePass
+    from moorage.cluster.simulation.one_pass import OnePass
 
     in_detail = _is_in_detail(cluster, output)
     single = OnePass(cluster, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail)
@@ -315,8 +315,8 @@ def _run(
     group_by: str,
     progress: "ShowProgress | None",
 ) -> "Run":
-    from moorage.simulator.until_quiet import run_until_quiet
-    from moorage.simulator.world import Pace
+    from moorage.cluster.simulation.until_quiet import run_until_quiet
+    from moorage.cluster.simulation.world import Pace
 
     until, run_for = times
     return run_until_quiet(
@@ -344,14 +344,14 @@ def _note_ignored(cluster: "ClusterInput") -> None:
 
 def _note_custom(cluster: "ClusterInput") -> None:
     """Say what became of custom resources: only now all plugins have said what they ask for."""
-    from moorage.simulator.custom import notes_on
+    from moorage.cluster.files.custom import notes_on
 
     for note in notes_on(cluster.custom, cluster.definitions):
         typer.echo(f"note: {note}", err=True)
 
 
 def _print(decisions: "list[Decision]", more: "Mapping[str, Any]", output: DecisionFormat) -> None:
-    from moorage.simulator.decisions import to_json, to_yaml
+    from moorage.scheduler.decisions.decision import to_json, to_yaml
 
     if output is DecisionFormat.JSON:
         typer.echo(to_json(decisions, indent=2, more=more))
@@ -362,8 +362,8 @@ def _print(decisions: "list[Decision]", more: "Mapping[str, Any]", output: Decis
 def _print_tables(decisions: "list[Decision]", run: "Run | None", *, whole_timeline: bool) -> None:
     from rich.console import Console
 
-    from moorage.simulator.report import print_decisions, summary
-    from moorage.simulator.run_report import print_run
+    from moorage.cluster.simulation.report import print_decisions, summary
+    from moorage.cluster.simulation.run_report import print_run
 
     console = Console()
     print_decisions(decisions, console)

@@ -27,11 +27,11 @@ def snapshot(
     annotations stay behind. Use it with: moorage explain POD --snapshot FILE, moorage simulate --snapshot FILE.
     """
     start_lightly()
-    from moorage.errors import InputError
-    from moorage.whatif.anonymizing import Anonymizer
-    from moorage.whatif.reading import kinds_of_contents
-    from moorage.whatif.snapshot import write_snapshot
-    from moorage.whatif.sources import ClusterSource, read_server
+    from moorage.common.errors import InputError
+    from moorage.insight.whatif.anonymizing import Anonymizer
+    from moorage.insight.whatif.reading import kinds_of_contents
+    from moorage.insight.whatif.snapshot import write_snapshot
+    from moorage.insight.whatif.sources import ClusterSource, read_server
 
     if anonymize and (whole or annotations):
         problem = "what annotations, env and commands say cannot be renamed"

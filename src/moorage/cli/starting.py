@@ -18,7 +18,7 @@ def start_lightly(*, with_numpy: bool = True) -> None:
 
     What is logged goes to standard error from here on: standard output is for what was asked for.
     """
-    from moorage.app.gc_tuning import collect_rarely, keep_freed_memory
+    from moorage.scheduler.daemon.gc_tuning import collect_rarely, keep_freed_memory
 
     collect_rarely()
     keep_freed_memory()
@@ -91,7 +91,7 @@ def log_to_stderr() -> None:
     """Log only what goes wrong, and where it breaks nothing: `moorage scheduler` then configures its logs by flags."""
     import structlog
 
-    from moorage.shortening import shorten_values
+    from moorage.common.text import shorten_values
 
     def to_stderr(*_: object) -> "structlog.PrintLogger":
         return structlog.PrintLogger(sys.stderr)

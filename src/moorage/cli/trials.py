@@ -33,7 +33,7 @@ RayAddressOption = Annotated[
 @contextmanager
 def running(on: Machinery, ray_address: str, workers: int, *, total: int) -> "Iterator[RunTrials]":
     """Give the way to run trials, as long as a block lasts."""
-    from moorage.errors import InputError
+    from moorage.common.errors import InputError
     from moorage.lab.running import default_run
 
     if on is Machinery.RAY:

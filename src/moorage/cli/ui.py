@@ -25,10 +25,10 @@ from moorage.cli.shared import (
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.app.page.running import StartedSource
-    from moorage.assembly.policy import Policy
-    from moorage.ui.played import PlayedRun
-    from moorage.whatif.sources import LoadedCluster
+    from moorage.insight.page.played import PlayedRun
+    from moorage.insight.page.running import StartedSource
+    from moorage.insight.whatif.sources import LoadedCluster
+    from moorage.scheduler.wiring.policy import Policy
 
 
 BesideOption = Annotated[
@@ -68,8 +68,8 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     """
     start_lightly()
     log_trials_as_asked(verbosity)
-    from moorage.app.caller_tokens import CallerTokens
-    from moorage.app.page.running import run_page
+    from moorage.insight.page.running import run_page
+    from moorage.scheduler.daemon.caller_tokens import CallerTokens
 
     tokens = CallerTokens.for_address(token_file, address)
     policies = {"as configured" if config is None else config.name: policy_of(config, plugin, feature_gates)}
@@ -96,7 +96,7 @@ def _say(url: str, *, opens: bool) -> None:
 
 
 def _unknown() -> "LoadedCluster":
-    from moorage.whatif.sources import LoadedCluster
+    from moorage.insight.whatif.sources import LoadedCluster
 
     note = "a decision log does not say how large nodes are: -f, --snapshot or --kubeconfig does"
     return LoadedCluster([], note)
@@ -105,11 +105,11 @@ def _unknown() -> "LoadedCluster":
 def _logged(cluster: "LoadedCluster", policies: "dict[str, Policy]", path: Path) -> "StartedSource":
     if len(policies) > 1:
         raise typer.BadParameter("a decision log is what one configuration decided: leave --compare out")
-    from moorage.simulator.decision_log import read_log
-    from moorage.simulator.loading import cluster_of
-    from moorage.simulator.logged_run import LoggedRun
-    from moorage.simulator.replay import Replay
-    from moorage.ui.played import PlayedCluster, PlayedRun
+    from moorage.cluster.files.loading import cluster_of
+    from moorage.cluster.simulation.logged_run import LoggedRun
+    from moorage.cluster.simulation.replay import Replay
+    from moorage.insight.page.played import PlayedCluster, PlayedRun
+    from moorage.scheduler.decisions.decision_log import read_log
 
     (policy,) = policies.values()
     described = cluster_of(cluster.documents, features=policy.features)
@@ -118,7 +118,7 @@ def _logged(cluster: "LoadedCluster", policies: "dict[str, Policy]", path: Path)
 
 
 def _still(cluster: "LoadedCluster", policy: "Policy", title: str) -> "StartedSource":
-    from moorage.ui.still import StillCluster
+    from moorage.insight.page.still import StillCluster
 
     return StillCluster(cluster, policy, title)
 
@@ -126,8 +126,8 @@ def _still(cluster: "LoadedCluster", policy: "Policy", title: str) -> "StartedSo
 def _played(
     cluster: "LoadedCluster", policies: "dict[str, Policy]", title: str, until: str, *, shown: bool
 ) -> "StartedSource":
-    from moorage.box.controllers.kubelet import duration
-    from moorage.ui.played import PlayedCluster
+    from moorage.cluster.controllers.kubelet import duration
+    from moorage.insight.page.played import PlayedCluster
 
     seconds = duration(until, where="--until") if until else None
     return PlayedCluster(
@@ -136,11 +136,11 @@ def _played(
 
 
 def _run(cluster: "LoadedCluster", name: str, policy: "Policy", until: float | None, *, shown: bool) -> "PlayedRun":
-    from moorage.simulator.loading import cluster_of
-    from moorage.simulator.recording import RunRecorder
-    from moorage.simulator.replay import Replay
-    from moorage.simulator.until_quiet import run_until_quiet
-    from moorage.ui.played import PlayedRun
+    from moorage.cluster.files.loading import cluster_of
+    from moorage.cluster.simulation.recording import RunRecorder
+    from moorage.cluster.simulation.replay import Replay
+    from moorage.cluster.simulation.until_quiet import run_until_quiet
+    from moorage.insight.page.played import PlayedRun
 
     recorder = RunRecorder()
     with simulation_progress(shown=shown) as progress:

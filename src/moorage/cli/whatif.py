@@ -44,7 +44,7 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
     """
     start_lightly()
     log_trials_as_asked(verbosity)
-    from moorage.whatif.packing import fewest_nodes as find_fewest
+    from moorage.insight.whatif.packing import fewest_nodes as find_fewest
 
     policy = policy_of(config, plugin, feature_gates)
     with load_source(file, snapshot, kubeconfig, context).session(policy) as session:
@@ -87,8 +87,8 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     """
     start_lightly()
     log_trials_as_asked(verbosity)
-    from moorage.app.whatif_service import ServiceOptions, run_service
-    from moorage.whatif.sources import ClusterSource
+    from moorage.insight.whatif.sources import ClusterSource
+    from moorage.insight.whatif_service import ServiceOptions, run_service
 
     options = ServiceOptions(
         source=ClusterSource(file or (), snapshot, kubeconfig, context),

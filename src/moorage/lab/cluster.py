@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.api.meta import KubeObject
-from moorage.api.node import Node
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
 from moorage.lab.amounts import Amount, NodeCount
 
 PRICE: Final = "moorage.io/price-per-hour"

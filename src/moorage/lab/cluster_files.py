@@ -7,14 +7,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from moorage.api.affinity import Taint
-from moorage.api.documents import read_documents
-from moorage.api.gpu_sharing import GPU_COUNT, GPU_MILLI, GPU_MODEL, WHOLE_GPU
-from moorage.api.meta import ObjectMeta
-from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node, NodeSpec, NodeStatus
-from moorage.api.pod import Pod
-from moorage.api.quantity import Quantity, nano_value
-from moorage.errors import InputError, QuantityError
+from moorage.common.errors import InputError, QuantityError
+from moorage.kube.api.affinity import Taint
+from moorage.kube.api.documents import read_documents
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_MILLI, GPU_MODEL, WHOLE_GPU
+from moorage.kube.api.meta import ObjectMeta
+from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node, NodeSpec, NodeStatus
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.quantity import Quantity, nano_value
 from moorage.lab.amounts import MOST_GPUS, Amount, Count, GpuCount, Name, NodeCount
 from moorage.lab.cluster import POOL_LABEL, PRICE, WATTS_BUSY, WATTS_IDLE, LabCluster, ScaledPool, Scaling
 from moorage.lab.ledger import number_of
@@ -150,8 +150,8 @@ def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
 
 
 def _cluster_of_objects(path: Path, name: str) -> LabCluster:
-    from moorage.simulator.loading import cluster_of
-    from moorage.whatif.sources import ClusterSource, load
+    from moorage.cluster.files.loading import cluster_of
+    from moorage.insight.whatif.sources import ClusterSource, load
 
     is_snapshot = path.suffix == ".gz" or ".snapshot" in path.name
     source = ClusterSource(snapshot=str(path)) if is_snapshot else ClusterSource(files=(str(path),))

@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from moorage.api.documents import read_documents
-from moorage.errors import ConfigError, InputError
+from moorage.common.errors import ConfigError, InputError
+from moorage.kube.api.documents import read_documents
 from moorage.lab.amounts import Name, PodCount, Positive
 from moorage.lab.cluster import LabCluster
 from moorage.lab.cluster_files import NodePool, cluster_of_pools, convert_or_explain, read_lab_cluster

@@ -5,14 +5,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.config.gpu_args import FGDArgs, TypicalShape
-from moorage.config.types import PluginConfig, ProfileConfig, SchedulerConfiguration
+from moorage.contrib.gpu.columns import GpuTable
+from moorage.contrib.gpu.devices import NodeGpus
+from moorage.contrib.gpu.reporting import cluster_fragmentation
+from moorage.contrib.gpu.shapes import GpuShape, Typical
 from moorage.lab.ledger import CPU, GPU, UsageLedger
 from moorage.lab.trace import TracePod
-from moorage.plugins.gpu.columns import GpuTable
-from moorage.plugins.gpu.devices import NodeGpus
-from moorage.plugins.gpu.reporting import cluster_fragmentation
-from moorage.plugins.gpu.shapes import GpuShape, Typical
+from moorage.scheduler.config.gpu_args import FGDArgs, TypicalShape
+from moorage.scheduler.config.types import PluginConfig, ProfileConfig, SchedulerConfiguration
 
 FGD: Final = "FGD"
 

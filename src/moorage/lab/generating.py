@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.errors import InputError, did_you_mean
+from moorage.common.errors import InputError, did_you_mean
 from moorage.lab import openb
 from moorage.lab.script import chance_of
 from moorage.lab.trace import Trace, TracePod

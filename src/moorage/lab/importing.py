@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.node import Node
-from moorage.api.quantity import Quantity
-from moorage.errors import InputError
+from moorage.common.errors import InputError
+from moorage.kube.api.node import Node
+from moorage.kube.api.quantity import Quantity
 from moorage.lab.amounts import MOST_GPUS
 from moorage.lab.cluster import LabCluster
 from moorage.lab.cluster_files import checked, make_lab_node

@@ -4,11 +4,11 @@ from typing import Final
 
 import numpy as np
 
-from moorage.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_MODEL, WHOLE_GPU
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.arrays import NDArray
-from moorage.errors import InputError
+from moorage.common.arrays import NDArray
+from moorage.common.errors import InputError
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_MODEL, WHOLE_GPU
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
 from moorage.lab.cluster import PRICE, WATTS_BUSY, WATTS_IDLE
 
 RESOURCES: Final = ("cpu", "memory", GPU_MILLI)

@@ -9,7 +9,7 @@ from typing import Any, Final, TextIO, TypeVar
 import msgspec
 from msgspec import Struct
 
-from moorage.errors import InputError, did_you_mean
+from moorage.common.errors import InputError, did_you_mean
 from moorage.lab.amounts import MOST
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 from typing import Any, Final
 
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 from moorage.lab.rows import TrialResult
 from moorage.lab.running import AHEAD, Ran, RunTrials, cores
 from moorage.lab.trial import Trial, run_trial

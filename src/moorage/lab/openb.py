@@ -8,8 +8,8 @@ for trying things out, no evidence for that table. The trace itself is its publi
 from random import Random
 from typing import Final
 
-from moorage.api.node import Node
-from moorage.api.quantity import Quantity
+from moorage.kube.api.node import Node
+from moorage.kube.api.quantity import Quantity
 from moorage.lab.cluster import LabCluster
 from moorage.lab.cluster_files import make_lab_node
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 
 
 def pyarrow_or_none() -> ModuleType | None:

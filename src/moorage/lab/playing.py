@@ -7,25 +7,25 @@ from typing import Final
 
 import structlog
 
-from moorage.api.node import Node
-from moorage.api.pod import Pod
-from moorage.assembly.parts import Observers, Parts, Tuning, assemble, kinds_of
-from moorage.assembly.policy import Policy
-from moorage.clock import VirtualClock
-from moorage.engine.binding.binder import TaskBackground
-from moorage.engine.observing import AttemptObserver
-from moorage.engine.outcomes import Failed, Outcome, Parked
-from moorage.engine.ties import DrawnTies, Ties, TiesByName
-from moorage.errors import PluginError
+from moorage.cluster.simulation.instant import InstantApi
+from moorage.cluster.virtual_time import AwaitedExtender, VirtualLoop
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import PluginError
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
 from moorage.lab.ledger import UsageLedger
 from moorage.lab.pods import PodMaker
 from moorage.lab.scaling import Autoscaler
 from moorage.lab.script import chance_of, outages_of, pods_of
 from moorage.lab.trace import TracePod
 from moorage.lab.trial import Trial
-from moorage.queue.entries import QueuedPodInfo
-from moorage.simulator.instant import InstantApi
-from moorage.simulator.loop import AwaitedExtender, VirtualLoop
+from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked
+from moorage.scheduler.engine.ties import DrawnTies, Ties, TiesByName
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.wiring.parts import Observers, Parts, Tuning, assemble, kinds_of
+from moorage.scheduler.wiring.policy import Policy
 
 NEVER: Final = 10.0 * 365 * 86_400
 """Pods that were rejected are woken by what helps them; the queue's wake-up for events that were lost stays away."""

@@ -2,11 +2,11 @@
 
 import msgspec
 
-from moorage.api.codec import convert
-from moorage.api.container import Container, ResourceRequirements
-from moorage.api.gpu_sharing import GPU_COUNT, GPU_MILLI, GPU_MODEL
-from moorage.api.meta import ObjectMeta
-from moorage.api.pod import Pod, PodSpec
+from moorage.kube.api.codec import convert
+from moorage.kube.api.container import Container, ResourceRequirements
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_MILLI, GPU_MODEL
+from moorage.kube.api.meta import ObjectMeta
+from moorage.kube.api.pod import Pod, PodSpec
 from moorage.lab.trace import TracePod
 
 NO_ANNOTATIONS: dict[str, str] = {}

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from moorage.errors import InputError, did_you_mean
+from moorage.common.errors import InputError, did_you_mean
 from moorage.lab.cluster import LabCluster
 from moorage.lab.cluster_files import NodePool, Watts, cluster_of_pools
 from moorage.lab.openb import openb_like_cluster

@@ -8,18 +8,18 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.codec import encode
-from moorage.api.gpu_sharing import GPU_COUNT, GPU_MILLI
-from moorage.api.kinds import Kind
-from moorage.api.node import Node
-from moorage.api.pod import Pod, PodSpec
-from moorage.client.informer import Informers
-from moorage.client.list_watch import Change
-from moorage.client.rest import ApiClient
-from moorage.clock import Clock
-from moorage.errors import InputError
+from moorage.common.clock import Clock
+from moorage.common.errors import InputError
+from moorage.contrib.gpu.demand import readable_demand
+from moorage.kube.api.codec import encode
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_MILLI
+from moorage.kube.api.kinds import Kind
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod, PodSpec
+from moorage.kube.client.informer import Informers
+from moorage.kube.client.list_watch import Change
+from moorage.kube.client.rest import ApiClient
 from moorage.lab.trace import NodeOutage, Trace, TracePod
-from moorage.plugins.gpu.demand import readable_demand
 
 KEPT: Final = ("node_selector", "affinity", "tolerations", "topology_spread_constraints", "preemption_policy")
 """What of a spec decides where a pod goes, beside what it asks for."""

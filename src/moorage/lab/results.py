@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from moorage import __version__
-from moorage.api.codec import to_data
-from moorage.errors import InputError
+from moorage.common.errors import InputError
+from moorage.kube.api.codec import to_data
 from moorage.lab.cluster import LabCluster
 from moorage.lab.parquet import convert_to_parquet, pyarrow_or_none, write_parquet
 from moorage.lab.rows import TrialResult

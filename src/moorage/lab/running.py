@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 from moorage.lab.experiment import LoadedExperiment
 from moorage.lab.results import Results
 from moorage.lab.rows import TrialResult

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from moorage.api.node import HOSTNAME_LABEL, Node
-from moorage.api.pod import Pod
+from moorage.kube.api.node import HOSTNAME_LABEL, Node
+from moorage.kube.api.pod import Pod
 from moorage.lab.cluster import ScaledPool
 
 

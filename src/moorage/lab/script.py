@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 from moorage.lab.cluster import LabCluster
 from moorage.lab.conditions import Conditions, NodeFailures
 from moorage.lab.ledger import CPU, GPU, UsageLedger

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from moorage.api.quantity import Quantity
+from moorage.kube.api.quantity import Quantity
 from moorage.lab.amounts import Amount, Count, GpuCount, Name, Priority
 
 

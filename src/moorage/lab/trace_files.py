@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.quantity import nano_value
-from moorage.errors import InputError, QuantityError
+from moorage.common.errors import InputError, QuantityError
+from moorage.kube.api.quantity import nano_value
 from moorage.lab.amounts import LOWEST_PRIORITY, MOST_GPUS
 from moorage.lab.lines import CsvLine, column_of, decode_line, named_twice, read_csv, read_json_lines
 from moorage.lab.parquet import read_parquet, write_parquet

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from moorage.errors import MoorageError
+from moorage.common.errors import MoorageError
 from moorage.lab.cluster import LabCluster
 from moorage.lab.conditions import Conditions
 from moorage.lab.rows import TrialId, TrialResult, TrialRow
 from moorage.lab.trace import Trace
 
 if TYPE_CHECKING:
-    from moorage.assembly.policy import Policy
+    from moorage.scheduler.wiring.policy import Policy
 
 
 class PolicyText(Struct, frozen=True):
@@ -42,10 +42,10 @@ class Trial(Struct, frozen=True):
 
 def run_trial(trial: Trial) -> TrialResult:
     """Run one trial in virtual time, in this process; a policy that fails costs its trial, and the row says why."""
-    from moorage.clock import VirtualClock
+    from moorage.cluster.virtual_time import run_virtual
+    from moorage.common.clock import VirtualClock
     from moorage.lab.measuring import Measures
     from moorage.lab.playing import Play
-    from moorage.simulator.loop import run_virtual
 
     measures, clock = Measures(trial), VirtualClock()
 
@@ -63,9 +63,9 @@ def run_trial(trial: Trial) -> TrialResult:
 
 def policy_of(trial: Trial) -> "Policy":
     """Return how to schedule in a trial; ConfigError if its configuration cannot be used."""
-    from moorage.assembly.policy import Policy, collect_plugins, load_policy
-    from moorage.features import FeatureGates
+    from moorage.kube.features import FeatureGates
     from moorage.lab.fragmentation import told_typical, typical_of
+    from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 
     written = trial.policy
     registry = collect_plugins(paths=written.plugins)

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 
-from moorage.api.affinity import Taint, Toleration
-from moorage.api.container import Container, ContainerPort, ResourceRequirements
-from moorage.api.meta import ObjectMeta, OwnerReference
-from moorage.api.node import ContainerImage, Node, NodeSpec, NodeStatus
-from moorage.api.pod import Pod, PodSpec, PodStatus
-from moorage.api.quantity import Quantity
+from moorage.kube.api.affinity import Taint, Toleration
+from moorage.kube.api.container import Container, ContainerPort, ResourceRequirements
+from moorage.kube.api.meta import ObjectMeta, OwnerReference
+from moorage.kube.api.node import ContainerImage, Node, NodeSpec, NodeStatus
+from moorage.kube.api.pod import Pod, PodSpec, PodStatus
+from moorage.kube.api.quantity import Quantity
 
 _numbers = count(1)
 
@@ -31,7 +31,7 @@ def make_pod(
     terminating: bool = False,
     **spec: Any,
 ) -> Pod:
-    """Build a pod with one container; ``spec`` takes any other field of :class:`~moorage.api.pod.PodSpec`.
+    """Build a pod with one container; ``spec`` takes any other field of :class:`~moorage.kube.api.pod.PodSpec`.
 
     >>> make_pod("web", requests={"cpu": "500m"}).requests
     {'cpu': 500}

@@ -1,6 +1,6 @@
 """check_plugin: what every plugin must satisfy, tried on random clusters.
 
->>> from moorage.framework.functions import filter_function
+>>> from moorage.scheduler.framework.functions import filter_function
 >>> @filter_function("node(s) were not spot capacity")
 ... def spot_only(pod, node):
 ...     return node.labels.get("capacity") == "spot"
@@ -18,14 +18,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from moorage.api.meta import KubeObject
-from moorage.api.pod import Pod
-from moorage.features import FeatureGates
-from moorage.framework.contracts import broken_contract
-from moorage.framework.cycle import CycleState
-from moorage.framework.handle import Handle
-from moorage.framework.nodetable import NodeTable
-from moorage.framework.plugin import (
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.framework.contracts import broken_contract
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import (
     DependsOn,
     FilterPlugin,
     NodeNames,
@@ -35,7 +35,7 @@ from moorage.framework.plugin import (
     PreScorePlugin,
     ScorePlugin,
 )
-from moorage.framework.status import MAX_NODE_SCORE, Code, IntArray, Status, Verdict
+from moorage.scheduler.framework.status import MAX_NODE_SCORE, Code, IntArray, Status, Verdict
 from moorage.testing import strategies
 from moorage.testing.builders import make_pod
 from moorage.testing.rig import Rig

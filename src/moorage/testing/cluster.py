@@ -19,27 +19,27 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
-from moorage.api.documents import read_documents
-from moorage.api.kinds import kind_of
-from moorage.api.meta import KubeObject
-from moorage.api.node import Node
-from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
-from moorage.api.selectors import LabelSelector, label_matcher
-from moorage.assembly.policy import Policy, collect_plugins, load_policy
-from moorage.box.apiserver.api import Api
-from moorage.box.apiserver.server import ApiServer
-from moorage.box.applying import Manifest, manifests_in, manifests_of
-from moorage.box.box import Box, BoxOptions
-from moorage.box.controllers.heartbeats import NodeShape
-from moorage.box.controllers.kubelet import KubeletPace
-from moorage.box.transport import InProcess
-from moorage.client.credentials import FixedCredentials
-from moorage.client.kubeconfig import Connection
-from moorage.client.rest import ApiClient
-from moorage.clock import Clock, SystemClock, VirtualClock
-from moorage.features import FeatureGates
-from moorage.framework.plugin import Plugin
-from moorage.simulator.loop import VirtualLoop, run_virtual
+from moorage.cluster.apiserver.api import Api
+from moorage.cluster.apiserver.server import ApiServer
+from moorage.cluster.applying import Manifest, manifests_in, manifests_of
+from moorage.cluster.controllers.heartbeats import NodeShape
+from moorage.cluster.controllers.kubelet import KubeletPace
+from moorage.cluster.embedded import Box, BoxOptions
+from moorage.cluster.transport import InProcess
+from moorage.cluster.virtual_time import VirtualLoop, run_virtual
+from moorage.common.clock import Clock, SystemClock, VirtualClock
+from moorage.kube.api.documents import read_documents
+from moorage.kube.api.kinds import kind_of
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import DEFAULT_SCHEDULER_NAME, Pod
+from moorage.kube.api.selectors import LabelSelector, label_matcher
+from moorage.kube.client.credentials import FixedCredentials
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.client.rest import ApiClient
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.framework.plugin import Plugin
+from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 
 P = ParamSpec("P")
 K = TypeVar("K", bound=KubeObject)

@@ -6,22 +6,22 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from moorage.api.kinds import kind_of
-from moorage.api.meta import KubeObject
-from moorage.api.node import Node
-from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
-from moorage.api.pod_groups import CompositePodGroup, PodGroup
-from moorage.clock import VirtualClock
-from moorage.features import FeatureGates
-from moorage.framework.cycle import CycleState, StateKey
-from moorage.framework.groups import GroupTree, Proposal
-from moorage.framework.handle import ClusterApi, Nominator, PreemptionExtender, WaitingPod
-from moorage.framework.logs import PluginLog
-from moorage.framework.metering import SILENT_METER, PluginMeter, PluginMetrics
-from moorage.framework.node_statuses import NodeStatuses
-from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.nodetable import NodeTable, RowArray
-from moorage.framework.plugin import (
+from moorage.common.clock import VirtualClock
+from moorage.kube.api.kinds import kind_of
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import DEFAULT_SCHEDULER_NAME, Pod
+from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.groups import GroupTree, Proposal
+from moorage.scheduler.framework.handle import ClusterApi, Nominator, PreemptionExtender, WaitingPod
+from moorage.scheduler.framework.logs import PluginLog
+from moorage.scheduler.framework.metering import SILENT_METER, PluginMeter, PluginMetrics
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.framework.plugin import (
     FilterPlugin,
     Plugin,
     PreFilterExtensions,
@@ -29,13 +29,13 @@ from moorage.framework.plugin import (
     PreScorePlugin,
     ScorePlugin,
 )
-from moorage.framework.status import Code, Status
-from moorage.queue.nominations import Nominations
-from moorage.state.cache import Cache
-from moorage.state.claim_index import ClaimIndex
-from moorage.state.objects import ObjectCache, Objects
-from moorage.state.pod_groups import PodGroups
-from moorage.state.pod_index import PodIndex
+from moorage.scheduler.framework.status import Code, Status
+from moorage.scheduler.queue.nominations import Nominations
+from moorage.scheduler.state.cache import Cache
+from moorage.scheduler.state.claim_index import ClaimIndex
+from moorage.scheduler.state.objects import ObjectCache, Objects
+from moorage.scheduler.state.pod_groups import PodGroups
+from moorage.scheduler.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
 S = TypeVar("S")
@@ -51,7 +51,7 @@ def nominations_of(*pods: Pod) -> Nominations:
 
 
 class Rig:
-    """A :class:`~moorage.framework.handle.Handle` over a cluster made of plain objects.
+    """A :class:`~moorage.scheduler.framework.handle.Handle` over a cluster made of plain objects.
 
     Nodes, pods (those with ``spec.nodeName``) and any other objects are taken in as the scheduler would. The plugins
     in ``filters`` are what :meth:`run_filters` runs.

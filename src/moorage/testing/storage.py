@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from moorage.api.claims import BIND_COMPLETED, SELECTED_NODE
-from moorage.api.csi_migration import MIGRATED_PLUGINS
-from moorage.api.meta import ObjectMeta, OwnerReference
-from moorage.api.pod import Pod
-from moorage.api.quantity import Quantity
-from moorage.api.selectors import LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from moorage.api.storage import (
+from moorage.kube.api.claims import BIND_COMPLETED, SELECTED_NODE
+from moorage.kube.api.csi_migration import MIGRATED_PLUGINS
+from moorage.kube.api.meta import ObjectMeta, OwnerReference
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.quantity import Quantity
+from moorage.kube.api.selectors import LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from moorage.kube.api.storage import (
     CSIDriver,
     CSIDriverSpec,
     CSINode,
@@ -32,7 +32,7 @@ from moorage.api.storage import (
     VolumeAttachmentSpec,
     VolumeNodeAffinity,
 )
-from moorage.api.volume import ClaimVolume, EphemeralVolume, PersistentVolumeClaimSpec, Volume, VolumeResources
+from moorage.kube.api.volume import ClaimVolume, EphemeralVolume, PersistentVolumeClaimSpec, Volume, VolumeResources
 
 
 def claim_volume(name: str) -> Volume:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from moorage.api.affinity import (
+from moorage.kube.api.affinity import (
     Affinity,
     NodeAffinity,
     PodAffinity,
@@ -23,12 +23,12 @@ from moorage.api.affinity import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from moorage.api.cluster import Namespace
-from moorage.api.container import Container, ContainerPort, ResourceRequirements
-from moorage.api.meta import KubeObject, ObjectMeta
-from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node
-from moorage.api.pod import Pod
-from moorage.api.selectors import (
+from moorage.kube.api.cluster import Namespace
+from moorage.kube.api.container import Container, ContainerPort, ResourceRequirements
+from moorage.kube.api.meta import KubeObject, ObjectMeta
+from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import (
     LabelSelector,
     LabelSelectorRequirement,
     NodeSelector,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from moorage.config.catalogue import IN_TREE_PLUGINS
+from moorage.scheduler.config.catalogue import IN_TREE_PLUGINS
 from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.words import Object
 

@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 from tests.conformance.compare import Difference
 from tests.conformance.generator import Case, generate
 from tests.conformance.generator.words import Object

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from moorage.api.quantity import nano_value
+from moorage.kube.api.quantity import nano_value
 from tests.conformance.generator import words
 from tests.conformance.generator.words import Object
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.claims import SELECTED_NODE
-from moorage.api.storage import PersistentVolumeClaim
+from moorage.kube.api.claims import SELECTED_NODE
+from moorage.kube.api.storage import PersistentVolumeClaim
 from tests.live.storage import PROVISIONER_OF_CLAIM, Provisioner
 
 

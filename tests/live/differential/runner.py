@@ -12,7 +12,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import Progress
 
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 from tests.conformance.compare import Difference
 from tests.conformance.generator import Case
 from tests.live.controllers import controller_manager

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from moorage.errors import ConfigError
+from moorage.common.errors import ConfigError
 from tests.conformance.compare import Decision
 from tests.conformance.generator import Case, generate, words
 from tests.conformance.generator.cluster import EXTRA_FEATURES

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.kinds import BY_NAME
-from moorage.client.rest import MERGE_PATCH, ApiClient
-from moorage.errors import ApiError, Conflict, Forbidden, NotFound
+from moorage.common.errors import ApiError, Conflict, Forbidden, NotFound
+from moorage.kube.api.kinds import BY_NAME
+from moorage.kube.client.rest import MERGE_PATCH, ApiClient
 from tests.conformance.generator import words
 from tests.conformance.generator.storage import BIND_COMPLETED
 from tests.conformance.generator.words import Object

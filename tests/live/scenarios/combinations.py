@@ -12,11 +12,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from moorage.box.controllers.catalogue import kubelet_controllers
-from moorage.box.controllers.driver import Driver
-from moorage.client.kubeconfig import load_connection
-from moorage.client.rest import ApiClient
-from moorage.clock import SystemClock
+from moorage.cluster.controllers.catalogue import kubelet_controllers
+from moorage.cluster.controllers.driver import Driver
+from moorage.common.clock import SystemClock
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.rest import ApiClient
 from tests.live.controllers import CONTROLLERS, controller_manager
 from tests.live.scheduler import COMMAND, scheduler
 from tests.live.storage import Provisioner

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
+from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL
 from tests.live.scenarios.scene import Data, Scene
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -1,7 +1,7 @@
 """Important pods take the place of others, of as few and as unimportant ones as will do."""
 
-from moorage.api.pod import Pod
-from moorage.box.controllers.kubelet import STOP_DELAY
+from moorage.cluster.controllers.kubelet import STOP_DELAY
+from moorage.kube.api.pod import Pod
 from tests.live.scenarios.scene import Scene
 
 CLASSES = "scheduling.k8s.io/v1/priorityclasses"

@@ -11,13 +11,13 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from moorage.api.node import HOSTNAME_LABEL
-from moorage.api.pod import DEFAULT_SCHEDULER_NAME, Pod
-from moorage.api.records import Event
-from moorage.box.controllers.heartbeats import NodeShape, fake_node
-from moorage.box.controllers.kubelet import START_DELAY, STOP_DELAY
-from moorage.client.rest import MERGE_PATCH, ApiClient
-from moorage.errors import NotFound
+from moorage.cluster.controllers.heartbeats import NodeShape, fake_node
+from moorage.cluster.controllers.kubelet import START_DELAY, STOP_DELAY
+from moorage.common.errors import NotFound
+from moorage.kube.api.node import HOSTNAME_LABEL
+from moorage.kube.api.pod import DEFAULT_SCHEDULER_NAME, Pod
+from moorage.kube.api.records import Event
+from moorage.kube.client.rest import MERGE_PATCH, ApiClient
 
 Data = dict[str, Any]
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any, Final
 
-from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
+from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL
 from tests.live.scenarios.scene import Data, Scene
 
 ZONES: Final = {"a1": {ZONE_LABEL: "a"}, "a2": {ZONE_LABEL: "a"}, "b1": {ZONE_LABEL: "b"}}

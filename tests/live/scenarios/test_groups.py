@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 from tests.live.scenarios import groups
 from tests.live.scenarios.combinations import COMBINATIONS, SERVERS, Stage, scheduling
 from tests.live.scenarios.listing import Scenario, scenarios_in

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 from tests.live.scenarios import (
     devices,
     neighbours,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moorage.client.rest import ApiClient
+from moorage.kube.client.rest import ApiClient
 from tests.live.scenarios.combinations import KUBE_SCHEDULER, MOORAGE, SERVERS, Stage, scheduling
 from tests.live.scenarios.listing import Scenario
 from tests.live.scenarios.scene import Scene

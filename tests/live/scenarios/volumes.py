@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
+from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL
 from tests.live.scenarios.scene import PODS, Data, Scene
 from tests.live.storage import PROVISIONER
 

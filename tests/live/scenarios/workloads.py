@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from moorage.errors import TooManyRequests
+from moorage.common.errors import TooManyRequests
 from tests.live.scenarios.scene import AT_ONCE, NODES, PODS, Data, Scene, pod_spec
 
 DEPLOYMENTS: Final = "apps/v1/deployments"

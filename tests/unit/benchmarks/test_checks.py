@@ -7,7 +7,7 @@ from benchmarks.live.checks import CHECKS, State
 from msgspec.structs import replace
 from tests.support.groups import gang, member
 
-from moorage.api.affinity import (
+from moorage.kube.api.affinity import (
     Affinity,
     PodAffinity,
     PodAffinityTerm,
@@ -16,7 +16,7 @@ from moorage.api.affinity import (
     Toleration,
     TopologySpreadConstraint,
 )
-from moorage.api.devices import (
+from moorage.kube.api.devices import (
     AllocationResult,
     ClaimConsumer,
     DeviceAllocationResult,
@@ -24,10 +24,10 @@ from moorage.api.devices import (
     ResourceClaim,
     ResourceClaimStatus,
 )
-from moorage.api.meta import Condition, ObjectMeta
-from moorage.api.node import HOSTNAME_LABEL, ZONE_LABEL
-from moorage.api.pod import Pod, PodResourceClaim, PodStatus
-from moorage.api.selectors import LabelSelector
+from moorage.kube.api.meta import Condition, ObjectMeta
+from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL
+from moorage.kube.api.pod import Pod, PodResourceClaim, PodStatus
+from moorage.kube.api.selectors import LabelSelector
 from moorage.testing import make_node, make_pod
 from moorage.testing.storage import claim_volume, make_csi_node
 

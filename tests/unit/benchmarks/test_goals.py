@@ -11,7 +11,7 @@ from benchmarks.live.goals import GoalRow, judged, load
 from benchmarks.live.plane import Plane
 from benchmarks.live.session import turns
 
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 
 
 def turn(scheduler: str, number: int, **figures: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import pytest
 from benchmarks.live import workload
 from benchmarks.live.templates import Sum, Template, merged
 
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 
 SUMS = {
     "a number stands for itself": ("7", 7),

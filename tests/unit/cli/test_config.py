@@ -9,7 +9,7 @@ import yaml
 
 from moorage import __version__
 from moorage.cli.main import run
-from moorage.config import completed_view, default_config, to_yaml
+from moorage.scheduler.config import completed_view, default_config, to_yaml
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -47,7 +47,7 @@ def test_third_party_plugins_are_known_once_named(
     config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "spot_for_config_check.py").write_text(
-        "from moorage.framework.plugin import FilterPlugin\n"
+        "from moorage.scheduler.framework.plugin import FilterPlugin\n"
         "class Spot(FilterPlugin):\n"
         "    def filter(self, cycle, pod, node):\n"
         "        return None\n"
@@ -170,7 +170,7 @@ def test_two_queue_sorts_say_what_to_disable(config_file: Path, capsys: pytest.C
     config_file.write_text(HEADER + "profiles: [{plugins: {queueSort: {enabled: [{name: Sorts}]}}}]")
     source = config_file.with_name("sorts_for_config_check.py")
     source.write_text(
-        "from moorage.framework.plugin import QueueSortPlugin\n"
+        "from moorage.scheduler.framework.plugin import QueueSortPlugin\n"
         "class Sorts(QueueSortPlugin):\n"
         "    def sort_key(self, queued):\n"
         "        return 0\n"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.why.clusters import Object, node, pod
+from tests.unit.insight.explain.clusters import Object, node, pod
 
 from moorage.cli.main import run
 

@@ -7,8 +7,8 @@ import pytest
 from tests.hostile.classes import CLASSES
 
 from moorage.cli.main import run
-from moorage.simulator.documents import read_files
-from moorage.simulator.loading import cluster_of
+from moorage.cluster.files.loading import cluster_of
+from moorage.kube.manifests import read_files
 
 DIGITS = "9" * 5000
 POD = '{{"apiVersion": "v1", "kind": "Pod", "metadata": {{"name": "p"}}, "spec": {{{}}}}}'

@@ -17,14 +17,19 @@ HEAVY = {
     "what only a device selector needs": ("cel_expr_python", "google.protobuf"),
     "what only tests need": ("hypothesis", "pytest", "numpy.testing"),
     "what only annotations need": ("numpy.typing", "numpy._typing", "typing_extensions"),
-    "what only servers need": ("email", "http", "moorage.http.server", "moorage.app.serving.starting"),
+    "what only servers need": (
+        "email",
+        "http",
+        "moorage.kube.http.server",
+        "moorage.scheduler.daemon.serving.starting",
+    ),
     "what is rarely needed of the standard library": ("fractions", "hashlib", "shutil", "tempfile"),
-    "what only groups need": ("moorage.engine.groups.cycle",),
+    "what only groups need": ("moorage.scheduler.engine.groups.cycle",),
     "the rest of Moorage": (
-        "moorage.box.apiserver",
-        "moorage.box",
-        "moorage.box.controllers",
-        "moorage.simulator",
+        "moorage.cluster.apiserver",
+        "moorage.cluster",
+        "moorage.cluster.controllers",
+        "moorage.cluster.simulation",
         "moorage.testing",
     ),
 }
@@ -43,9 +48,9 @@ IMPORTED = 'print("\\n".join(sys.modules))'
 AS_CHILD = """
 from moorage.cli.starting import import_numpy
 import_numpy()
-import moorage.app.daemon
-from moorage.app.flags.parsing import parse
-from moorage.app.options import complete_options
+import moorage.scheduler.daemon.daemon
+from moorage.scheduler.daemon.flags.parsing import parse
+from moorage.scheduler.daemon.options import complete_options
 complete_options(parse(["--secure-port=0"]))
 """
 
@@ -57,7 +62,7 @@ def test_the_scheduler_imports_nothing_heavy_that_it_may_not_need() -> None:
     imported = set(ran.stdout.split())
     unwanted = {name: why for why, names in HEAVY.items() for name in names if name in imported}
     assert not unwanted, f"imported at the start, but needed later if at all: {unwanted}"
-    assert "moorage.app.daemon" in imported
+    assert "moorage.scheduler.daemon.daemon" in imported
 
 
 def test_the_keeper_stays_small() -> None:
@@ -68,18 +73,18 @@ def test_the_keeper_stays_small() -> None:
         "uvloop",
         "rich",
         "yaml",
-        "moorage.app.serving.starting",
-        "moorage.engine.scheduler",
-        "moorage.plugins.catalogue",
+        "moorage.scheduler.daemon.serving.starting",
+        "moorage.scheduler.engine.scheduler",
+        "moorage.scheduler.plugins.catalogue",
     }
     imported = set(ran.stdout.split())
     assert unwanted & imported == set()
-    assert "moorage.app.keeper.keeper" in imported
+    assert "moorage.scheduler.daemon.supervisor.supervisor" in imported
 
 
 COMMANDS = """
 import sys
-import moorage.app.endable
+import moorage.scheduler.daemon.endable
 import moorage.cli.commands
 """
 
@@ -93,18 +98,26 @@ def test_no_command_imports_what_another_is_made_of() -> None:
         "structlog",
         "msgspec",
         "yaml",
-        "moorage.framework",
-        "moorage.api.pod",
+        "moorage.scheduler.framework",
+        "moorage.kube.api.pod",
     } & imported == set()
 
 
 def test_a_cluster_starts_without_what_only_explains() -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", "import sys, moorage.app.up;" + IMPORTED], capture_output=True, text=True, check=True
+        [sys.executable, "-c", "import sys, moorage.cli.up.running;" + IMPORTED],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     imported = set(ran.stdout.split())
-    assert "moorage.ui.live" in imported
-    assert {"moorage.why", "moorage.whatif", "moorage.whatif.session", "moorage.simulator.one_pass"} & imported == set()
+    assert "moorage.insight.page.live" in imported
+    assert {
+        "moorage.insight.explain.explain",
+        "moorage.insight.whatif",
+        "moorage.insight.whatif.session",
+        "moorage.cluster.simulation.one_pass",
+    } & imported == set()
 
 
 THREADS = """

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.unit.app.decision_log.test_deciding import run as decided
-from tests.unit.ui.clusters import SMALL, node, pod
+from tests.unit.insight.page.clusters import SMALL, node, pod
+from tests.unit.scheduler.daemon.decision_log.test_deciding import run as decided
 
-from moorage.api.node import Node
 from moorage.cli.main import run
-from moorage.simulator.decision_log import LoggedDecision, read_log
-from moorage.simulator.logged_run import LoggedRun
-from moorage.simulator.replay import Replay
+from moorage.cluster.simulation.logged_run import LoggedRun
+from moorage.cluster.simulation.replay import Replay
+from moorage.kube.api.node import Node
+from moorage.scheduler.decisions.decision_log import LoggedDecision, read_log
 
 
 def written(path: Path, lines: list[LoggedDecision]) -> Path:

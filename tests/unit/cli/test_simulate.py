@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from moorage.cli.main import run
-from moorage.features import GATES
+from moorage.kube.features import GATES
 
 CLUSTERS = Path(__file__).parents[3] / "examples" / "clusters"
 CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -117,8 +117,8 @@ def outcome(decision: dict[str, Any]) -> str:
 
 PLUGINS = """
 import msgspec
-from moorage.framework.plugin import FilterPlugin, QueueSortPlugin
-from moorage.framework.status import Status
+from moorage.scheduler.framework.plugin import FilterPlugin, QueueSortPlugin
+from moorage.scheduler.framework.status import Status
 
 class LastNameFirst(QueueSortPlugin):
     def less(self, left, right):
@@ -324,7 +324,7 @@ def test_custom_resources_must_be_as_their_definition_says(tmp_path: Path, capsy
 
 LOUD = """
 import structlog
-from moorage.framework.plugin import FilterPlugin
+from moorage.scheduler.framework.plugin import FilterPlugin
 
 structlog.get_logger().error("imported")
 

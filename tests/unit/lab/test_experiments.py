@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.support.lab import EXPERIMENT
 
 from moorage.cli.main import run as moorage
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 from moorage.lab.experiment import LoadedExperiment, load_experiment
 from moorage.lab.report.arrivals import arrivals_as_text
 from moorage.lab.report.page import report_page

@@ -6,14 +6,14 @@ import pytest
 from tests.support.lab import pool_cluster, trial_with
 from tests.unit.lab.test_trials import config_with
 
-from moorage.api.gpu_sharing import GPU_MILLI
-from moorage.clock import VirtualClock
+from moorage.cluster.virtual_time import run_virtual
+from moorage.common.clock import VirtualClock
+from moorage.kube.api.gpu_sharing import GPU_MILLI
 from moorage.lab.conditions import NodeFailures
 from moorage.lab.ledger import RESOURCES
 from moorage.lab.playing import Play, TrialWatch
 from moorage.lab.trace import TracePod
 from moorage.lab.trial import Trial, policy_of
-from moorage.simulator.loop import run_virtual
 
 
 def random_trial(seed: int) -> Trial:

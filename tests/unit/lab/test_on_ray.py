@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 from moorage.lab.experiment import load_experiment
 from moorage.lab.on_ray import connected_to_ray
 from moorage.lab.results import Results

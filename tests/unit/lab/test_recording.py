@@ -7,16 +7,16 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from moorage.api.affinity import Toleration
-from moorage.api.kinds import kind_of
-from moorage.api.meta import Condition, KubeObject
-from moorage.api.node import Node
-from moorage.api.pod import Pod, PodStatus
-from moorage.box.apiserver.server import ApiServer
-from moorage.client.kubeconfig import load_connection
-from moorage.client.list_watch import Change
-from moorage.client.rest import ApiClient
-from moorage.clock import SteadyClock, VirtualClock
+from moorage.cluster.apiserver.server import ApiServer
+from moorage.common.clock import SteadyClock, VirtualClock
+from moorage.kube.api.affinity import Toleration
+from moorage.kube.api.kinds import kind_of
+from moorage.kube.api.meta import Condition, KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod, PodStatus
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.list_watch import Change
+from moorage.kube.client.rest import ApiClient
 from moorage.lab.cluster_files import read_lab_cluster
 from moorage.lab.recording import TraceRecorder, line_of, record, write_nodes
 from moorage.lab.trace import NodeOutage

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.api.gpu_sharing import GPU_COUNT, GPU_MILLI, GPU_MODEL
-from moorage.errors import InputError
+from moorage.common.errors import InputError
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_MILLI, GPU_MODEL
 from moorage.lab.cluster_files import read_lab_cluster, write_nodes_csv
 from moorage.lab.generating import PRESETS, generate
 from moorage.lab.importing import import_nodes, import_pods

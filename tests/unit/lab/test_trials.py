@@ -7,10 +7,7 @@ import msgspec
 import pytest
 from tests.support.lab import pool_cluster, trial_with
 
-from moorage.api.pod import Pod
-from moorage.framework.cycle import CycleState
-from moorage.framework.nodeinfo import NodeInfo
-from moorage.framework.plugin import ScorePlugin
+from moorage.kube.api.pod import Pod
 from moorage.lab.cluster import Scaling
 from moorage.lab.cluster_files import NodePool, Watts, cluster_of_pools
 from moorage.lab.conditions import NodeFailures
@@ -20,6 +17,9 @@ from moorage.lab.presets import preset_cluster
 from moorage.lab.rows import TrialResult
 from moorage.lab.trace import NodeOutage, Trace, TracePod
 from moorage.lab.trial import PolicyText, Trial, run_trial
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import ScorePlugin
 
 
 def config_with(**changes: object) -> str:

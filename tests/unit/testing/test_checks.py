@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from moorage.framework.plugin import FilterPlugin
-from moorage.framework.status import Status
+from moorage.scheduler.framework.plugin import FilterPlugin
+from moorage.scheduler.framework.status import Status
 from moorage.testing import check_plugin
 
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.documents import read_documents
-from moorage.config.catalogue import IN_TREE_PLUGINS
+from moorage.kube.api.documents import read_documents
 from moorage.lab.trial import PolicyText
 from moorage.lab.tuning.plan import Knob
+from moorage.scheduler.config.catalogue import IN_TREE_PLUGINS
 
 Content = dict[str, Any]
 Setting = tuple[Knob, Any]

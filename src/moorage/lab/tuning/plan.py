@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 
 
 class NumberRange(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from moorage.errors import ConfigError, InputError, did_you_mean
+from moorage.common.errors import ConfigError, InputError, did_you_mean
 from moorage.lab.experiment import LoadedExperiment
 from moorage.lab.results import Results
 from moorage.lab.rows import TrialResult, TrialRow

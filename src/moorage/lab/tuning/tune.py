@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moorage.config.dumping import dump
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 from moorage.lab.experiment import LoadedExperiment
 from moorage.lab.report.measures import MEASURES, Measure
 from moorage.lab.report.statistics import Interval, difference_of
@@ -17,6 +16,7 @@ from moorage.lab.running import RunTrials
 from moorage.lab.tuning.candidates import foreign_plugins, tuned_config
 from moorage.lab.tuning.plan import TunePlan, check_plan
 from moorage.lab.tuning.search import COMPLETE, FAILED, PRUNED, Candidate, Tuner, encoded, settings_text
+from moorage.scheduler.config.dumping import dump
 
 BEST: Final = "best.yaml"
 CANDIDATES: Final = "candidates.jsonl"

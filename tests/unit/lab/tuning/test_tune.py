@@ -8,10 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from moorage.assembly.policy import collect_plugins, load_policy
-from moorage.config.catalogue import KNOWN_PLUGINS
-from moorage.config.expansion import expand_plugins
-from moorage.errors import InputError
+from moorage.common.errors import InputError
 from moorage.lab.experiment import LoadedExperiment, load_experiment
 from moorage.lab.results import Results
 from moorage.lab.running import Ran, run_here
@@ -20,6 +17,9 @@ from moorage.lab.tuning.candidates import foreign_plugins, tuned_config, tuned_p
 from moorage.lab.tuning.plan import Knob, NumberRange
 from moorage.lab.tuning.search import COMPLETE, PRUNED
 from moorage.lab.tuning.tune import TuneOutcome, plan_of, report_lines, tune
+from moorage.scheduler.config.catalogue import KNOWN_PLUGINS
+from moorage.scheduler.config.expansion import expand_plugins
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
 optuna = pytest.importorskip("optuna", reason="needs Optuna: pip install 'moorage[tune]'")
 

@@ -1,0 +1,25 @@
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{{ project }}"
+version = "0.1.0"
+description = "A plugin for the Moorage scheduler."
+readme = "README.md"
+requires-python = ">=3.11"
+dependencies = ["moorage>={{ moorage }}"]
+
+[project.optional-dependencies]
+test = ["moorage[testing]", "pytest>=8"]
+
+# Whoever has this package installed has the plugin: no --plugin is needed then.
+[project.entry-points."moorage.scheduler.plugins"]
+{{ plugin }} = "{{ package }}:{{ plugin }}"
+
+[tool.hatch.build.targets.wheel]
+packages = ["src/{{ package }}"]
+
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+pythonpath = ["src"]  # the tests need no installation

@@ -1,0 +1,1 @@
+"""The `moorage up` command: an embedded cluster with its terminal display."""

@@ -1,0 +1,242 @@
+"""`moorage up`: a cluster on this machine, from its start to its end."""
+
+import asyncio
+import os
+import signal
+import stat
+import tempfile
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+import yaml
+from msgspec.structs import replace
+
+from moorage.cli.up.screen import Screen
+from moorage.cli.up.tally import Tally
+from moorage.cluster.apiserver.server import ApiServer
+from moorage.cluster.applying import Manifest
+from moorage.cluster.embedded import Box, BoxOptions
+from moorage.common.clock import SystemClock
+from moorage.common.errors import InputError
+from moorage.insight.explain.in_scheduler import request_for
+from moorage.insight.page.beside import QuestionProcess
+from moorage.insight.page.live import LiveCluster
+from moorage.insight.page.page_server import PageServer
+from moorage.insight.page.watching import PageObserver
+from moorage.kube.api.documents import read_documents
+from moorage.kube.client.credentials import FixedCredentials
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.config import completed_view
+from moorage.scheduler.daemon.following import FileFollower
+from moorage.scheduler.daemon.gc_tuning import collect_rarely
+from moorage.scheduler.engine.observing import observed_by
+from moorage.scheduler.framework.metering import NumberCell
+from moorage.scheduler.wiring.policy import Policy
+
+if TYPE_CHECKING:
+    from moorage.scheduler.daemon.decision_log.opening import OpenDecisionLog
+
+CONTEXT: Final = "moorage"
+LOOPBACK: Final = "127.0.0.1"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """What to start, for how long (``None``: until interrupted), and where to keep it."""
+
+    box: BoxOptions
+    manifests: tuple[Manifest, ...] = ()
+    kubeconfig: Path | None = None
+    data_dir: Path | None = None
+    port: int = 0
+    seconds: float | None = None
+    page_port: int | None = None
+    """Where to serve the page; 0 is any port, ``None`` is nowhere."""
+    decision_log: Path | None = None
+    config: Path | None = None
+    plugins: tuple[str, ...] = ()
+    """Third-party plugins as they were named, for the process that answers the page's questions."""
+    load_policy: Callable[[], Policy] | None = None
+    """Reads configuration and plugins again when their files change; ``None`` if that is not wanted."""
+
+
+def run_up(options: UpOptions, screen: Screen) -> int:
+    """Run a cluster until it is told to stop; return the exit code."""
+    import uvloop
+
+    collect_rarely()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(Up(options, screen).run())
+    return 0
+
+
+@dataclass
+class Up:
+    """One run of a cluster."""
+
+    options: UpOptions
+    screen: Screen
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _ending: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _asking: QuestionProcess | None = None
+
+    async def run(self) -> None:
+        """Start everything, show how it fares, and end in order."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stopping.set)
+        async with self._ending as ending:
+            server = await ending.enter_async_context(self._server())
+            path = ending.enter_context(written(server.kubeconfig(), self.options.kubeconfig))
+            self.screen.welcome(server.url, path, with_scheduler=self.options.box.policy is not None)
+            box = await ending.enter_async_context(self._box(server))
+            await self._serve_page(box, path, ending)
+            self._follow_files(box, ending)
+            await box.applier.apply(self.options.manifests)
+            await self._watch(box)
+
+    def _server(self) -> ApiServer:
+        try:
+            options = self.options
+            return ApiServer(plain=True, port=options.port, data_dir=options.data_dir, features=options.box.features)
+        except OSError as error:
+            raise InputError(str(self.options.data_dir), f"the data cannot be kept here: {error.strerror}") from error
+
+    def _box(self, server: ApiServer) -> Box:
+        credentials = FixedCredentials(f"Bearer {server.token}")
+        connection = Connection(server.plain_url, "this cluster", credentials=credentials)
+        self._tally = Tally()
+        self._watching = PageObserver(SystemClock()) if self.options.page_port is not None else None
+        log = self._open_log()
+        watching = observed_by(self._watching, None if log is None else log.observer)
+        box = Box(lambda: ApiClient(connection), SystemClock(), self.options.box, (self._tally,), attempts=watching)
+        if log is not None and box.scheduling is not None:
+            log.observer.watch(box.scheduling.scheduler.cycles.values())
+        return box
+
+    def _open_log(self) -> "OpenDecisionLog | None":
+        """Open the decision log, if there is to be one; what it drops is counted nowhere."""
+        path = self.options.decision_log
+        if path is None:
+            return None
+        from moorage.scheduler.daemon.decision_log.opening import OpenDecisionLog
+        from moorage.scheduler.daemon.decision_log.writing import LogLimits
+
+        log = OpenDecisionLog(str(path), LogLimits(), SystemClock(), lambda _metric, *_labels: NumberCell())
+        log.start()
+        self._ending.callback(log.close)
+        return log
+
+    async def _serve_page(self, box: Box, kubeconfig: Path, ending: AsyncExitStack) -> None:
+        """Show the cluster in the browser, if that is wanted and there is a scheduler to look at."""
+        policy, port = self.options.box.policy, self.options.page_port
+        if box.scheduling is None or policy is None or port is None or self._watching is None:
+            return
+        self._asking = asking = QuestionProcess(request_for(policy, str(kubeconfig), self.options.plugins))
+        ending.push_async_callback(asking.stop)
+        scheduler = box.scheduling.scheduler
+        source = LiveCluster(scheduler, self._watching, SystemClock(), "this cluster", asking.ask)
+        ending.push_async_callback(source.stop)
+        page = PageServer(source, LOOPBACK, port)
+        await page.start()
+        ending.push_async_callback(page.stop)
+        self.screen.page(page.url)
+
+    def _follow_files(self, box: Box, ending: AsyncExitStack) -> None:
+        """Have the scheduler take up configuration and plugins whenever they are saved."""
+        scheduling, load = box.scheduling, self.options.load_policy
+        if scheduling is None or load is None:
+            return
+
+        async def apply() -> list[str]:
+            policy = await asyncio.to_thread(load)
+            fixed = await scheduling.reload(policy)
+            if self._asking is not None:
+                await self._asking.change(replace(self._asking.request, config=completed_view(policy.config)))
+            return fixed
+
+        follower = FileFollower(self.options.config, self.options.plugins, apply, self.screen)
+        task = asyncio.get_running_loop().create_task(follower.run(), name="following files")
+        ending.push_async_callback(_ended, task)
+
+    async def _watch(self, box: Box) -> None:
+        """Show how the cluster fares until it is told to stop, its time is over, or a part of it fails."""
+        loop = asyncio.get_running_loop()
+        end = None if self.options.seconds is None else loop.time() + self.options.seconds
+        with self.screen.showing():
+            while not self._stopping.is_set() and (end is None or loop.time() < end):
+                self.screen.show(self._tally.summary(box.view, loop.time()))
+                if (failure := box.failure()) is not None:
+                    raise failure
+                pause = self.screen.interval if end is None else min(self.screen.interval, end - loop.time())
+                await self._pause(max(pause, 0.0))
+            if (failure := box.failure()) is not None:
+                raise failure
+        self.screen.farewell(self._tally.summary(box.view, loop.time()))
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+class written:  # noqa: N801 - read as a verb: with written(config, path) as path
+    """Writes a kubeconfig for as long as a block lasts; to a file of its own unless one is named."""
+
+    def __init__(self, config: dict[str, Any], path: Path | None) -> None:
+        self._config = config
+        self._path = path
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Path:
+        if self._path is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="moorage-")
+            path = Path(self._folder.name) / "kubeconfig"
+        else:
+            path = self._path
+            refuse_foreign(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # It holds a token: nobody else is to read it, not even for a moment.
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR)
+            os.fchmod(descriptor, stat.S_IRUSR | stat.S_IWUSR)  # the file may have been there, for all to read
+            os.ftruncate(descriptor, 0)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                yaml.safe_dump(self._config, file, sort_keys=False)
+        except OSError as error:
+            raise InputError("--kubeconfig", f"{path} cannot be written: {error.strerror}") from error
+        self._written = path
+        return path
+
+    def __exit__(self, *_: object) -> None:
+        self._written.unlink(missing_ok=True)
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def refuse_foreign(path: Path) -> None:
+    """Refuse to overwrite a kubeconfig that leads to other clusters than ours."""
+    if not path.exists():
+        return
+    try:
+        found = next(read_documents(path.read_text(encoding="utf-8"), source=str(path)), None)
+        contexts = [context["name"] for context in (found or {}).get("contexts") or ()]
+    except (OSError, UnicodeDecodeError, InputError, TypeError, KeyError, AttributeError):
+        contexts = ["something else"]
+    if contexts != [CONTEXT]:
+        hint = "name a file that does not exist; kubectl can read several: KUBECONFIG=this:that"
+        raise InputError("--kubeconfig", f"{path} is there already and is not ours to overwrite", hint=hint)

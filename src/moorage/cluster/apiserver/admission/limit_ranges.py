@@ -1,0 +1,111 @@
+"""Limit ranges: how little and how much one container, pod or claim of a namespace may ask for."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from operator import gt, lt
+from typing import Any, Final
+
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.kube.api.quantity import NANO, Quantity, format_nanos, nano_value
+from moorage.kube.api.struct import Data
+from moorage.kube.plain_data import find
+from moorage.kube.refusals import forbidden
+from moorage.kube.resources import ServedResource
+
+LIMITS: Final = "limitranges"
+Amounts = Mapping[str, Quantity]
+
+
+def limit_ranges(store: Store, namespace: str) -> list[Data]:
+    """Return what a namespace has to say about what is in it."""
+    found = (entry.data for entry in store.sorted(LIMITS, namespace))
+    return [item for data in found for item in (data.get("spec") or {}).get("limits") or ()]
+
+
+def default_limit_range(data: Data) -> None:
+    """Have the most that a container may use be what it gets, and what it gets be what it asks for."""
+    for item in find(data, "spec.limits", []):
+        if isinstance(item, dict) and item.get("type") == "Container":
+            limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+            asked = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
+            item |= {key: amounts for key, amounts in (("default", limits), ("defaultRequest", asked)) if amounts}
+
+
+def check_pod(resource: ServedResource, data: Data, ranges: list[Data]) -> None:
+    """Refuse a pod that asks for less or more than its namespace allows, as a whole or in one container."""
+    spec = data["spec"]
+    own, first = spec.get("containers") or (), spec.get("initContainers") or ()
+    problems: list[str] = []
+    for item in ranges:
+        if item.get("type") == "Container":
+            for container in (*own, *first):
+                resources = container.get("resources") or {}
+                problems += _problems(item, resources.get("requests") or {}, resources.get("limits") or {})
+        elif item.get("type") == "Pod":
+            problems += _problems(item, _total(spec, own, first, "requests"), _total(spec, own, first, "limits"))
+    _refuse(resource, data, problems)
+
+
+def check_claim(resource: ServedResource, data: Data, ranges: list[Data]) -> None:
+    """Refuse a claim for a volume that is smaller or larger than its namespace allows."""
+    asked = find(data, "spec.resources.requests", {})
+    found = (_problems(item, asked, {}) for item in ranges if item.get("type") == "PersistentVolumeClaim")
+    _refuse(resource, data, [problem for problems in found for problem in problems])
+
+
+def _refuse(resource: ServedResource, data: Data, problems: list[str]) -> None:
+    if problems:
+        metadata = data["metadata"]
+        why = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+        raise forbidden(resource, metadata.get("name") or metadata.get("generateName", ""), why)
+
+
+def _problems(item: Data, requests: Amounts, limits: Amounts) -> Iterator[str]:
+    kind = item["type"]
+    of_pods = kind != "PersistentVolumeClaim"
+    for name, least in (item.get("min") or {}).items():
+        rule = f"minimum {name} usage per {kind} is {least}"
+        yield from _first(rule, name, {"request": requests, "limit": limits}, partial(gt, nano_value(least)))
+    for name, most in (item.get("max") or {}).items():
+        rule = f"maximum {name} usage per {kind} is {most}"
+        # A claim has no limits; of a container its limit is what it may use.
+        checked = {"limit": limits, "request": requests} if of_pods else {"request": requests}
+        yield from _first(rule, name, checked, partial(lt, nano_value(most)))
+    for name, ratio in (item.get("maxLimitRequestRatio") or {}).items():
+        rule = f"{name} max limit to request ratio per {kind} is {ratio}"
+        yield from _ratio(rule, requests.get(name, "0"), limits.get(name, "0"), ratio)
+
+
+def _first(rule: str, name: str, checked: Mapping[str, Amounts], breaks: Callable[[int], bool]) -> Iterator[str]:
+    """Say how a rule is broken first; what it is about in the first place has to be there."""
+    for number, (word, amounts) in enumerate(checked.items()):
+        if name in amounts and breaks(nano_value(amounts[name])):
+            yield f"{rule}, but {word} is {amounts[name]}"
+            return
+        if name not in amounts and not number:
+            yield f"{rule}.  No {word} is specified"
+            return
+
+
+def _ratio(rule: str, request: Quantity, limit: Quantity, ratio: Quantity) -> Iterator[str]:
+    asked, most = nano_value(request), nano_value(limit)
+    for word, amount in (("request", asked), ("limit", most)):
+        if not amount:
+            yield f"{rule}, but no {word} is specified or {word} is 0"
+            return
+    if most * NANO > nano_value(ratio) * asked:
+        yield f"{rule}, but provided ratio is {most / asked:f}"
+
+
+def _total(spec: Data, own: Any, first: Any, field: str) -> dict[str, str]:
+    """Add up the containers of a pod; init containers run one at a time, so the largest of them counts."""
+    whole = find(spec, f"resources.{field}", {})
+    total: dict[str, int] = {}
+    for container in own:
+        for name, amount in find(container, f"resources.{field}", {}).items():
+            total[name] = total.get(name, 0) + nano_value(amount)
+    for container in first:
+        for name, amount in find(container, f"resources.{field}", {}).items():
+            total[name] = max(total.get(name, 0), nano_value(amount))
+    added = {name: format_nanos(amount, is_binary=name != "cpu") for name, amount in total.items()}
+    return {**added, **whole}

@@ -1,0 +1,183 @@
+"""What an object uses up of a quota: itself, by number, and what it asks for; and which quotas look at it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from moorage.cluster.apiserver.storage.store import Entry
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.quantity import NANO, nano_value
+from moorage.kube.api.requests import CPU, is_extended, limits_total, spec_requests
+from moorage.kube.api.struct import Data
+from moorage.kube.plain_data import find
+
+Usage = dict[str, int]
+"""Billionths, by the name that a quota has for what is counted."""
+PODS: Final = "pods"
+CLAIMS: Final = "persistentvolumeclaims"
+SERVICES: Final = "services"
+DEVICE_CLAIMS: Final = "resourceclaims.resource.k8s.io"
+COUNTED_BY_NAME: Final = frozenset(
+    (PODS, SERVICES, CLAIMS, "configmaps", "secrets", "replicationcontrollers", "resourcequotas")
+)
+"""What a quota counts without ``count/`` before the name, too."""
+MUST_ASK: Final = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
+"""Where a quota has one of these, each container has to say what it wants of it."""
+_NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
+_STORAGE: Final = "storageclass.storage.k8s.io"
+
+
+def usage_of(storage: str, entry: Entry) -> Usage:
+    """Return what a stored object counts for."""
+    usage: Usage = {f"count/{storage}": NANO}
+    if storage == PODS:
+        pod = entry.typed(Pod)
+        return usage if pod.is_finished else {**usage, PODS: NANO, **_compute(pod)}
+    if storage in COUNTED_BY_NAME:
+        usage[storage] = NANO
+    if storage == CLAIMS:
+        usage |= _claim(entry.data)
+    elif storage == SERVICES:
+        usage |= _service(entry.data)
+    elif storage == DEVICE_CLAIMS:
+        usage |= _devices(entry.data)
+    return usage
+
+
+def _compute(pod: Pod) -> Usage:
+    asked, limits = _nanos(spec_requests(pod)), _nanos(limits_total(pod))
+    usage: Usage = {}
+    for name, amount in asked.items():
+        if name in _NATIVE or name.startswith("hugepages-"):
+            usage[name] = amount
+        if name in _NATIVE or name.startswith("hugepages-") or is_extended(name):
+            usage[f"requests.{name}"] = amount
+    usage |= {f"limits.{name}": amount for name, amount in limits.items() if name in _NATIVE}
+    return usage
+
+
+def _nanos(amounts: Mapping[str, int]) -> Usage:
+    return {name: amount * (NANO // 1000 if name == CPU else NANO) for name, amount in amounts.items()}
+
+
+def _claim(data: Data) -> Usage:
+    asked = nano_value(find(data, "spec.resources.requests.storage", "0"))
+    usage = {"requests.storage": asked}
+    if name := find(data, "spec.storageClassName"):
+        usage |= {f"{name}.{_STORAGE}/requests.storage": asked, f"{name}.{_STORAGE}/{CLAIMS}": NANO}
+    return usage
+
+
+def _service(data: Data) -> Usage:
+    spec = data.get("spec") or {}
+    ports = len(spec.get("ports") or ()) * NANO
+    match spec.get("type"):
+        case "NodePort":
+            return {"services.nodeports": ports}
+        case "LoadBalancer":
+            opened = spec.get("allocateLoadBalancerNodePorts", True)
+            return {"services.loadbalancers": NANO, "services.nodeports": ports if opened else 0}
+        case _:
+            return {}
+
+
+def _devices(data: Data) -> Usage:
+    usage: Usage = {}
+    for request in find(data, "spec.devices.requests", []):
+        choices = request.get("firstAvailable") or [request.get("exactly") or {}]
+        # Which of several it will be is not known yet, so the most that it may be counts.
+        most: Usage = {}
+        for choice in choices:
+            name = f"{choice.get('deviceClassName', '')}.deviceclass.resource.k8s.io/devices"
+            most[name] = max(most.get(name, 0), int(choice.get("count") or 1) * NANO)
+        for name, amount in most.items():
+            usage[name] = usage.get(name, 0) + amount
+    return usage
+
+
+def unspoken(spec: Data, limited: Mapping[str, Any]) -> str:
+    """Say which containers do not tell how much they want of what a quota limits; nothing, if all do."""
+    if spec.get("resources"):
+        return ""
+    parts = []
+    for name in (name for name in MUST_ASK if name in limited):
+        field, _, resource = name.rpartition(".")
+        containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+        silent = [
+            item["name"] for item in containers if resource not in find(item, f"resources.{field or 'requests'}", {})
+        ]
+        if silent:
+            parts.append(f"{name} for: {','.join(sorted(silent))}")
+    return f"must specify {'; '.join(parts)}" if parts else ""
+
+
+def is_in_scope(spec: Data, storage: str, entry: Entry) -> bool:
+    """Return whether a quota is about an object; one with scopes is about pods only, or volumes of some class."""
+    return all(_matches(requirement, storage, entry) for requirement in _requirements(spec))
+
+
+def _requirements(spec: Data) -> Iterator[Data]:
+    yield from ({"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ())
+    yield from find(spec, "scopeSelector.matchExpressions", [])
+
+
+def _matches(requirement: Data, storage: str, entry: Entry) -> bool:
+    scope = requirement.get("scopeName", "")
+    if scope == "VolumeAttributesClass":
+        names = {find(entry.data, path) for path in _ATTRIBUTES} - {""} if storage == CLAIMS else set()
+        return storage == CLAIMS and _selects(requirement, names)
+    if storage != PODS:
+        return False
+    if scope == "PriorityClass":
+        name = entry.typed(Pod).spec.priority_class_name
+        return _selects(requirement, {name} if name else set())
+    test = _POD_SCOPES.get(scope)
+    return test is not None and test(entry)
+
+
+_ATTRIBUTES: Final = (
+    "spec.volumeAttributesClassName",
+    "status.currentVolumeAttributesClassName",
+    "status.modifyVolumeStatus.targetVolumeAttributesClassName",
+)
+
+
+def _selects(requirement: Data, names: set[Any]) -> bool:
+    values = set(requirement.get("values") or ())
+    match requirement.get("operator"):
+        case "In":
+            return bool(names & values)
+        case "NotIn":
+            return not names & values
+        case "DoesNotExist":
+            return not names
+        case _:
+            return bool(names)
+
+
+def _has_deadline(entry: Entry) -> bool:
+    return find(entry.data, "spec.activeDeadlineSeconds", None) is not None
+
+
+def _is_best_effort(entry: Entry) -> bool:
+    return bool(find(entry.data, "status.qosClass") == "BestEffort")
+
+
+def _reaches_out(entry: Entry) -> bool:
+    """Return whether an affinity term of a pod looks into other namespaces."""
+    for kind in ("podAffinity", "podAntiAffinity"):
+        rules = find(entry.data, f"spec.affinity.{kind}", {})
+        terms = list(rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
+        weighed = rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        terms += [item.get("podAffinityTerm") or {} for item in weighed]
+        if any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms):
+            return True
+    return False
+
+
+_POD_SCOPES: Final[Mapping[str, Callable[[Entry], bool]]] = {
+    "Terminating": _has_deadline,
+    "NotTerminating": lambda entry: not _has_deadline(entry),
+    "BestEffort": _is_best_effort,
+    "NotBestEffort": lambda entry: not _is_best_effort(entry),
+    "CrossNamespacePodAffinity": _reaches_out,
+}

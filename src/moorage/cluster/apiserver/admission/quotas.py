@@ -1,0 +1,148 @@
+"""Resource quotas: what each namespace with one has used up, kept with every change, and refused beyond."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from moorage.cluster.apiserver.admission.quota_usage import PODS, Usage, is_in_scope, unspoken, usage_of
+from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange
+from moorage.kube.api.quantity import format_nanos, nano_value
+from moorage.kube.api.struct import Data
+from moorage.kube.refusals import forbidden
+from moorage.kube.resources import ServedResource
+
+QUOTAS: Final = "resourcequotas"
+Place = tuple[str, str]
+"""Where an object is stored: its resource and its key."""
+
+
+class Ledger:
+    """One quota: what it limits, and what each object of its namespace counts for."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.key = entry.key
+        self.name = entry.key.partition("/")[2]
+        self.spec: Data = entry.data.get("spec") or {}
+        self.hard: dict[str, str] = {name: str(amount) for name, amount in (self.spec.get("hard") or {}).items()}
+        self.limits: Usage = {name: nano_value(amount) for name, amount in self.hard.items()}
+        self.used: Usage = dict.fromkeys(self.hard, 0)
+        self._shares: dict[Place, Usage] = {}
+
+    def share_of(self, storage: str, entry: Entry) -> Usage:
+        """Return what an object counts for here."""
+        usage = {name: amount for name, amount in usage_of(storage, entry).items() if name in self.hard}
+        return usage if usage and is_in_scope(self.spec, storage, entry) else {}
+
+    def note(self, storage: str, key: str, entry: Entry | None) -> bool:
+        """Count an object as it is now; return whether that makes a difference."""
+        place = (storage, key)
+        before, now = self._shares.get(place, {}), self.share_of(storage, entry) if entry is not None else {}
+        if before == now:
+            return False
+        for name in {*before, *now}:
+            self.used[name] += now.get(name, 0) - before.get(name, 0)
+        if now:
+            self._shares[place] = now
+        else:
+            self._shares.pop(place)
+        return True
+
+    def excess(self, storage: str, entry: Entry) -> str:
+        """Say what an object, new or changed, would be too much of; nothing, if it fits."""
+        before, now = self._shares.get((storage, entry.key), {}), self.share_of(storage, entry)
+        wanted = {name: now[name] - before.get(name, 0) for name in now if now[name] > before.get(name, 0)}
+        over = sorted(name for name, amount in wanted.items() if self.used[name] + amount > self.limits[name])
+        if not over:
+            return ""
+        asked, used, limited = (self.written(over, amounts) for amounts in (wanted, self.used, self.limits))
+        return f"exceeded quota: {self.name}, requested: {asked}, used: {used}, limited: {limited}"
+
+    def written(self, names: Iterable[str], amounts: Usage) -> str:
+        """List amounts as messages do."""
+        return ",".join(f"{name}={self.quantity(name, amounts[name])}" for name in names)
+
+    def quantity(self, name: str, amount: int) -> str:
+        """Write an amount in the units in which the quota has its limit."""
+        return format_nanos(amount, is_binary=self.hard[name].endswith("i"))
+
+    def status(self) -> Data:
+        """Say how much of what is used."""
+        return {"hard": self.hard, "used": {name: self.quantity(name, amount) for name, amount in self.used.items()}}
+
+
+class Quotas:
+    """All quotas of a store. Nobody pays for them in a namespace that has none."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ledgers: dict[str, dict[str, Ledger]] = {}
+        self._dirty: dict[str, Ledger] = {}
+        for entry in store.list(QUOTAS):
+            self._open(entry)
+        store.subscribe(self._changed)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every quota says what is used of it."""
+        return not self._dirty
+
+    def _changed(self, resource: str, change: StoredChange) -> None:
+        entry = change.after or change.before
+        assert entry is not None
+        if resource == QUOTAS:
+            self._changed_quota(entry.key, change.after)
+        if not self._ledgers:
+            return
+        for ledger in self._ledgers.get(entry.key.partition("/")[0], {}).values():
+            if ledger.note(resource, entry.key, change.after):
+                self._dirty[ledger.key] = ledger
+
+    def _changed_quota(self, key: str, after: Entry | None) -> None:
+        """Follow a quota: one whose spec is as it was keeps its numbers, whatever somebody wrote into its status."""
+        namespace = key.partition("/")[0]
+        known = self._ledgers.get(namespace, {}).get(key)
+        if after is None:
+            self._dirty.pop(key, None)
+            if known is not None:
+                del self._ledgers[namespace][key]
+            if not self._ledgers.get(namespace):
+                self._ledgers.pop(namespace, None)
+        elif known is not None and known.spec == (after.data.get("spec") or {}):
+            self._dirty[key] = known
+        else:
+            self._open(after)
+
+    def _open(self, entry: Entry) -> None:
+        ledger = Ledger(entry)
+        namespace = entry.key.partition("/")[0]
+        for resource in self._store.resources():
+            for item in self._store.sorted(resource, namespace):
+                ledger.note(resource, item.key, item)
+        self._ledgers.setdefault(namespace, {})[entry.key] = ledger
+        self._dirty[entry.key] = ledger
+
+    def limits(self, namespace: str) -> bool:
+        """Return whether a namespace has a quota."""
+        return namespace in self._ledgers
+
+    def check(self, resource: ServedResource, entry: Entry) -> None:
+        """Refuse an object, new or changed, that a quota of its namespace has no room for."""
+        data = entry.data
+        name = data["metadata"].get("name", "")
+        for ledger in self._ledgers.get(entry.key.partition("/")[0], {}).values():
+            silence = unspoken(data["spec"], ledger.hard) if resource.storage == PODS else ""
+            if silence and is_in_scope(ledger.spec, PODS, entry):
+                raise forbidden(resource, name, f"failed quota: {ledger.name}: {silence}")
+            if excess := ledger.excess(resource.storage, entry):
+                raise forbidden(resource, name, excess)
+
+    def settle(self) -> None:
+        """Write into the status of every quota what is used of it."""
+        while self._dirty:
+            key, ledger = self._dirty.popitem()
+            entry = self._store.get(QUOTAS, key)
+            if entry is None:
+                continue
+            data, status = entry.data, ledger.status()
+            if data.get("status") != status:
+                self._store.put(QUOTAS, key, {**data, "status": status})
+                self._dirty.pop(key, None)

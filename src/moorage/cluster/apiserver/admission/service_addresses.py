@@ -1,0 +1,71 @@
+"""The addresses and node ports of services."""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Network
+from itertools import count
+from typing import Any, Final
+
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.kube.api.struct import Data
+from moorage.kube.refusals import invalid, invalid_value
+from moorage.kube.resources import ServedResource
+
+SERVICES: Final = "services"
+NETWORK: Final = IPv4Network("10.96.0.0/16")
+FIRST: Final = str(NETWORK[1])
+"""The address of the service named kubernetes."""
+FIRST_PORT: Final = 30_000
+
+
+def give_address(resource: ServedResource, data: Data, store: Store) -> None:
+    """Give a new service an address that no other has, unless it wants none, and node ports if it wants some."""
+    spec = data["spec"]
+    if spec.get("type") == "ExternalName":
+        return
+    wanted = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
+    taken = {address for other in _specs(store) for address in other.get("clusterIPs") or ()}
+    if wanted and wanted != "None" and wanted in taken:
+        why = f"failed to allocate IP {wanted}: provided IP is already allocated"
+        raise invalid(resource, data["metadata"]["name"], [invalid_value("spec.clusterIPs", [wanted], why)])
+    address = wanted or next(str(item) for item in NETWORK.hosts() if str(item) not in taken and str(item) != FIRST)
+    spec |= {"clusterIP": address, "clusterIPs": [address], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
+    if spec.get("type") in ("NodePort", "LoadBalancer"):
+        _give_ports(spec, store)
+
+
+def _give_ports(spec: Data, store: Store) -> None:
+    taken = {port.get("nodePort") for other in _specs(store) for port in other.get("ports") or ()}
+    free = (number for number in count(FIRST_PORT) if number not in taken)
+    for port in spec.get("ports") or ():
+        if not port.get("nodePort"):
+            port["nodePort"] = next(free)
+
+
+def keep_address(old: Mapping[str, Any], data: Data) -> None:
+    """Let a service whose manifest names no address keep the one it has."""
+    before, after = old.get("spec") or {}, data["spec"]
+    if after.get("type") == before.get("type"):
+        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if name in before:
+                after.setdefault(name, before[name])
+
+
+def _specs(store: Store) -> Iterator[Data]:
+    return (entry.data.get("spec") or {} for entry in store.list(SERVICES))
+
+
+def kubernetes_service(port: int = 443) -> Data:
+    """Describe the service under which every cluster's API is known."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "clusterIP": FIRST,
+            "ports": [{"name": "https", "port": port, "protocol": "TCP", "targetPort": port}],
+        },
+    }

@@ -1,0 +1,423 @@
+"""The Kubernetes API over a store, without HTTP: a request in, an answer or a watch out."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from moorage.cluster.apiserver.access.reviews import Reviews
+from moorage.cluster.apiserver.admission.admission import Admission
+from moorage.cluster.apiserver.admission.service_addresses import kubernetes_service
+from moorage.cluster.apiserver.discovery import openapi
+from moorage.cluster.apiserver.discovery.custom_resources import DEFINITIONS, CustomResources, complete_definition
+from moorage.cluster.apiserver.discovery.documents import VERSION, Discovery
+from moorage.cluster.apiserver.reading.listing import Lists
+from moorage.cluster.apiserver.reading.representations import Representation, representation_of, to_core
+from moorage.cluster.apiserver.reading.selection import selection
+from moorage.cluster.apiserver.reading.tables.printing import printer_of
+from moorage.cluster.apiserver.reading.watching import Watch, WatchTerms
+from moorage.cluster.apiserver.requests.bodies import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    read_object,
+    read_options,
+    read_patch,
+    repeated_fields,
+)
+from moorage.cluster.apiserver.requests.request import JSON, ApiRequest, ApiResponse, Target, target_of
+from moorage.cluster.apiserver.storage.store import Entry, Store
+from moorage.cluster.apiserver.writing.apply import applied, check_manager, first_applied
+from moorage.cluster.apiserver.writing.subresources import bind, change_scale, evict, scale_of
+from moorage.cluster.apiserver.writing.writer import WITHOUT_GENERATION, DeleteOptions, WriteOptions, Writer, body_of
+from moorage.common.clock import Clock
+from moorage.common.errors import ApiError
+from moorage.kube.admission.pod_admission import BUILT_IN_CLASSES
+from moorage.kube.api.cluster import Namespace
+from moorage.kube.api.codec import without_nulls
+from moorage.kube.api.kinds import CREATE_ONLY
+from moorage.kube.api.meta import ObjectMeta
+from moorage.kube.api.struct import Data
+from moorage.kube.features import FeatureGates
+from moorage.kube.patches import json_patch, merge_patch, strategic_merge
+from moorage.kube.refusals import (
+    bad_request,
+    invalid,
+    needs_version,
+    no_such_path,
+    not_acceptable,
+    not_allowed,
+    required,
+    status_of,
+    success,
+    too_large_version,
+    unsupported_media_type,
+)
+from moorage.kube.resources import Resources, ServedResource
+from moorage.kube.schema import schema_of_kind, unknown_fields
+
+Edit = Callable[[Data], Data]
+NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+HEALTH: Final = ("/healthz", "/livez", "/readyz")
+SHOWS_DELETED: Final = frozenset(("pods", "namespaces", "persistentvolumeclaims", "persistentvolumes"))
+"""Resources whose deletion is answered with the object rather than with a Status."""
+
+
+class Api:
+    """A whole API server but for the network: give :meth:`answer` requests.
+
+    Names and uids that it makes up are drawn from ``chance``: the system's, unless a simulation is to be repeatable.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        store: Store | None = None,
+        *,
+        features: FeatureGates | None = None,
+        knows_token: Callable[[str], bool] = lambda _token: False,
+        chance: Random | None = None,
+    ) -> None:
+        self.store = store if store is not None else Store()
+        self.clock = clock
+        features = features or FeatureGates()
+        self.resources = Resources(features)
+        self._custom = CustomResources(self.store, self.resources)
+        self._writer = Writer(self.store, Admission(self.store, features), clock, chance)
+        self._lists = Lists(self.store)
+        self._discovery = Discovery(self.resources)
+        self._reviews = Reviews(knows_token)
+        self._verbs: dict[str, Callable[[ApiRequest, Target], ApiResponse | Watch]] = {
+            "GET": self._read,
+            "POST": self._post,
+            "PUT": self._put,
+            "PATCH": self._patch,
+            "DELETE": self._delete,
+        }
+        self._bootstrap()
+
+    def _bootstrap(self) -> None:
+        """Make what every cluster has from the start, unless it is there."""
+        options = WriteOptions(manager="moorage")
+        for name in NAMESPACES:
+            target = self._target_of_kind("v1", "Namespace")
+            if self.store.get("namespaces", name) is None:
+                self._writer.create(target, {**_typed_data(Namespace(ObjectMeta(name=name)), target)}, options)
+        target = self._target_of_kind("scheduling.k8s.io/v1", "PriorityClass")
+        for thing in BUILT_IN_CLASSES:
+            if self.store.get(target.resource.storage, thing.name) is None:
+                self._writer.create(target, _typed_data(thing, target), options)
+        target = replace(self._target_of_kind("v1", "Service"), namespace="default")
+        if self.store.get("services", "default/kubernetes") is None:
+            self._writer.create(target, kubernetes_service(), options)
+
+    def _target_of_kind(self, api_version: str, kind: str) -> Target:
+        resource = self.resources.of_kind(api_version, kind)
+        assert resource is not None, kind
+        return Target(resource)
+
+    def answer(self, request: ApiRequest) -> ApiResponse | Watch:
+        """Carry out a request; what is refused is answered with a Status object."""
+        try:
+            return self._document(request) or self._resource_answer(request)
+        except ApiError as error:
+            retry = int(error.retry_after) if error.retry_after is not None else None
+            return ApiResponse(msgspec.json.encode(status_of(error)), error.status or 500, retry_after=retry)
+        finally:
+            if not self._writer.admission.quotas.is_settled:
+                self._writer.admission.quotas.settle()
+
+    def _document(self, request: ApiRequest) -> ApiResponse | None:
+        """Answer what is no resource: health, version, discovery and schemas."""
+        path = request.path
+        if path.startswith(("/api/v1/", "/apis/")) and path.count("/") > 3:
+            return None
+        if request.method != "GET":
+            return None
+        if path in HEALTH or path.startswith(tuple(f"{each}/" for each in HEALTH)):
+            return ApiResponse(b"ok", content_type="text/plain; charset=utf-8")
+        if path == "/version":
+            return ApiResponse(body_of(VERSION))
+        if path.startswith("/openapi/"):
+            return self._openapi(path)
+        if path == "/":
+            return ApiResponse(body_of({"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]}))
+        found = self._discovery.answer(path, request.accept)
+        return ApiResponse(msgspec.json.encode(found[0]), content_type=found[1]) if found is not None else None
+
+    def _openapi(self, path: str) -> ApiResponse:
+        match path.strip("/").split("/")[1:]:
+            case ["v2"]:
+                empty = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": VERSION["gitVersion"]}}
+                return ApiResponse(body_of({**empty, "paths": {}, "definitions": {}}))
+            case ["v3"]:
+                return ApiResponse(body_of(openapi.index(self.resources)))
+            case ["v3", "api", version]:
+                found = openapi.document(self.resources, "", version, self._custom.schemas)
+            case ["v3", "apis", group, version]:
+                found = openapi.document(self.resources, group, version, self._custom.schemas)
+            case _:
+                found = None
+        if found is None:
+            raise no_such_path()
+        return ApiResponse(body_of(found))
+
+    def _resource_answer(self, request: ApiRequest) -> ApiResponse | Watch:
+        target = target_of(request.path, self.resources)
+        carry_out = self._verbs.get(request.method)
+        if carry_out is None or (target.resource.verbs == CREATE_ONLY and request.method != "POST"):
+            raise not_allowed()
+        return carry_out(request, target)
+
+    def _view(self, request: ApiRequest, resource: ServedResource) -> Representation:
+        printer = printer_of(resource.storage, self.clock.now, self._custom.columns(resource))
+        return representation_of(resource, request.accept, printer, request.query.get("includeObject", ""))
+
+    def _shown(self, request: ApiRequest, target: Target, body: bytes, status: int = 200) -> ApiResponse:
+        return ApiResponse(self._view(request, target.resource).one(body), status)
+
+    def _read(self, request: ApiRequest, target: Target) -> ApiResponse | Watch:
+        if target.name and not request.is_set("watch"):
+            entry = self._writer.find(target)
+            if target.subresource == "scale":
+                return ApiResponse(body_of(scale_of(entry.data)))
+            if target.subresource in ("binding", "eviction", "finalize"):
+                raise not_allowed()
+            return ApiResponse(self._view(request, target.resource).one(entry.body))
+        if target.subresource:
+            raise not_allowed()
+        return self._watch(request, target) if request.is_set("watch") else self._list(request, target)
+
+    def _list(self, request: ApiRequest, target: Target) -> ApiResponse:
+        chosen = selection(target.resource, request.query)
+        version = request.number("resourceVersion")
+        if version is not None and version > self.store.version:
+            raise too_large_version(version, self.store.version)
+        limit, token = request.number("limit"), request.query.get("continue", "")
+        page = self._lists.page(target.resource, target.namespace, chosen, limit, token)
+        view = self._view(request, target.resource)
+        return ApiResponse(view.many(page.entries, page.version, page.token, page.remaining))
+
+    def _watch(self, request: ApiRequest, target: Target) -> Watch:
+        chosen = selection(target.resource, request.query, name=target.name)
+        version = request.number("resourceVersion")
+        is_streaming_list = request.is_set("sendInitialEvents")
+        if is_streaming_list and request.query.get("resourceVersionMatch") != "NotOlderThan":
+            cause = required("resourceVersionMatch", "sendInitialEvents needs resourceVersionMatch=NotOlderThan")
+            raise invalid(target.resource, "", [cause])
+        terms = WatchTerms(
+            target.namespace,
+            chosen,
+            since=None if is_streaming_list else version or None,
+            is_streaming_list=is_streaming_list,
+            wants_bookmarks=request.is_set("allowWatchBookmarks"),
+            seconds=request.number("timeoutSeconds"),
+        )
+        return Watch(self.store, target.resource, self._view(request, target.resource), terms)
+
+    def _post(self, request: ApiRequest, target: Target) -> ApiResponse:
+        resource = target.resource
+        if resource.plural == "bindings" and not resource.group:
+            data = self._object(request, "Binding")
+            pods = self._target_of_kind("v1", "Pod").resource
+            return self._bind(request, Target(pods, target.namespace, str(data["metadata"].get("name", ""))), data)
+        if target.subresource == "binding":
+            return self._bind(request, target, self._object(request, "Binding"))
+        if target.subresource == "eviction":
+            return ApiResponse(body_of(evict(self._writer, target, self._object(request, "Eviction"))), 201)
+        if target.name:
+            raise not_allowed()
+        data = self._object(request, resource.name, resource)
+        if resource.verbs == CREATE_ONLY:
+            if request.accept and all(";as=" in offer.replace(" ", "") for offer in request.accept.split(",")):
+                # A review has no metadata, so there is nothing to make a table of.
+                raise not_acceptable()
+            self._writer.admission.check_types(resource, data)
+            return ApiResponse(body_of(self._reviews.answer(resource.plural, data)), 201)
+        warnings = self._check_fields(request, resource, data)
+        stored = self._create(target, data, WriteOptions(request.is_dry_run, request.manager))
+        answer = self._shown(request, target, stored.body, 201)
+        return replace(answer, warnings=warnings) if warnings else answer
+
+    def _check_fields(
+        self, request: ApiRequest, resource: ServedResource, data: Data, target: Target | None = None
+    ) -> tuple[str, ...]:
+        """Look for fields that are unknown or given twice as the request wants it, and return what to warn of.
+
+        Those that a ``target`` has already are nobody's fault now.
+        """
+        if request.field_validation in ("", "Ignore"):
+            return ()
+        unknown, repeated = self._unknown_fields(resource, data), []
+        if target is not None:
+            known = set(self._unknown_fields(resource, self._writer.find(target).data))
+            unknown = [path for path in unknown if path not in known]
+        elif request.content_type in (JSON, ""):
+            repeated = repeated_fields(request.body)
+        return self._writer.admission.check_fields(resource, request.field_validation, unknown, repeated)
+
+    def _unknown_fields(self, resource: ServedResource, data: Data) -> list[str]:
+        if resource.is_custom:
+            return self._custom.unknown_fields(resource, data)
+        schema = schema_of_kind(resource.api_version, resource.name)
+        return list(unknown_fields(data, schema)) if schema is not None else []
+
+    def _bind(self, request: ApiRequest, target: Target, data: Data) -> ApiResponse:
+        return ApiResponse(body_of(bind(self._writer, target, data, is_dry_run=request.is_dry_run)), 201)
+
+    def _create(self, target: Target, data: Data, options: WriteOptions) -> Entry:
+        resource = target.resource
+        if resource.storage == DEFINITIONS:
+            complete_definition(resource, data, self.clock.now())
+        elif resource.is_custom:
+            self._custom.complete(resource, data)
+        return self._writer.create(target, data, options)
+
+    def _object(self, request: ApiRequest, kind: str, resource: ServedResource | None = None) -> Data:
+        """Read the object in the body; 400 if it is of another kind than the path is for."""
+        data = read_object(request)
+        found = data.get("kind") or kind
+        if found != kind:
+            raise bad_request(f'{found} in version "{data.get("apiVersion", "")}" cannot be handled as a {kind}')
+        data["kind"] = kind
+        if resource is None:
+            return data
+        version = data.get("apiVersion") or resource.api_version
+        if version != resource.api_version:
+            raise bad_request(
+                f"the API version in the data ({version}) does not match the expected API version "
+                f"({resource.api_version})"
+            )
+        data["apiVersion"] = version
+        return self._as_stored(resource, data)
+
+    def _as_stored(self, resource: ServedResource, data: Data) -> Data:
+        return to_core(data) if resource.storage == "events" and resource.group else data
+
+    def _put(self, request: ApiRequest, target: Target) -> ApiResponse:
+        if not target.name or target.subresource in ("binding", "eviction"):
+            raise not_allowed()
+        options = _options(request, target)
+        if target.subresource == "scale":
+            scale = self._object(request, "Scale")
+            return ApiResponse(body_of(change_scale(self._writer, target, lambda _old: scale, options)))
+        data = self._object(request, target.resource.name, target.resource)
+        if target.resource.storage in WITHOUT_GENERATION and not data["metadata"].get("resourceVersion"):
+            raise needs_version(target.resource, target.name)
+        warnings = self._check_fields(request, target.resource, data)
+        answer = self._shown(request, target, self._change(target, lambda _old: data, options).body)
+        return replace(answer, warnings=warnings) if warnings else answer
+
+    def _change(self, target: Target, edit: Edit, options: WriteOptions) -> Entry:
+        resource = target.resource
+
+        def checked(old: Data) -> Data:
+            new = edit(old)
+            if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
+                raise bad_request("what is left of the object is none: it needs metadata")
+            if resource.is_custom:
+                self._custom.complete(resource, new)
+            elif resource.storage == DEFINITIONS and not options.subresource:
+                new["status"] = self._writer.find(target).data.get("status")
+                complete_definition(resource, new, self.clock.now())
+            return new
+
+        return self._writer.change(target, checked, options)
+
+    def _patch(self, request: ApiRequest, target: Target) -> ApiResponse:
+        if not target.name or target.subresource in ("binding", "eviction"):
+            raise not_allowed()
+        kind, patch = read_patch(request)
+        if kind == APPLY_PATCH:
+            return self._apply(request, target, patch)
+        if kind == STRATEGIC_PATCH and target.resource.is_custom:
+            raise unsupported_media_type(kind, (JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
+        options = _options(request, target)
+        edit = self._edit(target.resource, kind, patch)
+        if target.subresource == "scale":
+            return ApiResponse(body_of(change_scale(self._writer, target, edit, options)))
+        warnings: list[str] = []
+
+        def checked(old: Data) -> Data:
+            new = edit(old)
+            if isinstance(new, dict):
+                warnings.extend(self._check_fields(request, target.resource, new, target))
+            return new
+
+        answer = self._shown(request, target, self._change(target, checked, options).body)
+        return replace(answer, warnings=tuple(warnings)) if warnings else answer
+
+    def _edit(self, resource: ServedResource, kind: str, patch: Any) -> Edit:
+        if resource.storage == "events" and resource.group and isinstance(patch, dict):
+            patch = to_core(patch)
+        if kind == JSON_PATCH:
+            return lambda data: without_nulls(json_patch(data, patch))
+        if kind == MERGE_PATCH:
+            return lambda data: merge_patch(data, patch)
+        schema = schema_of_kind(resource.api_version, resource.name)
+        return lambda data: strategic_merge(data, patch, schema)
+
+    def _apply(self, request: ApiRequest, target: Target, wanted: Data) -> ApiResponse:
+        manager, force = request.query.get("fieldManager", ""), request.is_set("force")
+        check_manager(manager)
+        resource = target.resource
+        found = (wanted.get("apiVersion"), wanted.get("kind"))
+        if found != (resource.api_version, resource.name) or target.subresource == "scale":
+            raise bad_request(f"apply needs the apiVersion and kind of what it is applied to, found {found}")
+        if resource.is_custom and (unknown := self._custom.unknown_fields(resource, wanted)):
+            lines = ", ".join(f".{path}: field not declared in schema" for path in unknown)
+            subject = f"{target.namespace}/{target.name}; {resource.api_version}, Kind={resource.name}"
+            raise bad_request(f"failed to create typed patch object ({subject}): {lines}")
+        self._check_fields(request, resource, wanted)
+        options = WriteOptions(request.is_dry_run, manager, target.subresource, is_apply=True)
+        if self.store.get(resource.storage, target.key) is None and not target.subresource:
+            wanted["metadata"].setdefault("name", target.name)
+            if wanted["metadata"]["name"] != target.name:
+                raise bad_request("the name of the object does not match the name on the URL")
+            new = first_applied(resource, wanted, manager, self.clock)
+            return self._shown(request, target, self._create(target, new, options).body, 201)
+
+        def edit(live: Data) -> Data:
+            return applied(resource, live, wanted, manager, force=force, clock=self.clock)
+
+        return self._shown(request, target, self._change(target, edit, options).body)
+
+    def _delete(self, request: ApiRequest, target: Target) -> ApiResponse:
+        if target.subresource:
+            raise not_allowed()
+        options = DeleteOptions.read(request.query, read_options(request, "DeleteOptions"))
+        if not target.name:
+            return self._delete_many(request, target, options)
+        data, is_gone = self._delete_one(target, options)
+        if is_gone and target.resource.storage not in SHOWS_DELETED:
+            return ApiResponse(body_of(success(target.resource, target.name, data["metadata"]["uid"])))
+        return self._shown(request, target, body_of(data))
+
+    def _delete_one(self, target: Target, options: DeleteOptions) -> tuple[Data, bool]:
+        data, is_gone = self._writer.delete(target, options)
+        if is_gone and target.resource.storage == DEFINITIONS and not options.is_dry_run:
+            self._custom.remove_objects(target.key)
+        return data, is_gone
+
+    def _delete_many(self, request: ApiRequest, target: Target, options: DeleteOptions) -> ApiResponse:
+        chosen = selection(target.resource, request.query)
+        entries = self._lists.page(target.resource, target.namespace, chosen, None, "").entries
+        for entry in entries:
+            namespace, _, name = entry.key.rpartition("/")
+            self._delete_one(Target(target.resource, namespace, name), options)
+        view = self._view(request, target.resource)
+        return ApiResponse(view.many(entries, self.store.version, "", 0))
+
+
+def _options(request: ApiRequest, target: Target) -> WriteOptions:
+    # What a signer approves of is a part of the status.
+    part = "status" if target.subresource == "approval" else target.subresource
+    return WriteOptions(request.is_dry_run, request.manager, part)
+
+
+def _typed_data(thing: msgspec.Struct, target: Target) -> Data:
+    kind = {"apiVersion": target.resource.api_version, "kind": target.resource.name}
+    return {**kind, **msgspec.to_builtins(thing)}

@@ -1,0 +1,309 @@
+"""Custom resource definitions: what they make the server serve, and how their schemas check and complete objects."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from moorage.cluster.apiserver.storage.store import Store, StoredChange
+from moorage.kube.api.meta import format_time
+from moorage.kube.api.struct import Data
+from moorage.kube.refusals import Cause, bad_request, invalid, invalid_value, required
+from moorage.kube.resources import Resources, ServedResource
+from moorage.kube.schema import schema_of
+
+DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+EMBEDDED: Final = "x-kubernetes-embedded-resource"
+METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+ACCEPTED: Final = (
+    ("NamesAccepted", "NoConflicts", "no conflicts found"),
+    ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+)
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
+
+
+class DefinitionNames(msgspec.Struct, frozen=True, rename="camel"):
+    """What the objects of a definition are called."""
+
+    plural: str
+    kind: str
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+
+
+class VersionSchema(msgspec.Struct, frozen=True):
+    """Where a version keeps its schema."""
+
+    openapi: dict[str, Any] = msgspec.field(default_factory=dict, name="openAPIV3Schema")
+
+
+class DefinedVersion(msgspec.Struct, frozen=True, rename="camel"):
+    """One version of a custom resource."""
+
+    name: str
+    served: bool = True
+    storage: bool = False
+    schema: VersionSchema = VersionSchema()
+    subresources: dict[str, Any] = {}
+    additional_printer_columns: tuple[dict[str, Any], ...] = ()
+
+
+class DefinitionSpec(msgspec.Struct, frozen=True):
+    """What a definition defines."""
+
+    group: str
+    names: DefinitionNames
+    scope: str
+    versions: tuple[DefinedVersion, ...]
+
+
+class Definition(msgspec.Struct, frozen=True):
+    """A CustomResourceDefinition, as far as we act on it."""
+
+    spec: DefinitionSpec
+
+
+class DefinitionStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What a new status takes over from the one before."""
+
+    conditions: tuple[Data, ...] | None = None
+    stored_versions: tuple[str, ...] | None = None
+
+
+class WrittenDefinition(Definition, frozen=True):
+    """A CustomResourceDefinition as a client writes it."""
+
+    status: DefinitionStatus | None = None
+
+
+class CustomResources:
+    """Keeps the served resources up with the definitions in the store."""
+
+    def __init__(self, store: Store, resources: Resources) -> None:
+        self.schemas: dict[str, Data] = {}
+        self._columns: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self._store = store
+        self._resources = resources
+        store.subscribe(self._changed)
+        for entry in store.list(DEFINITIONS):
+            self._define(entry.key, entry.data)
+
+    def columns(self, resource: ServedResource) -> Sequence[Mapping[str, Any]]:
+        """Return the columns a definition wants printed."""
+        return self._columns.get(f"{resource.api_version}/{resource.name}", ())
+
+    def _changed(self, resource: str, change: StoredChange) -> None:
+        if resource != DEFINITIONS:
+            return
+        if change.after is not None:
+            self._define(change.after.key, change.after.data)
+        elif change.before is not None:
+            self._resources.withdraw(change.before.key)
+
+    def _define(self, key: str, data: Data) -> None:
+        spec = msgspec.convert(data, Definition).spec
+        served = [version for version in spec.versions if version.served]
+        resources = []
+        for version in served:
+            api_version = f"{spec.group}/{version.name}/{spec.names.kind}"
+            self.schemas[api_version] = version.schema.openapi
+            self._columns[api_version] = version.additional_printer_columns
+            parts = tuple(part for part in ("status", "scale") if part in version.subresources)
+            resources.append(
+                ServedResource(
+                    spec.names.kind,
+                    spec.group,
+                    version.name,
+                    spec.names.plural,
+                    spec.scope == "Namespaced",
+                    short_names=spec.names.short_names,
+                    categories=spec.names.categories,
+                    subresources=parts,
+                    storage=key,
+                    is_custom=True,
+                    converts=len(served) > 1,
+                )
+            )
+        self._resources.define(key, resources)
+
+    def remove_objects(self, definition: str) -> None:
+        """Take out all objects of a definition that goes away."""
+        for entry in self._store.list(definition):
+            self._store.remove(definition, entry.key)
+
+    def unknown_fields(self, resource: ServedResource, data: Data) -> list[str]:
+        """Return the paths of the fields of an object that its schema does not declare."""
+        schema = self.schemas.get(f"{resource.api_version}/{resource.name}")
+        return [path for _, _, path in undeclared(data, {**schema, EMBEDDED: True})] if schema else []
+
+    def complete(self, resource: ServedResource, data: Data) -> None:
+        """Drop what a schema does not declare, fill in defaults, and check the rest; 422 says what is wrong."""
+        schema = self.schemas.get(f"{resource.api_version}/{resource.name}")
+        if not schema:
+            return
+        for parent, name, _ in list(undeclared(data, {**schema, EMBEDDED: True})):
+            del parent[name]
+        for name, below in _properties(schema).items():
+            if name in ("apiVersion", "kind", "metadata") or not isinstance(below, dict):
+                continue
+            if name not in data and "default" in below:
+                data[name] = _copied(below["default"])
+            if name in data:
+                fill_defaults(data[name], below)
+        causes = [cause for cause in schema_problems(data, schema, "") if not cause.field.startswith("metadata")]
+        if causes:
+            raise invalid(resource, data["metadata"].get("name", ""), causes)
+
+
+def complete_definition(resource: ServedResource, data: Data, now: float) -> None:
+    """Check a definition and give it the status of one whose names are accepted."""
+    try:
+        written = msgspec.convert(data, WrittenDefinition)
+    except (msgspec.ValidationError, ValueError) as error:
+        kind = f'{resource.name} in version "{resource.version}"'
+        raise bad_request(f"{kind} cannot be handled as a {resource.name}: {error}") from error
+    spec = written.spec
+    name = data["metadata"].get("name", "")
+    causes = []
+    if name != f"{spec.names.plural}.{spec.group}":
+        causes.append(invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    if "." not in spec.group:
+        causes.append(invalid_value("spec.group", spec.group, "should be a domain with at least one dot"))
+    if spec.scope not in ("Namespaced", "Cluster"):
+        causes.append(invalid_value("spec.scope", spec.scope, "write Namespaced or Cluster"))
+    if sum(version.storage for version in spec.versions) != 1:
+        causes.append(invalid_value("spec.versions", [], "must have exactly one version marked as storage version"))
+    if causes:
+        raise invalid(resource, name, causes)
+    data["status"] = _definition_status(data, written, format_time(now))
+
+
+def _definition_status(data: Data, written: WrittenDefinition, moment: str) -> Data:
+    """Say that the names are accepted; what else the status says, and which versions were ever stored, stays."""
+    spec = written.spec
+    known = written.status or DefinitionStatus()
+    conditions = [dict(condition) for condition in known.conditions or ()]
+    for kind, reason, text in ACCEPTED:
+        if all(condition.get("type") != kind for condition in conditions):
+            condition = {"type": kind, "status": "True", "reason": reason, "message": text}
+            conditions.append({**condition, "lastTransitionTime": moment})
+    stored = list(known.stored_versions or ())
+    stored += [version.name for version in spec.versions if version.storage and version.name not in stored]
+    names = {"listKind": f"{spec.names.kind}List", "singular": spec.names.kind.lower(), **data["spec"]["names"]}
+    data["spec"]["names"] = names
+    return {"acceptedNames": names, "storedVersions": stored, "conditions": conditions}
+
+
+def _copied(content: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(content))
+
+
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = schema.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def fill_defaults(data: Any, schema: Mapping[str, Any]) -> None:
+    """Set what is missing and has a default, at any depth."""
+    if isinstance(data, dict):
+        for name, below in _properties(schema).items():
+            if not isinstance(below, dict):
+                continue
+            if name not in data and "default" in below:
+                data[name] = _copied(below["default"])
+            if name in data:
+                fill_defaults(data[name], below)
+    items = schema.get("items")
+    if isinstance(data, list) and isinstance(items, dict):
+        for item in data:
+            fill_defaults(item, items)
+
+
+def undeclared(data: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[Data, str, str]]:
+    """Find the fields that a schema does not declare: what they are in, their names and their paths."""
+    items = schema.get("items")
+    if isinstance(data, list) and isinstance(items, dict):
+        for number, item in enumerate(data):
+            yield from undeclared(item, items, f"{path}[{number}]")
+    if not isinstance(data, dict):
+        return
+    known, others = _properties(schema), schema.get("additionalProperties")
+    is_object = schema.get(EMBEDDED) is True
+    keeps = schema.get("x-kubernetes-preserve-unknown-fields") is True or others is True
+    for name, content in data.items():
+        here = f"{path}.{name}" if path else name
+        if is_object and name in ("apiVersion", "kind"):
+            continue
+        if is_object and name == "metadata":
+            yield from _undeclared_metadata(content, here)
+        elif isinstance(known.get(name), dict):
+            yield from undeclared(content, known[name], here)
+        elif isinstance(others, dict):
+            yield from undeclared(content, others, here)
+        elif not keeps:
+            yield data, name, here
+
+
+def _undeclared_metadata(metadata: Any, path: str) -> Iterator[tuple[Data, str, str]]:
+    schema = schema_of(METADATA)
+    assert schema is not None
+    if isinstance(metadata, dict):
+        yield from ((metadata, name, f"{path}.{name}") for name in metadata if schema.field(name) is None)
+
+
+def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """Find where data is not as its schema wants it: types, required fields, words from lists and ranges."""
+    if not _is_of_type(data, schema):
+        found = _TYPE_NAMES.get(type(data), "null")
+        why = f'Invalid value: "{found}": {path or "the object"} must be of type {schema["type"]}'
+        yield Cause("FieldValueTypeInvalid", why, path)
+        return
+    allowed = schema.get("enum")
+    if isinstance(allowed, list) and data not in allowed:
+        supported = ", ".join(f'"{item}"' for item in allowed)
+        yield Cause("FieldValueNotSupported", f"Unsupported value: {data!r}: supported values: {supported}", path)
+    if isinstance(data, int | float) and not isinstance(data, bool):
+        yield from _range_problems(data, schema, path)
+    if isinstance(data, dict):
+        yield from _object_problems(data, schema, path)
+    elif isinstance(data, list) and isinstance(schema.get("items"), dict):
+        for number, item in enumerate(data):
+            yield from schema_problems(item, schema["items"], f"{path}[{number}]")
+
+
+def _is_of_type(data: Any, schema: Mapping[str, Any]) -> bool:
+    wanted = _TYPES.get(str(schema.get("type", "")))
+    if wanted is None or schema.get("x-kubernetes-int-or-string") is True:
+        return True
+    return isinstance(data, wanted) and (bool in wanted or not isinstance(data, bool))
+
+
+_TYPE_NAMES: Final = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+
+
+def _range_problems(data: float, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if isinstance(least, int | float) and data < least:
+        yield invalid_value(path, data, f"{path} in body should be greater than or equal to {least}")
+    if isinstance(most, int | float) and data > most:
+        yield invalid_value(path, data, f"{path} in body should be less than or equal to {most}")
+
+
+def _object_problems(data: Data, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    wanted = schema.get("required")
+    for name in wanted if isinstance(wanted, list) else ():
+        if name not in data:
+            yield required(f"{path}.{name}" if path else str(name))
+    known = _properties(schema)
+    others = schema.get("additionalProperties")
+    for name, content in data.items():
+        below = known.get(name, others)
+        if isinstance(below, dict):
+            yield from schema_problems(content, below, f"{path}.{name}" if path else name)

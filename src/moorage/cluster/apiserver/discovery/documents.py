@@ -1,0 +1,141 @@
+"""What there is to ask for: the documents by which clients find groups, versions and resources."""
+
+from typing import Final
+
+from moorage.cluster.apiserver.requests.request import JSON
+from moorage.kube.api.struct import Data
+from moorage.kube.resources import Resources, ServedResource
+
+VERSION: Final[Data] = {
+    "major": "1",
+    "minor": "37",
+    "gitVersion": "v1.37.1",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2026-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "",
+    "emulationMajor": "1",
+    "emulationMinor": "37",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "36",
+}
+AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+SUBRESOURCE_KINDS: Final = {
+    "binding": ("", "v1", "Binding", ("create",)),
+    "eviction": ("policy", "v1", "Eviction", ("create",)),
+    "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
+    "finalize": ("", "v1", "Namespace", ("update",)),
+}
+
+
+class Discovery:
+    """Describes the resources there are now."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    def answer(self, path: str, accept: str) -> tuple[Data, str] | None:
+        """Return the document at a path and its content type; ``None`` if there is no such document."""
+        parts = path.strip("/").split("/")
+        groups = self._resources.groups()
+        wants_aggregated = "as=APIGroupDiscoveryList" in accept and "v=v2;" in accept.replace(" ", "") + ";"
+        match parts:
+            case ["api"] | ["apis"] if wants_aggregated:
+                return self._aggregated(is_core=parts == ["api"]), AGGREGATED
+            case ["api"]:
+                return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}, JSON
+            case ["apis"]:
+                listed = [self._group(name) for name in groups if name]
+                return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}, JSON
+            case ["apis", group] if group in groups:
+                return {"kind": "APIGroup", "apiVersion": "v1", **self._group(group)}, JSON
+            case ["api", version] if version in groups[""]:
+                return self._list("", version), JSON
+            case ["apis", group, version] if version in groups.get(group, ()):
+                return self._list(group, version), JSON
+        return None
+
+    def _group(self, name: str) -> Data:
+        versions = [
+            {"groupVersion": f"{name}/{version}", "version": version} for version in self._resources.groups()[name]
+        ]
+        return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+    def _of(self, group: str, version: str) -> list[ServedResource]:
+        return [item for item in self._resources if (item.group, item.version) == (group, version)]
+
+    def _list(self, group: str, version: str) -> Data:
+        listed = [entry for item in self._of(group, version) for entry in _legacy_entries(item)]
+        name = f"{group}/{version}" if group else version
+        return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": listed}
+
+    def _aggregated(self, *, is_core: bool) -> Data:
+        items: list[Data] = []
+        for group, versions in self._resources.groups().items():
+            if bool(group) is is_core:
+                continue
+            described = [
+                {
+                    "version": version,
+                    "resources": [_aggregated_entry(item) for item in self._of(group, version)],
+                    "freshness": "Current",
+                }
+                for version in versions
+            ]
+            metadata: Data = {"name": group, "creationTimestamp": None}
+            items.append({"metadata": metadata, "versions": described})
+        return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def _legacy_entries(item: ServedResource) -> list[Data]:
+    own: Data = {
+        "name": item.plural,
+        "singularName": item.name.lower(),
+        "namespaced": item.namespaced,
+        "kind": item.name,
+        "verbs": list(item.verbs),
+    }
+    if item.short_names:
+        own["shortNames"] = list(item.short_names)
+    if item.categories:
+        own["categories"] = list(item.categories)
+    entries = [own]
+    for name in item.subresources:
+        group, version, kind, verbs = _subresource(item, name)
+        described = {"name": f"{item.plural}/{name}", "singularName": "", "namespaced": item.namespaced, "kind": kind}
+        if (group, version) != (item.group, item.version):
+            described |= {"group": group, "version": version}
+        entries.append({**described, "verbs": list(verbs)})
+    return entries
+
+
+def _subresource(item: ServedResource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
+    return SUBRESOURCE_KINDS.get(name, (item.group, item.version, item.name, ("get", "patch", "update")))
+
+
+def _aggregated_entry(item: ServedResource) -> Data:
+    entry: Data = {
+        "resource": item.plural,
+        "responseKind": {"group": item.group, "version": item.version, "kind": item.name},
+        "scope": "Namespaced" if item.namespaced else "Cluster",
+        "singularResource": item.name.lower(),
+        "verbs": list(item.verbs),
+    }
+    if item.short_names:
+        entry["shortNames"] = list(item.short_names)
+    if item.categories:
+        entry["categories"] = list(item.categories)
+    if item.subresources:
+        entry["subresources"] = [_aggregated_subresource(item, name) for name in item.subresources]
+    return entry
+
+
+def _aggregated_subresource(item: ServedResource, name: str) -> Data:
+    group, version, kind, verbs = _subresource(item, name)
+    return {
+        "subresource": name,
+        "responseKind": {"group": group, "version": version, "kind": kind},
+        "verbs": list(verbs),
+    }

@@ -1,0 +1,93 @@
+"""Lists in pages: the pages of one list show one moment, however long the reader takes."""
+
+import base64
+import binascii
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+import msgspec
+
+from moorage.cluster.apiserver.reading.selection import Selection
+from moorage.cluster.apiserver.storage.store import Entry, Store
+from moorage.kube.refusals import bad_request, expired
+from moorage.kube.resources import ServedResource
+
+MAX_OPEN_LISTS: Final = 64
+"""Lists that are being read in pages; the one that was asked for longest ago is forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """A piece of a list; ``token`` asks for the next one."""
+
+    entries: list[Entry]
+    version: int
+    token: str = ""
+    remaining: int = 0
+
+
+class ContinueToken(msgspec.Struct, frozen=True):
+    """Where the next page begins."""
+
+    list: int
+    start: int
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenList:
+    """The objects of a list as they were when its first page was read."""
+
+    entries: list[Entry]
+    version: int
+
+
+class Lists:
+    """Lists objects, and remembers what is left of those that are read in pages."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._open: OrderedDict[int, OpenList] = OrderedDict()
+        self._numbers = count(1)
+
+    def page(
+        self, resource: ServedResource, namespace: str, selection: Selection, limit: int | None, token: str
+    ) -> ListPage:
+        """Return all objects, or the next page; 410 if the rest of the list is forgotten."""
+        if token:
+            return self._next_page(resource, token, limit)
+        entries = list(self._store.sorted(resource.storage, namespace))
+        if not selection.is_everything:
+            entries = [entry for entry in entries if selection.matches(resource, entry)]
+        version = self._store.version
+        if not limit or len(entries) <= limit:
+            return ListPage(entries, version)
+        number = next(self._numbers)
+        self._open[number] = OpenList(entries, version)
+        while len(self._open) > MAX_OPEN_LISTS:
+            self._open.popitem(last=False)
+        return self._cut(resource, number, 0, limit)
+
+    def _next_page(self, resource: ServedResource, text: str, limit: int | None) -> ListPage:
+        try:
+            token = msgspec.json.decode(base64.urlsafe_b64decode(text), type=ContinueToken)
+        except (binascii.Error, msgspec.DecodeError, ValueError) as error:
+            raise bad_request(f"continue key is not valid: {error}") from error
+        if token.list not in self._open or token.resource != resource.storage or token.start < 0:
+            raise expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new "
+                "list without the continue parameter."
+            )
+        self._open.move_to_end(token.list)
+        return self._cut(resource, token.list, token.start, limit or 1_000_000)
+
+    def _cut(self, resource: ServedResource, number: int, start: int, limit: int) -> ListPage:
+        whole = self._open[number]
+        entries = whole.entries[start : start + limit]
+        remaining = len(whole.entries) - start - len(entries)
+        if remaining <= 0:
+            return ListPage(entries, whole.version)
+        token = msgspec.json.encode(ContinueToken(number, start + len(entries), resource.storage))
+        return ListPage(entries, whole.version, base64.urlsafe_b64encode(token).decode(), remaining)

@@ -1,0 +1,183 @@
+"""How objects are shown: as they are stored, converted to another version, as metadata only, or as a table."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from moorage.cluster.apiserver.reading.tables.printing import Printer, table
+from moorage.cluster.apiserver.storage.store import Entry, StoredChange
+from moorage.kube.api.struct import Data
+from moorage.kube.refusals import bad_request
+from moorage.kube.resources import ServedResource
+
+PARTIAL: Final = "PartialObjectMetadata"
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Representation:
+    """Shows objects as they are stored: their JSON is copied, never decoded."""
+
+    def __init__(self, resource: ServedResource) -> None:
+        self.resource = resource
+
+    def one(self, body: bytes) -> bytes:
+        """Show one object."""
+        return body
+
+    def many(self, entries: Sequence[Entry], version: int, token: str, remaining: int) -> bytes:
+        """Show a list, or a page of it."""
+        meta: Data = {"resourceVersion": str(version)}
+        if token:
+            meta |= {"continue": token, "remainingItemCount": remaining}
+        head = {"kind": self._list_kind(), "apiVersion": self._list_version(), "metadata": meta}
+        items = b",".join([self.one(entry.body) for entry in entries])
+        return b"%b,%b[%b]}" % (_encode(head)[:-1], b'"items":', items)
+
+    def _list_kind(self) -> str:
+        return f"{self.resource.name}List"
+
+    def _list_version(self) -> str:
+        return self.resource.api_version
+
+    def event(self, kind: str, change: StoredChange) -> bytes:
+        """Show a change as a line of a watch."""
+        return change.line(kind)
+
+    def added(self, entry: Entry) -> bytes:
+        """Show an object that is there when a watch begins."""
+        return b'{"type":"ADDED","object":%b}\n' % self.one(entry.body)
+
+    def bookmark(self, version: int, *, ends_initial_events: bool = False) -> bytes:
+        """Write the line of a watch that only says which version it has reached."""
+        metadata: Data = {"resourceVersion": str(version), "creationTimestamp": None}
+        if ends_initial_events:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        thing = {"kind": self.resource.name, "apiVersion": self.resource.api_version, "metadata": metadata}
+        if self.resource.storage == "pods":
+            # Typed decoders want the lists that are required of a pod, though there is none.
+            thing |= {"spec": {"containers": None}, "status": {}}
+        return _encode({"type": "BOOKMARK", "object": thing}) + b"\n"
+
+
+class ConvertedRepresentation(Representation):
+    """Shows objects in another version than they are stored in."""
+
+    def one(self, body: bytes) -> bytes:
+        """Show one object."""
+        return _encode(self.convert(msgspec.json.decode(body)))
+
+    def convert(self, data: Data) -> Data:
+        """Turn stored data into what is shown."""
+        if self.resource.storage == "events":
+            return from_core(data)
+        return {**data, "apiVersion": self.resource.api_version}
+
+    def event(self, kind: str, change: StoredChange) -> bytes:
+        """Show a change as a line of a watch."""
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self.one(change.body(kind)))
+
+
+class PartialRepresentation(ConvertedRepresentation):
+    """Shows metadata only."""
+
+    def convert(self, data: Data) -> Data:
+        """Leave out everything but metadata."""
+        return {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1", "metadata": data["metadata"]}
+
+    def _list_kind(self) -> str:
+        return f"{PARTIAL}List"
+
+    def _list_version(self) -> str:
+        return "meta.k8s.io/v1"
+
+
+class TableRepresentation(ConvertedRepresentation):
+    """Shows what `kubectl get` prints."""
+
+    def __init__(self, resource: ServedResource, printer: Printer, include: str) -> None:
+        super().__init__(resource)
+        self._printer = printer
+        self._include = include
+        self._has_columns = True
+
+    def one(self, body: bytes) -> bytes:
+        """Show one object as a table of one row."""
+        return _encode(self._table([msgspec.json.decode(body)], {}))
+
+    def many(self, entries: Sequence[Entry], version: int, token: str, remaining: int) -> bytes:
+        """Show a list, or a page of it."""
+        meta: Data = {"resourceVersion": str(version)}
+        if token:
+            meta |= {"continue": token, "remainingItemCount": remaining}
+        return _encode(self._table((entry.data for entry in entries), meta))
+
+    def _table(self, things: Iterable[Data], meta: Data) -> Data:
+        return table(things, self._printer, meta, self._include)
+
+    def event(self, kind: str, change: StoredChange) -> bytes:
+        """Show a change as a line of a watch; the columns are sent once."""
+        return self._line(kind, change.body(kind))
+
+    def added(self, entry: Entry) -> bytes:
+        """Show an object that is there when a watch begins."""
+        return self._line("ADDED", entry.body)
+
+    def _line(self, kind: str, body: bytes) -> bytes:
+        shown = self._table([msgspec.json.decode(body)], {})
+        if not self._has_columns:
+            shown["columnDefinitions"] = []
+        self._has_columns = False
+        return _encode({"type": kind, "object": shown}) + b"\n"
+
+    def bookmark(self, version: int, *, ends_initial_events: bool = False) -> bytes:
+        """Write the line of a watch that only says which version it has reached."""
+        shown = self._table([], {"resourceVersion": str(version)})
+        annotations = {"k8s.io/initial-events-end": "true"} if ends_initial_events else {}
+        meta = {"resourceVersion": str(version), "annotations": annotations}
+        row = {"cells": [], "object": {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1", "metadata": meta}}
+        return _encode({"type": "BOOKMARK", "object": shown | {"rows": [row]}}) + b"\n"
+
+
+def representation_of(resource: ServedResource, accept: str, printer: Printer, include: str) -> Representation:
+    """Choose how to show objects by what the client accepts, in its order of preference."""
+    for offer in accept.split(","):
+        kind, _, parameters = offer.strip().partition(";")
+        wanted = dict(part.strip().partition("=")[::2] for part in parameters.split(";"))
+        if kind.strip() not in ("application/json", "*/*", "application/*", ""):
+            continue
+        shape = wanted.get("as", "")
+        if shape == "Table":
+            if include not in ("", "None", "Metadata", "Object"):
+                raise bad_request(f"includeObject: {include!r} is unknown; write None, Metadata or Object")
+            return TableRepresentation(resource, printer, include)
+        if shape in (PARTIAL, f"{PARTIAL}List"):
+            return PartialRepresentation(resource)
+        if not shape:
+            break
+    if (resource.storage == "events" and resource.group) or resource.converts:
+        return ConvertedRepresentation(resource)
+    return Representation(resource)
+
+
+CORE_NAMES: Final = {
+    "note": "message",
+    "regarding": "involvedObject",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+"""Fields of events.k8s.io and what the core group calls them."""
+NEW_NAMES: Final = {core: new for new, core in CORE_NAMES.items()}
+
+
+def to_core(data: Data) -> Data:
+    """Write an event of events.k8s.io as the core group does."""
+    return {CORE_NAMES.get(name, name): content for name, content in data.items()} | {"apiVersion": "v1"}
+
+
+def from_core(data: Data) -> Data:
+    """Write an event as events.k8s.io does."""
+    return {NEW_NAMES.get(name, name): content for name, content in data.items()} | {"apiVersion": "events.k8s.io/v1"}

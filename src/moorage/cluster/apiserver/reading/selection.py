@@ -1,0 +1,156 @@
+"""Label and field selectors as they stand in a query, and what they are asked of."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moorage.cluster.apiserver.storage.store import Entry, SelectableFields
+from moorage.common.caches import cached_if_short
+from moorage.common.errors import SelectorError
+from moorage.kube.api.selectors import EVERYTHING, LabelMatcher, Requirement, parse_requirement
+from moorage.kube.refusals import bad_request
+from moorage.kube.resources import ServedResource
+
+_OBJECT: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "pods": (
+        *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork"),
+        *("status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName"),
+    ),
+    "nodes": ("spec.unschedulable",),
+    "namespaces": ("status.phase",),
+    "secrets": ("type",),
+    "replicationcontrollers": ("status.replicas",),
+    "replicasets.apps": ("status.replicas",),
+    "jobs.batch": ("status.successful",),
+    "resourceslices.resource.k8s.io": ("spec.nodeName", "spec.driver"),
+    "events": (
+        *(f"involvedObject.{part}" for part in _OBJECT),
+        *("reason", "reportingComponent", "source", "type"),
+    ),
+}
+"""What can be asked of a resource's objects beside name and namespace."""
+
+_SET: Final = re.compile(r"\s*([^\s,()=!<>]+)\s+(in|notin)\s*\(([^()]*)\)\s*\Z")
+_COMPARISON: Final = re.compile(r"\s*([^\s,()=!<>]+)\s*(==|=|!=|>|<)\s*([^\s,()=!<>]*)\s*\Z")
+_PRESENCE: Final = re.compile(r"\s*(!?)\s*([^\s,()=!<>]+)\s*\Z")
+_OPERATORS: Final = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt", "in": "In", "notin": "NotIn"}
+_KNOWN: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+_FIELD: Final = re.compile(r"([^=!]+)(==|=|!=)(.*)\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects are asked for; ``fields`` are (path, wanted, equal or not)."""
+
+    labels: LabelMatcher = EVERYTHING
+    fields: tuple[tuple[str, str, bool], ...] = ()
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing is left out."""
+        return not self.fields and self.labels.is_everything
+
+    def matches(self, resource: ServedResource, entry: Entry) -> bool:
+        """Return whether an object is selected."""
+        facts = entry.facts
+        if facts is None:
+            facts = entry.facts = facts_of(resource.storage, entry)
+        for path, wanted, is_equal in self.fields:
+            if (facts.fields.get(path, "") == wanted) is not is_equal:
+                return False
+        return self.labels.matches(facts.labels)
+
+
+def selection(resource: ServedResource, query: Mapping[str, str], *, name: str = "") -> Selection:
+    """Read the selectors of a query; 400 for what does not parse, or asks for a field that cannot be asked for."""
+    fields = parse_fields(query.get("fieldSelector", ""))
+    known = ("metadata.name", "metadata.namespace", *FIELDS.get(resource.storage, ()))
+    renamed = tuple((_stored_field(resource, path), wanted, is_equal) for path, wanted, is_equal in fields)
+    for path, _, _ in renamed:
+        if path not in known:
+            raise bad_request(f"field label not supported: {path}")
+    if name:
+        renamed = (*renamed, ("metadata.name", name, True))
+    return Selection(parse_labels(query.get("labelSelector", "")), renamed)
+
+
+def _stored_field(resource: ServedResource, path: str) -> str:
+    """Name a field as the stored version does: events are stored in the shape of the core group."""
+    if resource.storage == "events" and resource.group:
+        head, dot, rest = path.partition(".")
+        return {"regarding": "involvedObject", "reportingController": "reportingComponent"}.get(head, head) + dot + rest
+    return path
+
+
+@cached_if_short(1024)
+def parse_labels(text: str) -> LabelMatcher:
+    """Parse a label selector such as ``app=web,tier in (a,b),!old``."""
+    try:
+        return LabelMatcher(tuple(_requirement(part) for part in _split(text)))
+    except SelectorError as error:
+        raise bad_request(f"unable to parse requirement: {error}") from error
+
+
+def _split(text: str) -> Iterator[str]:
+    """Cut at the commas that are not inside parentheses."""
+    depth = start = 0
+    for position, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            yield text[start:position]
+            start = position + 1
+    if text.strip():
+        yield text[start:]
+
+
+def _requirement(part: str) -> Requirement:
+    if match := _SET.match(part):
+        operands = [operand.strip() for operand in match[3].split(",")]
+        return parse_requirement(match[1], _OPERATORS[match[2]], operands, known=_KNOWN)
+    if match := _COMPARISON.match(part):
+        return parse_requirement(match[1], _OPERATORS[match[2]], [match[3]], known=_KNOWN)
+    if match := _PRESENCE.match(part):
+        return parse_requirement(match[2], "DoesNotExist" if match[1] else "Exists", [], known=_KNOWN)
+    raise SelectorError(f"{part!r} is not a label selector; write key=value, key!=value, key in (a,b), key or !key")
+
+
+@cached_if_short(1024)
+def parse_fields(text: str) -> tuple[tuple[str, str, bool], ...]:
+    """Parse a field selector such as ``status.phase!=Failed,spec.nodeName=a``."""
+    parts = [part for part in re.split(r"(?<!\\),", text) if part]
+    return tuple(_field(part) for part in parts)
+
+
+def _field(part: str) -> tuple[str, str, bool]:
+    match = _FIELD.match(part)
+    if match is None:
+        raise bad_request(f"invalid field selector: {part!r}; can't understand it: write field=value or field!=value")
+    return match[1].strip(), re.sub(r"\\([\\,=])", r"\1", match[3]), match[2] != "!="
+
+
+def facts_of(storage: str, entry: Entry) -> SelectableFields:
+    """Take out of an object what selectors can ask for."""
+    data = entry.data
+    metadata = data["metadata"]
+    fields = {"metadata.name": metadata.get("name", ""), "metadata.namespace": metadata.get("namespace", "")}
+    for path in FIELDS.get(storage, ()):
+        fields[path] = _text(_lookup(data, path), path)
+    return SelectableFields(metadata.get("labels") or {}, fields)
+
+
+def _lookup(data: Any, path: str) -> Any:
+    for part in path.split("."):
+        if not isinstance(data, dict):
+            return None
+        data = data.get(part)
+    return data.get("component") if path == "source" and isinstance(data, dict) else data
+
+
+def _text(found: Any, path: str) -> str:
+    if found is None:
+        return "false" if path in ("spec.unschedulable", "spec.hostNetwork") else ""
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    return str(found)

@@ -1,0 +1,145 @@
+"""Watches on the wire: whoever watches is written to when something changed, without a task of its own."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from moorage.cluster.apiserver.reading.watching import Watch
+from moorage.cluster.apiserver.storage.store import Store, StoredChange
+from moorage.kube.http.messages import JSON, Sink, chunk
+
+MAX_WATCH_SECONDS: Final = 1800.0
+BOOKMARK_SECONDS: Final = 30.0
+MAX_STALL: Final = 60.0
+"""How long a client may leave a watch unread; it then lists and watches again, if it is still there."""
+
+
+class Watchers:
+    """All watches under way. What changes while requests are being read is sent in one go."""
+
+    def __init__(self, store: Store) -> None:
+        self._streams: dict[str, set[WatchStream]] = {}
+        self._changed: set[str] = set()
+        self._shared = (b"", b"")
+        store.subscribe(self._note)
+
+    def stream(self, watch: Watch) -> "WatchStream":
+        """Return a watch as an answer."""
+        return WatchStream(watch, self)
+
+    def tick(self) -> None:
+        """Have every watch look at the clock."""
+        for streams in self._streams.values():
+            for stream in tuple(streams):
+                stream.tick()
+
+    def add(self, stream: "WatchStream") -> None:
+        """Notify a watch of changes from now on."""
+        self._streams.setdefault(stream.watch.resource.storage, set()).add(stream)
+
+    def discard(self, stream: "WatchStream") -> None:
+        """Stop notifying a watch."""
+        self._streams.get(stream.watch.resource.storage, set()).discard(stream)
+
+    def wrapped(self, text: bytes) -> bytes:
+        """Wrap a text for the wire, once for all who are sent the same."""
+        known, piece = self._shared
+        if text is not known:
+            piece = chunk(text)
+            self._shared = (text, piece)
+        return piece
+
+    def _note(self, resource: str, _change: StoredChange) -> None:
+        if self._streams.get(resource):
+            if not self._changed:
+                asyncio.get_running_loop().call_soon(self._notify)
+            self._changed.add(resource)
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, set()
+        for resource in changed:
+            for stream in tuple(self._streams[resource]):
+                stream.go_on()
+        self._shared = (b"", b"")
+
+
+class WatchStream:
+    """One watch as an answer that is written as it comes about."""
+
+    content_type = JSON
+
+    def __init__(self, watch: Watch, watchers: Watchers) -> None:
+        self.watch = watch
+        self._watchers = watchers
+        self._loop = asyncio.get_running_loop()
+        self._first: Iterator[bytes] | None = watch.begin()
+        self._sink: Sink | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._end_at = self._bookmark_at = 0.0
+        self._stalled_at: float | None = None
+
+    def start(self, sink: Sink) -> None:
+        """Begin to send what there is."""
+        self._sink = sink
+        seconds = min(self.watch.terms.seconds or MAX_WATCH_SECONDS, MAX_WATCH_SECONDS)
+        self._end_at = self._loop.time() + seconds
+        self._bookmark_at = self._loop.time() + BOOKMARK_SECONDS
+        self._alarm = self._loop.call_later(seconds, self.tick)
+        self._watchers.add(self)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Send what is new, as far as there is room for it."""
+        sink = self._sink
+        if sink is None or sink.is_full:
+            return
+        self._stalled_at = None
+        if not self._has_begun(sink):
+            return
+        if text := self.watch.take():
+            sink.send(self._watchers.wrapped(text))
+        if self.watch.is_over:
+            self._end(sink)
+
+    def _has_begun(self, sink: Sink) -> bool:
+        """Send what was there at the beginning; return whether that is done."""
+        if self._first is None:
+            return True
+        for piece in self._first:
+            sink.send(chunk(piece))
+            if sink.is_full:
+                return False
+        self._first = None
+        return True
+
+    def tick(self) -> None:
+        """Send a bookmark when one is due, and end a watch that has lasted as long as it was asked to."""
+        self.go_on()
+        sink, now = self._sink, self._loop.time()
+        if sink is None:
+            return
+        if sink.is_full:
+            self._stalled_at = now if self._stalled_at is None else self._stalled_at
+            if now - self._stalled_at >= MAX_STALL:
+                self.stop()
+                sink.abort()
+            return
+        if self._first is not None:
+            return
+        is_over = now >= self._end_at
+        if self.watch.terms.wants_bookmarks and (is_over or now >= self._bookmark_at):
+            self._bookmark_at = now + BOOKMARK_SECONDS
+            sink.send(chunk(self.watch.bookmark()))
+        if is_over:
+            self._end(sink)
+
+    def _end(self, sink: Sink) -> None:
+        self.stop()
+        sink.end()
+
+    def stop(self) -> None:
+        """Stop: nobody reads any more, or there is nothing more to send."""
+        self._sink = None
+        self._watchers.discard(self)
+        if self._alarm is not None:
+            self._alarm.cancel()

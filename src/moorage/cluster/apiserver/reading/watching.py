@@ -1,0 +1,119 @@
+"""A watch on one resource, without I/O: it reads the log at its own pace, so a slow reader costs nobody memory."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from moorage.cluster.apiserver.reading.representations import Representation
+from moorage.cluster.apiserver.reading.selection import Selection
+from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange
+from moorage.common.errors import ApiError, Gone
+from moorage.kube.refusals import expired, status_of
+from moorage.kube.resources import ServedResource
+
+CHUNK: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTerms:
+    """What a watch was asked for; ``since`` is ``None`` to begin with what there is now."""
+
+    namespace: str
+    selection: Selection
+    since: int | None
+    is_streaming_list: bool = False
+    wants_bookmarks: bool = False
+    seconds: float | None = None
+
+
+class Watch:
+    """Shows what changes, as lines of JSON. Read :meth:`begin` first, then :meth:`take` whenever the store changed."""
+
+    def __init__(self, store: Store, resource: ServedResource, view: Representation, terms: WatchTerms) -> None:
+        self.resource = resource
+        self.terms = terms
+        self.is_over = False
+        self._store = store
+        self._view = view
+        self._log = store.log(resource.storage)
+        self._selects = not terms.selection.is_everything
+        self._prefix = f"{terms.namespace}/" if terms.namespace else ""
+        # Most watches ask for everything, plainly: what they get is written once for all of them.
+        self._is_common = type(view) is Representation and not (self._selects or self._prefix)
+        self._initial: tuple[Entry, ...] = ()
+        self._problem: Gone | None = None
+        self._position = self._log.end
+        self._begun_at = store.version
+        if terms.since is None:
+            self._initial = tuple(store.sorted(resource.storage, terms.namespace))
+        else:
+            self._seek(terms.since)
+
+    def _seek(self, version: int) -> None:
+        if version > self._store.version:
+            # The store has forgotten more than it remembers: it is a new store.
+            self._problem = expired(f"too new resource version: {version} ({self._store.version})")
+            return
+        try:
+            self._position = self._log.position_after(version)
+        except Gone as error:
+            self._problem = error
+
+    def begin(self) -> Iterator[bytes]:
+        """Return the objects that were there when the watch was made, in pieces."""
+        if self._problem is not None:
+            yield self.ended(self._problem)
+            return
+        yield from _in_chunks(self._view.added(entry) for entry in self._initial if self._shows(entry))
+        self._initial = ()
+        if self.terms.is_streaming_list:
+            yield self._view.bookmark(self._begun_at, ends_initial_events=True)
+
+    def take(self) -> bytes:
+        """Return what changed since last time; empty if nothing that this watch shows did."""
+        if self.is_over:
+            return b""
+        position, self._position = self._position, self._log.end
+        try:
+            if self._is_common:
+                return self._log.lines_since(position)
+            return b"".join([line for change in self._log.since(position) if (line := self._line(change))])
+        except Gone as error:
+            return self.ended(error)
+
+    def bookmark(self) -> bytes:
+        """Say which version has been reached; only right after :meth:`take`."""
+        return self._view.bookmark(self._store.version)
+
+    def ended(self, error: ApiError) -> bytes:
+        """Say why the watch ends, and end it."""
+        self.is_over = True
+        return msgspec.json.encode({"type": "ERROR", "object": status_of(error)}) + b"\n"
+
+    def _shows(self, entry: Entry) -> bool:
+        if self._prefix and not entry.key.startswith(self._prefix):
+            return False
+        return not self._selects or self.terms.selection.matches(self.resource, entry)
+
+    def _line(self, change: StoredChange) -> bytes:
+        was_shown = change.before is not None and self._shows(change.before)
+        is_shown = change.after is not None and self._shows(change.after)
+        if not was_shown and not is_shown:
+            return b""
+        event = "MODIFIED" if was_shown and is_shown else "ADDED" if is_shown else "DELETED"
+        return self._view.event(event, change)
+
+
+def _in_chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    chunk: list[bytes] = []
+    size = 0
+    for line in lines:
+        chunk.append(line)
+        size += len(line)
+        if size > CHUNK:
+            yield b"".join(chunk)
+            chunk, size = [], 0
+    if chunk:
+        yield b"".join(chunk)

@@ -1,0 +1,135 @@
+"""Requests and answers of the API, without HTTP: what was asked, of which resource, and how it was meant."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote
+
+from moorage.kube.refusals import bad_options, bad_request, no_such_path, not_supported, nothing_runs
+from moorage.kube.resources import Resources, ServedResource
+
+OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+INSIDE_OF_PODS: Final = {
+    "log": "logs",
+    "exec": "command to run",
+    "attach": "process to attach to",
+    "portforward": "port to forward",
+    "proxy": "server to reach",
+}
+"""What only a real kubelet can give, and what is asked for by it."""
+JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRequest:
+    """One request; ``content_type`` and ``accept`` are the headers as sent."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    content_type: str = JSON
+    accept: str = ""
+    user_agent: str = ""
+
+    def is_set(self, flag: str) -> bool:
+        """Return whether a flag of the query is on; 400 if it is neither on nor off."""
+        text = self.query.get(flag, "")
+        if text in ("", "0", "false", "False", "f", "F", "FALSE"):
+            return False
+        if text in ("1", "true", "True", "t", "T", "TRUE"):
+            return True
+        raise bad_request(f"{flag}: {text!r} is neither true nor false")
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number of the query; 400 if it is none, or negative."""
+        text = self.query.get(name, "")
+        if not text:
+            return None
+        if not text.isascii() or not text.isdecimal() or len(text) > 18:
+            raise bad_request(f"{name}: {text!r} is not a whole number of at least 0")
+        return int(text)
+
+    @property
+    def options(self) -> str:
+        """The kind of the options that the query stands for."""
+        return OPTIONS.get(self.method, "CreateOptions")
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether nothing is to be stored; 422 for anything but ``All``."""
+        return is_dry_run(self.query.get("dryRun", ""), self.options)
+
+    @property
+    def field_validation(self) -> str:
+        """What to do about unknown fields; 422 for anything but what there is."""
+        text = self.query.get("fieldValidation", "")
+        if text not in ("", "Ignore", "Strict", "Warn"):
+            raise bad_options(self.options, not_supported("fieldValidation", text, ("", "Ignore", "Strict", "Warn")))
+        return text
+
+    @property
+    def manager(self) -> str:
+        """Who writes: the field manager, or the name of the program."""
+        return self.query.get("fieldManager", "") or self.user_agent.partition("/")[0] or "unknown"
+
+
+def is_dry_run(text: str, options: str) -> bool:
+    """Read a dryRun directive; 422 for anything but ``All``."""
+    if text not in ("", "All"):
+        raise bad_options(options, not_supported("dryRun", [text], ("All",)))
+    return bool(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResponse:
+    """What to answer; ``warnings`` go into headers that kubectl prints."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = JSON
+    warnings: tuple[str, ...] = ()
+    retry_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which objects a path names: one, all of a namespace, or all of a resource."""
+
+    resource: ServedResource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def key(self) -> str:
+        """Return the key of the object in the store."""
+        return self.resource.key(self.namespace, self.name)
+
+
+def target_of(path: str, resources: Resources) -> Target:
+    """Find what a path names; 404 if nothing is served there."""
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    match parts:
+        case ["api", version, first, *rest]:
+            return _target(resources, "", version, [first, *rest])
+        case ["apis", group, version, first, *rest]:
+            return _target(resources, group, version, [first, *rest])
+    raise no_such_path()
+
+
+def _target(resources: Resources, group: str, version: str, parts: list[str]) -> Target:
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 2 and resources.find(group, version, parts[2]) is not None:
+        namespace, parts = parts[1], parts[2:]
+    resource = resources.find(group, version, parts[0])
+    if resource is None or len(parts) > 3 or "" in parts or (namespace and not resource.namespaced):
+        raise no_such_path()
+    name, subresource = (*parts[1:], "", "")[:2]
+    if resource.storage == "pods" and subresource in INSIDE_OF_PODS:
+        raise nothing_runs(name, INSIDE_OF_PODS[subresource])
+    if subresource and subresource not in resource.subresources:
+        raise no_such_path()
+    if name and resource.namespaced and not namespace:
+        raise no_such_path()
+    return Target(resource, namespace, name, subresource)

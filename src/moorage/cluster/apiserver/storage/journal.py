@@ -1,0 +1,227 @@
+"""A store kept in SQLite: every change is on disk before its writer gets an answer.
+
+Changes are collected while a transaction is being written and go into the next one together, so that a hundred writers
+pay for one flush of the disk. A thread of its own writes; the loop never waits for the disk. What cannot be written is
+undone, so that nobody reads what its writer was answered had failed; the next change tries again.
+"""
+
+import asyncio
+import os
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange
+from moorage.common.errors import InputError, ServerError
+from moorage.kube.api.codec import UNREADABLE
+
+FILE: Final = "moorage.db"
+GAP: Final = 10_000
+"""How far versions jump at a restart: watchers may have seen versions that did not reach the disk."""
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS objects (
+    resource TEXT NOT NULL, key TEXT NOT NULL, created INTEGER NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (resource, key)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS latest (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL);
+"""
+_PUT: Final = (
+    "INSERT INTO objects VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (resource, key) DO UPDATE SET version = excluded.version, body = excluded.body"
+)
+_DELETE: Final = "DELETE FROM objects WHERE resource = ? AND key = ?"
+_LATEST: Final = "INSERT INTO latest VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET version = excluded.version"
+
+log = structlog.get_logger(__name__)
+
+
+class Journal:
+    """Keeps a store in a folder. Call :meth:`start` on the loop that will :meth:`settle`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        self._pending: list[tuple[str, StoredChange]] = []
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._committed = 0
+        self._task: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._is_started = False
+        self._is_undoing = False
+        self._undone: tuple[range, ServerError] | None = None
+        """The versions of the last changes that could not be written, and why."""
+        self._database = self._open(folder)
+        self.store = self._load()
+        self.store.subscribe(self._changed)
+
+    def _open(self, folder: Path) -> sqlite3.Connection:
+        database: sqlite3.Connection | None = None
+        try:
+            _make_private(folder, self._file)
+            # Used by one thread at a time: this one until the first change, the journal's own from then on.
+            database = sqlite3.connect(self._file, check_same_thread=False, isolation_level=None, timeout=1.0)
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = FULL")
+            database.executescript(_SCHEMA)
+        except (sqlite3.Error, OSError) as error:
+            if database is not None:
+                database.close()
+            hint = "give another --data-dir, or end the process that uses this one"
+            raise InputError(str(self._file), f"the data cannot be opened: {error}", hint=hint) from error
+        return database
+
+    def _load(self) -> Store:
+        try:
+            return self._read()
+        except (sqlite3.Error, TypeError, ValueError) as error:
+            self._database.close()
+            hint = "give another --data-dir, or a copy of the file from before it was damaged"
+            raise InputError(str(self._file), f"the data cannot be read: {error}", hint=hint) from error
+
+    def _read(self) -> Store:
+        latest = self._database.execute("SELECT version FROM latest").fetchone()
+        version = int(latest[0]) + GAP if latest is not None else 0
+        store = Store(version=version)
+        rows = self._database.execute("SELECT resource, key, version, body FROM objects ORDER BY created")
+        for resource, key, at, body in rows:
+            if _is_object(body, key):
+                store.restore(resource, Entry(key, at, body))
+            else:
+                # One that cannot be read would keep all of its kind from being listed.
+                log.error("an object is damaged and left out", resource=resource, key=key, file=str(self._file))
+        store.forget_history()
+        self._committed = version
+        return store
+
+    def start(self) -> None:
+        """Begin to write, on the loop that is running."""
+        self._is_started = True
+        self._write_soon()
+
+    async def close(self) -> None:
+        """Write what is left and close the file."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._database.close)
+        self._thread.shutdown()
+
+    def _changed(self, resource: str, change: StoredChange) -> None:
+        if self._is_undoing:
+            return
+        self._pending.append((resource, change))
+        if self._is_started:
+            self._write_soon()
+
+    def _write_soon(self) -> None:
+        if self._pending and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._write())
+
+    async def settle(self, version: int) -> None:
+        """Wait until everything up to a version is on disk; :class:`ServerError` if it cannot be."""
+        if self._undone is not None and version in self._undone[0]:
+            raise self._undone[1]
+        if version <= self._committed:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((version, done))
+        self._write_soon()
+        await done
+
+    async def _write(self) -> None:
+        """Write batches until nothing is left."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._pending:
+                batch, self._pending = self._pending, []
+                try:
+                    await loop.run_in_executor(self._thread, self._commit, batch)
+                except sqlite3.Error as error:
+                    log.exception("the data cannot be written", file=str(self._file))
+                    problem = f"the data cannot be written to {self._file}: {error}"
+                    failure = ServerError(problem, status=500, reason="InternalError")
+                    self._undo(batch + self._pending, failure)
+                    return
+                self._committed = batch[-1][1].version
+                self._notify()
+        finally:
+            self._task = None
+
+    def _commit(self, batch: list[tuple[str, StoredChange]]) -> None:
+        database = self._database
+        database.execute("BEGIN")
+        try:
+            for resource, change in batch:
+                after = change.after
+                if after is not None:
+                    database.execute(_PUT, (resource, after.key, after.version, after.version, after.body))
+                elif change.before is not None:
+                    database.execute(_DELETE, (resource, change.before.key))
+            database.execute(_LATEST, (batch[-1][1].version,))
+            database.execute("COMMIT")
+        except sqlite3.Error:
+            # On a full disk SQLite has rolled back already; to do it again would hide why.
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+
+    def _undo(self, changes: list[tuple[str, StoredChange]], failure: ServerError) -> None:
+        """Bring the store back to what is on disk, and notify those who wait."""
+        self._pending = []
+        self._undone = (range(changes[0][1].version, self.store.version + 1), failure)
+        first: dict[tuple[str, str], Entry | None] = {}
+        for resource, change in changes:
+            entry = change.after or change.before
+            assert entry is not None
+            first.setdefault((resource, entry.key), change.before)
+        self._is_undoing = True
+        try:
+            for (resource, key), before in reversed(first.items()):
+                self.store.undo(resource, key, before)
+        finally:
+            self._is_undoing = False
+        self._committed = self.store.version
+        waiting, self._waiting = self._waiting, []
+        for _, done in waiting:
+            if not done.done():
+                done.set_exception(failure)
+
+    def _notify(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for version, done in waiting:
+            if version > self._committed:
+                self._waiting.append((version, done))
+            elif not done.done():
+                done.set_result(None)
+
+
+def _make_private(folder: Path, file: Path) -> None:
+    """Let nobody else read what is kept: secrets are among it. The folder may have been there before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    for part in (file, file.with_name(f"{FILE}-wal"), file.with_name(f"{FILE}-shm")):
+        if part.exists():
+            part.chmod(0o600)
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+class _Stored(msgspec.Struct):
+    metadata: _Metadata
+
+
+def _is_object(body: bytes, key: str) -> bool:
+    """Return whether a row holds an object, and the one that its key names."""
+    try:
+        found = msgspec.json.decode(body, type=_Stored).metadata
+    except (*UNREADABLE, TypeError):
+        return False
+    return key == (f"{found.namespace}/{found.name}" if found.namespace else found.name)

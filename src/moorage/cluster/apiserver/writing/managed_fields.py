@@ -1,0 +1,183 @@
+"""Who owns which field: managedFields, for server-side apply.
+
+Owners are kept from the first server-side apply of an object on; before that nobody asks. A set of fields is a tree as
+the API writes it: ``f:name`` for a field, ``k:{…}`` for an item of a list with keys, ``v:…`` for an item of a set, and
+``.`` for the thing itself.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from moorage.common.clock import Clock
+from moorage.kube.api.meta import format_time
+from moorage.kube.api.struct import Data
+from moorage.kube.resources import ServedResource
+from moorage.kube.schema import Field, Schema, schema_of_kind
+
+Tree = dict[str, Any]
+UNOWNED: Final = frozenset(("apiVersion", "kind"))
+UNOWNED_METADATA: Final = frozenset(
+    (
+        *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"),
+        *("deletionGracePeriodSeconds", "managedFields", "selfLink", "generateName"),
+    )
+)
+
+
+def fields_of(data: Data, resource: ServedResource) -> Tree:
+    """Return the set of all fields of an object that can have an owner."""
+    tree = _tree(data, schema_of_kind(resource.api_version, resource.name), UNOWNED)
+    metadata = tree.get("f:metadata", {})
+    for name in UNOWNED_METADATA:
+        metadata.pop(f"f:{name}", None)
+    if not metadata:
+        tree.pop("f:metadata", None)
+    return tree
+
+
+def _tree(data: Data, schema: Schema | None, skipped: frozenset[str] = frozenset()) -> Tree:
+    return {
+        f"f:{name}": _subtree(content, schema.field(name) if schema is not None else None)
+        for name, content in data.items()
+        if name not in skipped
+    }
+
+
+def _subtree(content: Any, field: Field | None) -> Tree:
+    if field is not None and field.list_type == "atomic":
+        return {}
+    if isinstance(content, dict):
+        below = field.schema if field is not None and not field.shape else None
+        return _tree(content, below)
+    if isinstance(content, list) and field is not None and field.list_type in ("map", "set"):
+        return {item_key(item, field): _item(item, field) for item in content}
+    return {}
+
+
+def _item(item: Any, field: Field) -> Tree:
+    if field.list_type == "set" or not isinstance(item, dict):
+        return {}
+    return {".": {}, **_tree(item, field.schema)}
+
+
+def item_key(item: Any, field: Field) -> str:
+    """Return what identifies an item of a list among the others."""
+    if field.list_type == "set" or not isinstance(item, dict):
+        return "v:" + msgspec.json.encode(item).decode()
+    defaults = {"protocol": "TCP"}
+    keys = {name: item.get(name, defaults.get(name)) for name in field.list_keys}
+    return "k:" + msgspec.json.encode(keys, order="sorted").decode()
+
+
+def union(first: Tree, second: Tree) -> Tree:
+    """Return the fields of either."""
+    merged = dict(first)
+    for key, below in second.items():
+        merged[key] = union(merged[key], below) if key in merged else below
+    return merged
+
+
+def minus(first: Tree, second: Tree) -> Tree:
+    """Return the fields of the first that the second does not have; a parent stays while it has children."""
+    left: Tree = {}
+    for key, below in first.items():
+        if key not in second:
+            left[key] = below
+        elif remaining := minus(below, second[key]):
+            left[key] = remaining
+    return left
+
+
+def leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Go through the paths of a set that have nothing below them."""
+    for key, below in tree.items():
+        here = (*path, key)
+        if below:
+            yield from leaves(below, here)
+        else:
+            yield here
+
+
+def changed_fields(old: Any, new: Any, tree: Tree, old_tree: Tree) -> Tree:
+    """Return the fields of the new object whose content is not that of the old one."""
+    return {
+        key: below
+        for key, content in tree.items()
+        if (below := _changed_below(old, new, key, content, old_tree.get(key))) is not None
+    }
+
+
+def _changed_below(old: Any, new: Any, key: str, tree: Tree, old_tree: Tree | None) -> Tree | None:
+    if old_tree is None:
+        return tree
+    was, now = _step(old, key), _step(new, key)
+    if was == now:
+        return None
+    if not tree or not old_tree:
+        return tree
+    return changed_fields(was, now, tree, old_tree) or None
+
+
+def _step(data: Any, key: str) -> Any:
+    if key.startswith("f:"):
+        return data.get(key[2:]) if isinstance(data, dict) else None
+    if key == ".":
+        return True
+    wanted = msgspec.json.decode(key[2:])
+    if not isinstance(data, list):
+        return None
+    if key.startswith("v:"):
+        return next((item for item in data if item == wanted), None)
+    return next((item for item in data if is_item(item, wanted)), None)
+
+
+def is_item(item: Any, wanted: Mapping[str, Any]) -> bool:
+    """Return whether an item of a list is the one with these keys."""
+    defaults = {"protocol": "TCP"}
+    return isinstance(item, dict) and all(item.get(name, defaults.get(name)) == text for name, text in wanted.items())
+
+
+def note_update(resource: ServedResource, old: Data, new: Data, manager: str, subresource: str, clock: Clock) -> None:
+    """After a write that is no apply, have the writer own what it changed, if anybody keeps track of owners."""
+    entries = old["metadata"].get("managedFields")
+    if not entries:
+        new["metadata"].pop("managedFields", None)
+        return
+    tree, old_tree = fields_of(new, resource), fields_of(old, resource)
+    changed = changed_fields(old, new, tree, old_tree)
+    gone = minus(old_tree, tree)
+    kept: list[Data] = []
+    own: Tree = {}
+    for entry in entries:
+        if is_entry_of(entry, manager, "Update", subresource):
+            own = entry["fieldsV1"]
+        elif fields := minus(minus(entry["fieldsV1"], changed), gone):
+            kept.append({**entry, "fieldsV1": fields})
+    own = minus(union(own, changed), gone)
+    if own:
+        kept.append(owner(resource, manager, "Update", own, subresource, clock))
+    new["metadata"]["managedFields"] = kept
+
+
+def is_entry_of(entry: Data, manager: str, operation: str, subresource: str) -> bool:
+    """Return whether an entry of managedFields is a manager's own."""
+    return (
+        entry.get("manager") == manager
+        and entry.get("operation") == operation
+        and entry.get("subresource", "") == subresource
+    )
+
+
+def owner(resource: ServedResource, manager: str, operation: str, fields: Tree, subresource: str, clock: Clock) -> Data:
+    """Write an entry of managedFields."""
+    entry = {
+        "manager": manager,
+        "operation": operation,
+        "apiVersion": resource.api_version,
+        "time": format_time(clock.now()),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+    return {**entry, "subresource": subresource} if subresource else entry

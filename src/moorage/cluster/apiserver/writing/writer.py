@@ -1,0 +1,366 @@
+"""Creating, changing and deleting objects by the API's rules, on plain data."""
+
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from moorage.cluster.apiserver.admission.admission import Admission
+from moorage.cluster.apiserver.requests.request import Target, is_dry_run
+from moorage.cluster.apiserver.storage.store import Entry, Store
+from moorage.cluster.apiserver.writing.managed_fields import note_update
+from moorage.common.clock import Clock
+from moorage.kube.admission.group_admission import COMPOSITES, POD_GROUPS, WORKLOADS
+from moorage.kube.admission.workload_defaults import INITIAL_STATUS, KEEPS_STATUS, OWN_STATUS
+from moorage.kube.api.kinds import BY_NAME
+from moorage.kube.api.meta import format_time, parse_time
+from moorage.kube.api.struct import Data
+from moorage.kube.refusals import (
+    already_exists,
+    bad_options,
+    bad_request,
+    conflict,
+    forbidden,
+    not_found,
+    not_supported,
+    not_the_one,
+)
+from moorage.kube.resources import ServedResource, served
+
+SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+SYSTEM_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+POLICIES: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": ""}
+IMMORTAL: Final = frozenset(("default", "kube-system", "kube-public"))
+APPS: Final = ("deployments", "replicasets", "statefulsets", "daemonsets")
+OWNERS: Final = frozenset(
+    {
+        *("pods", "nodes", "replicationcontrollers", "jobs.batch", "cronjobs.batch"),
+        *(POD_GROUPS, COMPOSITES, WORKLOADS),
+        *(f"{name}.apps" for name in APPS),
+    }
+)
+"""Whose dependents the garbage collector of this cluster looks after; nobody would let go of the others again."""
+USER_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
+STATUS_KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "deployments.apps": ("labels",),
+    "pods": ("ownerReferences",),
+    **dict.fromkeys(
+        (
+            *("customresourcedefinitions.apiextensions.k8s.io", "volumeattachments.storage.k8s.io"),
+            *(POD_GROUPS, COMPOSITES),
+            *("resourceclaims.resource.k8s.io", "devicetaintrules.resource.k8s.io"),
+        ),
+        USER_METADATA,
+    ),
+}
+"""Which metadata a write to the status does not reach, nor that of custom kinds; all other can be changed with it."""
+WITHOUT_GENERATION: Final = frozenset((POD_GROUPS, COMPOSITES, WORKLOADS))
+"""Kinds whose changes upstream does not number; nor does it let them be replaced blindly."""
+JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
+JOB_NAME_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How a write is meant."""
+
+    is_dry_run: bool = False
+    manager: str = ""
+    subresource: str = ""
+    is_apply: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How a deletion is meant; ``None`` leaves grace to the object."""
+
+    is_dry_run: bool = False
+    grace: int | None = None
+    policy: str = ""
+    uid: str = ""
+    version: str = ""
+
+    @classmethod
+    def read(cls, query: Mapping[str, str], body: Mapping[str, Any]) -> "DeleteOptions":
+        """Take options from the body and, where that says nothing, from the query; 400 for what makes no sense."""
+        preconditions = body.get("preconditions") or {}
+        dry = body.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
+        grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds") or None)
+        policy = body.get("propagationPolicy") or query.get("propagationPolicy", "")
+        if not isinstance(policy, str) or policy not in ("", *POLICIES):
+            known = ("Foreground", "Background", "Orphan", "nil")
+            raise bad_options("DeleteOptions", not_supported("propagationPolicy", policy, known))
+        if not isinstance(preconditions, dict) or not isinstance(dry, list):
+            raise bad_request("DeleteOptions: preconditions are an object, dryRun is a list")
+        if body.get("orphanDependents") is True and not policy:
+            policy = "Orphan"
+        return cls(
+            is_dry_run=any(is_dry_run(str(item), "DeleteOptions") for item in dry),
+            grace=_grace_period(grace),
+            policy=policy,
+            uid=str(preconditions.get("uid", "")),
+            version=str(preconditions.get("resourceVersion", "")),
+        )
+
+
+def _grace_period(found: Any) -> int | None:
+    if found is None:
+        return None
+    try:
+        grace = int(found)
+    except (TypeError, ValueError) as error:
+        raise bad_request(f"gracePeriodSeconds: {found!r} is not a number of seconds") from error
+    # Negative means "at once", but is kept apart upstream; nobody can tell the difference.
+    return min(max(grace, 1 if grace < 0 else 0), 2**31 - 1)
+
+
+class Writer:
+    """The only way to change the store; every rule that spans versions of an object is here."""
+
+    def __init__(self, store: Store, admission: Admission, clock: Clock, chance: random.Random | None = None) -> None:
+        self.store = store
+        self.admission = admission
+        self.clock = clock
+        self._chance = chance or random.Random()
+
+    def find(self, target: Target) -> Entry:
+        """Return the object a path names; 404 if it is not there."""
+        entry = self.store.get(target.resource.storage, target.key)
+        if entry is None:
+            raise not_found(target.resource, target.name)
+        return entry
+
+    def create(self, target: Target, data: Data, options: WriteOptions) -> Entry:
+        """Store a new object and return it as stored."""
+        resource, metadata = target.resource, data["metadata"]
+        if metadata.get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        self._name(metadata)
+        self._check_namespace(target, metadata)
+        self._reset(resource, data)
+        if not options.is_apply:
+            metadata.pop("managedFields", None)
+        data = self.admission.admit_new(resource, data)
+        metadata = data["metadata"]
+        key = resource.key(target.namespace, metadata["name"])
+        if self.store.get(resource.storage, key) is not None:
+            raise already_exists(resource, metadata["name"])
+        metadata["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
+        metadata["creationTimestamp"] = format_time(self.clock.now())
+        if "spec" in data and resource.storage not in WITHOUT_GENERATION:
+            metadata["generation"] = 1
+        if resource.storage == "jobs.batch":
+            select_own_pods(data)
+        if self.admission.quotas.limits(target.namespace):
+            self.admission.quotas.check(resource, Entry(key, 0, body_of(data)))
+        if options.is_dry_run:
+            return Entry(key, 0, body_of(data))
+        return self.store.put(resource.storage, key, data)
+
+    def _name(self, metadata: Data) -> None:
+        if not metadata.get("name") and isinstance(metadata.get("generateName"), str):
+            suffix = "".join(self._chance.choices(SUFFIX_LETTERS, k=5))
+            metadata["name"] = metadata["generateName"][:58] + suffix
+        if not isinstance(metadata.get("name", ""), str):
+            raise bad_request("metadata.name: a string is expected")
+
+    def _check_namespace(self, target: Target, metadata: Data) -> None:
+        if not target.resource.namespaced:
+            metadata.pop("namespace", None)
+            return
+        if metadata.get("namespace", target.namespace) != target.namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        if not target.namespace:
+            raise bad_request("an empty namespace may not be set during creation")
+        metadata["namespace"] = target.namespace
+        entry = self.store.get("namespaces", target.namespace)
+        if entry is None:
+            raise not_found(_NAMESPACES, target.namespace)
+        if b'"deletionTimestamp"' in entry.body and "deletionTimestamp" in entry.data["metadata"]:
+            why = f"unable to create new content in namespace {target.namespace} because it is being terminated"
+            raise forbidden(target.resource, metadata.get("name", ""), why)
+
+    def _reset(self, resource: ServedResource, data: Data) -> None:
+        """Take out what only the server says, and start with the status a new object has."""
+        for name in (*SYSTEM_METADATA, "resourceVersion", "selfLink"):
+            data["metadata"].pop(name, None)
+        if resource.has_status and resource.storage not in KEEPS_STATUS:
+            data.pop("status", None)
+            if resource.storage in INITIAL_STATUS:
+                data["status"] = dict(INITIAL_STATUS[resource.storage])
+
+    def change(self, target: Target, edit: Callable[[Data], Data], options: WriteOptions) -> Entry:
+        """Replace an object by what an edit makes of it, and return it as stored.
+
+        An edit that changes nothing is no change. An object that waited for its last finalizer is gone after this.
+        """
+        resource, entry = target.resource, self.find(target)
+        old = entry.data
+        new = edit(entry.data)
+        self._check_identity(target, old, new)
+        new = self._merged(resource, old, new, options)
+        if options.subresource == "status":
+            self.admission.admit_status(resource, old, new)
+        elif options.subresource != "binding":
+            new = self.admission.admit_changed(resource, old, new)
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        if new == old:
+            return entry
+        if new.get("spec") != old.get("spec") and "generation" in old["metadata"]:
+            new["metadata"]["generation"] = old["metadata"]["generation"] + 1
+        if self.admission.quotas.limits(target.namespace) and not options.subresource:
+            self.admission.quotas.check(resource, Entry(entry.key, 0, body_of(new)))
+        if not options.is_apply:
+            note_update(resource, old, new, options.manager, options.subresource, self.clock)
+        if options.is_dry_run:
+            return Entry(entry.key, entry.version, body_of(new))
+        if self._is_finished(resource, new):
+            self.store.remove(resource.storage, entry.key)
+            return Entry(entry.key, self.store.version, body_of(new))
+        return self.store.put(resource.storage, entry.key, new)
+
+    def _check_identity(self, target: Target, old: Data, new: Data) -> None:
+        resource, metadata = target.resource, new.get("metadata")
+        if not isinstance(metadata, dict):
+            raise bad_request("metadata: an object is expected")
+        if metadata.get("name", target.name) != target.name:
+            raise bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({target.name})"
+            )
+        if metadata.get("namespace", target.namespace) != target.namespace:
+            raise bad_request("the namespace of the object does not match the namespace on the URL")
+        was = old["metadata"]
+        if metadata.get("uid", was["uid"]) != was["uid"]:
+            why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {was['uid']}"
+            raise conflict(resource, target.name, why)
+        if str(metadata.get("resourceVersion") or was["resourceVersion"]) != was["resourceVersion"]:
+            raise conflict(resource, target.name)
+
+    def _merged(self, resource: ServedResource, old: Data, new: Data, options: WriteOptions) -> Data:
+        """Let a write change only what it may: its subresource, or everything but that."""
+        metadata, was = new["metadata"], old["metadata"]
+        kept: tuple[str, ...] = ()
+        if options.subresource == "status":
+            kept = USER_METADATA if resource.is_custom else STATUS_KEEPS.get(resource.storage, ())
+        for name in ("name", "namespace", *SYSTEM_METADATA, *kept):
+            if name in was:
+                metadata[name] = was[name]
+            else:
+                metadata.pop(name, None)
+        if options.subresource == "status":
+            merged = {**old, "metadata": metadata, "status": new.get("status")}
+            return {key: content for key, content in merged.items() if content is not None}
+        new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
+        if resource.has_status and options.subresource != "binding" and resource.storage != OWN_STATUS:
+            new.pop("status", None)
+            if "status" in old:
+                new["status"] = old["status"]
+        return new
+
+    def _is_finished(self, resource: ServedResource, data: Data) -> bool:
+        """Return whether an object that is being deleted has nothing left to wait for."""
+        metadata = data["metadata"]
+        if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
+            return False
+        if metadata.get("deletionGracePeriodSeconds"):
+            return False
+        return resource.storage != "namespaces" or not (data.get("spec") or {}).get("finalizers")
+
+    def delete(self, target: Target, options: DeleteOptions) -> tuple[Data, bool]:
+        """Delete an object, or note that it is to be deleted; return it and whether it is gone.
+
+        A running pod gets its grace, an object with finalizers waits for them, a namespace for being emptied.
+        """
+        resource, entry = target.resource, self.find(target)
+        data = entry.data
+        metadata = data["metadata"]
+        if resource.storage == "namespaces" and target.name in IMMORTAL:
+            raise forbidden(resource, target.name, "this namespace may not be deleted")
+        self._check_preconditions(target, metadata, options)
+        self._add_policy(resource, metadata, options.policy)
+        grace = self._grace(resource, data, options)
+        waits = grace > 0 or metadata.get("finalizers") or not self._is_empty(resource, data)
+        if not waits:
+            if not options.is_dry_run:
+                self.store.remove(resource.storage, entry.key)
+            return data, True
+        self._mark(resource, data, grace)
+        if not options.is_dry_run and data != entry.data:
+            self.store.put(resource.storage, entry.key, data)
+        return data, False
+
+    def _is_empty(self, resource: ServedResource, data: Data) -> bool:
+        return resource.storage != "namespaces" or not (data.get("spec") or {}).get("finalizers")
+
+    def _check_preconditions(self, target: Target, metadata: Data, options: DeleteOptions) -> None:
+        for name, wanted, found in (
+            ("UID", options.uid, metadata["uid"]),
+            ("ResourceVersion", options.version, metadata["resourceVersion"]),
+        ):
+            if wanted and wanted != found:
+                raise not_the_one(target.resource, target.name, name, wanted, found)
+
+    def _add_policy(self, resource: ServedResource, metadata: Data, policy: str) -> None:
+        """Leave what becomes of the dependents to the garbage collector, by a finalizer it knows."""
+        if not policy or resource.storage not in OWNERS:
+            return
+        others = [item for item in metadata.get("finalizers") or [] if item not in (ORPHAN, FOREGROUND)]
+        finalizers = [*others, POLICIES[policy]] if POLICIES[policy] else others
+        if finalizers:
+            metadata["finalizers"] = finalizers
+        else:
+            metadata.pop("finalizers", None)
+
+    def _grace(self, resource: ServedResource, data: Data, options: DeleteOptions) -> int:
+        if resource.storage != "pods":
+            return 0
+        spec, metadata = data.get("spec") or {}, data["metadata"]
+        if not spec.get("nodeName") or (data.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            return 0
+        grace = options.grace if options.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
+        if "deletionTimestamp" in metadata:
+            # A deletion can be made quicker, never slower.
+            known = int(metadata.get("deletionGracePeriodSeconds", 0))
+            return min(known, grace) if options.grace is not None else known
+        return int(grace)
+
+    def _mark(self, resource: ServedResource, data: Data, grace: int) -> None:
+        metadata = data["metadata"]
+        known = metadata.get("deletionGracePeriodSeconds")
+        if "deletionTimestamp" in metadata and (known is None or grace >= known):
+            return
+        asked_at = self.clock.now()
+        if "deletionTimestamp" in metadata:
+            asked_at = parse_time(metadata["deletionTimestamp"]) - (known or 0)
+        metadata["deletionTimestamp"] = format_time(asked_at + grace)
+        metadata["deletionGracePeriodSeconds"] = grace
+        if "generation" in metadata and known is None:
+            metadata["generation"] += 1
+        if resource.storage == "namespaces":
+            data["status"] = {**(data.get("status") or {}), "phase": "Terminating"}
+
+
+def select_own_pods(job: Data) -> None:
+    """Have a job select its pods by its uid, as the API server does unless told otherwise."""
+    spec = job["spec"]
+    if spec.get("manualSelector"):
+        return
+    template = spec["template"].setdefault("metadata", {})
+    labels = template.setdefault("labels", {})
+    for name in JOB_LABELS:
+        labels[name] = job["metadata"]["uid"]
+    for name in JOB_NAME_LABELS:
+        labels.setdefault(name, job["metadata"]["name"])
+    spec["selector"] = {"matchLabels": {JOB_LABELS[0]: job["metadata"]["uid"]}}
+
+
+_NAMESPACES: Final = served(BY_NAME["Namespace"])
+
+
+def body_of(data: Data) -> bytes:
+    """Write plain data as JSON."""
+    return msgspec.json.encode(data)

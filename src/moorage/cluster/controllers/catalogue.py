@@ -1,0 +1,60 @@
+"""All controllers of a cluster, and all that fake nodes need, ready to be driven."""
+
+from moorage.cluster.controllers.accounts import AccountController, RootAuthorityController
+from moorage.cluster.controllers.cronjob import CronJobController
+from moorage.cluster.controllers.daemonset import DaemonSetController
+from moorage.cluster.controllers.deployment import DeploymentController
+from moorage.cluster.controllers.disruption import DisruptionController
+from moorage.cluster.controllers.driver import Controller
+from moorage.cluster.controllers.elections import ElectionController
+from moorage.cluster.controllers.ephemeral import EphemeralVolumeController
+from moorage.cluster.controllers.garbage import GROUPS, GarbageCollector
+from moorage.cluster.controllers.heartbeats import Heartbeats
+from moorage.cluster.controllers.job import JobController
+from moorage.cluster.controllers.kubelet import Kubelet, KubeletPace
+from moorage.cluster.controllers.namespaces import NamespaceController
+from moorage.cluster.controllers.nodes import EvictionController, NodeController
+from moorage.cluster.controllers.pod_groups import PodGroupProtection
+from moorage.cluster.controllers.replicaset import ReplicaSetController
+from moorage.cluster.controllers.resource_claims import ClaimUseController, GroupClaimController, PodClaimController
+from moorage.cluster.controllers.statefulset import StatefulSetController
+from moorage.cluster.controllers.volumes import ClaimController, VolumeController
+from moorage.common.clock import Clock
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.workloads import ReplicationController
+from moorage.kube.features import FeatureGates
+
+
+def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controller, ...]:
+    """Return what a controller manager runs, given the features that are on."""
+    groups = tuple(kind for kind in GROUPS if features.enabled(BY_TYPE[kind].gate))
+    shares_claims = features.enabled("DRAWorkloadResourceClaims")
+    return (
+        DeploymentController(clock),
+        ReplicaSetController(clock),
+        ReplicaSetController(clock, ReplicationController),
+        StatefulSetController(clock),
+        DaemonSetController(clock),
+        JobController(clock, makes_groups=features.enabled("WorkloadWithJob")),
+        CronJobController(clock),
+        NamespaceController(clock),
+        AccountController(),
+        RootAuthorityController(),
+        GarbageCollector(clock, groups),
+        DisruptionController(clock),
+        NodeController(clock),
+        EvictionController(clock),
+        ClaimController(),
+        VolumeController(),
+        EphemeralVolumeController(),
+        PodClaimController(has_groups=shares_claims),
+        ClaimUseController(has_groups=shares_claims),
+        *((PodGroupProtection(),) if groups else ()),
+        *((ElectionController(clock),) if features.enabled("CoordinatedLeaderElection") else ()),
+        *((GroupClaimController(),) if shares_claims else ()),
+    )
+
+
+def kubelet_controllers(clock: Clock, pace: KubeletPace | None = None) -> tuple[Controller, ...]:
+    """Return what stands for the kubelets of all fake nodes."""
+    return Kubelet(clock, pace), Heartbeats(clock)

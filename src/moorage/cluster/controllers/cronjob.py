@@ -1,0 +1,134 @@
+"""Cron jobs: jobs that are made again and again, when their schedule is due."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import tzinfo
+from functools import cached_property
+from typing import Final
+
+from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.job import finished_at
+from moorage.cluster.controllers.ownership import owner_keys, owner_reference
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import Clock
+from moorage.kube.api.cron import Schedule, parse, zone_of
+from moorage.kube.api.meta import KubeObject, format_time, parse_time
+from moorage.kube.api.struct import Data
+from moorage.kube.api.workloads import CronJob, Job
+
+SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+
+
+class CronJobController:
+    """Makes jobs by the clock."""
+
+    name = "cron jobs"
+    kinds = (CronJob, Job)
+    pause = 0.1
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a cron job when it changes, or one of its jobs."""
+        return (thing.key,) if isinstance(thing, CronJob) else owner_keys(thing, CronJob)
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Make the job that is due, forget old ones, and wait for the next."""
+        cron_job = view[CronJob].get(key)
+        if cron_job is None or cron_job.is_terminating:
+            return ()
+        jobs = [job for job in view[Job].owned_by(cron_job.uid) if not job.is_terminating]
+        return Runs(cron_job, jobs, self._clock.now()).actions()
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One cron job at one moment, with its jobs."""
+
+    cron_job: CronJob
+    jobs: list[Job]
+    now: float
+
+    @cached_property
+    def active(self) -> list[Job]:
+        """The jobs that have not ended."""
+        return [job for job in self.jobs if finished_at(job) is None]
+
+    def actions(self) -> Iterator[ControllerAction]:
+        """Decide what is to be done now."""
+        yield from self._forget("Complete", self.cron_job.spec.successful_jobs_history_limit)
+        yield from self._forget("Failed", self.cron_job.spec.failed_jobs_history_limit)
+        due = None if self.cron_job.spec.suspend else self._due()
+        made = list(self._run(due)) if due is not None else []
+        yield from made
+        started = due if any(isinstance(action, Create) for action in made) else None
+        yield from status_actions(self.cron_job, self.cron_job.status, self._status(started))
+        if not self.cron_job.spec.suspend and (following := self._schedule.after(self.now, self._zone)) is not None:
+            yield After(following - self.now + 0.05)
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        return parse(self.cron_job.spec.schedule)
+
+    @cached_property
+    def _zone(self) -> tzinfo:
+        return zone_of(self.cron_job.spec.time_zone)
+
+    def _due(self) -> float | None:
+        """Return the last time the schedule was due and no job was made, unless it is too late for that."""
+        spec, created = self.cron_job.spec, self.cron_job.metadata.creation_timestamp
+        since = parse_time(self.cron_job.status.get("lastScheduleTime") or created or format_time(self.now))
+        if spec.starting_deadline_seconds is not None:
+            since = max(since, self.now - spec.starting_deadline_seconds)
+        return self._schedule.latest(since, self.now, self._zone)
+
+    def _run(self, due: float) -> Iterator[ControllerAction]:
+        policy = self.cron_job.spec.concurrency_policy
+        if policy == "Forbid" and self.active:
+            return
+        if policy == "Replace":
+            yield from (Delete(job, propagation="Background") for job in self.active)
+        name = f"{self.cron_job.name}-{int(due // 60)}"
+        if all(job.name != name for job in self.jobs):
+            yield Create(Job, self._job(name, due))
+
+    def _job(self, name: str, due: float) -> Data:
+        template = self.cron_job.spec.job_template
+        given = template.get("metadata") or {}
+        annotations = {**(given.get("annotations") or {}), SCHEDULED: format_time(due)}
+        metadata = {
+            "name": name,
+            "namespace": self.cron_job.namespace,
+            "labels": given.get("labels") or {},
+            "annotations": annotations,
+            "ownerReferences": [owner_reference(self.cron_job)],
+        }
+        return {"metadata": metadata, "spec": template.get("spec") or {}}
+
+    def _forget(self, outcome: str, limit: int) -> Iterator[ControllerAction]:
+        ended = [job for job in self.jobs if _outcome(job) == outcome]
+        ended.sort(key=lambda job: (job.status.get("startTime") or "", job.name))
+        surplus = ended[: max(0, len(ended) - limit)]
+        yield from (Delete(job, propagation="Background") for job in surplus)
+
+    def _status(self, started: float | None) -> Data:
+        known = {"apiVersion": "batch/v1", "kind": "Job"}
+        active = [
+            {**known, "namespace": job.namespace, "name": job.name, "uid": job.uid}
+            for job in sorted(self.active, key=lambda job: job.name)
+        ]
+        status: Data = {"active": active}
+        if started is not None:
+            status["lastScheduleTime"] = format_time(started)
+        done = [text for job in self.jobs if (text := job.status.get("completionTime"))]
+        if latest := max([*done, self.cron_job.status.get("lastSuccessfulTime") or ""]):
+            status["lastSuccessfulTime"] = latest
+        return status
+
+
+def _outcome(job: Job) -> str:
+    for condition in job.status.get("conditions") or ():
+        if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
+            return str(condition["type"])
+    return ""

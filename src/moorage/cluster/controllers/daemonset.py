@@ -1,0 +1,235 @@
+"""Daemon sets: one pod on every node that may have it; the scheduler places each on the node it was made for."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.ownership import (
+    adopter_keys,
+    is_active,
+    is_available,
+    is_ready,
+    managed_pods,
+    owner_keys,
+    pod_claims,
+    pod_of,
+    scaled,
+)
+from moorage.cluster.controllers.replicaset import wait_for_availability
+from moorage.cluster.controllers.revisions import REVISION_LABEL, History
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import Clock
+from moorage.kube.api.affinity import NO_EXECUTE, NO_SCHEDULE
+from moorage.kube.api.codec import convert
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod, PodSpec
+from moorage.kube.api.selectors import node_matcher
+from moorage.kube.api.struct import Data
+from moorage.kube.api.workloads import ControllerRevision, DaemonSet
+
+_NODE: Final = "node.kubernetes.io"
+TOLERATIONS: Final = (
+    {"key": f"{_NODE}/not-ready", "operator": "Exists", "effect": "NoExecute"},
+    {"key": f"{_NODE}/unreachable", "operator": "Exists", "effect": "NoExecute"},
+    {"key": f"{_NODE}/disk-pressure", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": f"{_NODE}/memory-pressure", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": f"{_NODE}/pid-pressure", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": f"{_NODE}/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
+)
+"""What every daemon tolerates: it is needed most where something is wrong."""
+_KEEP_OFF: Final = (NO_SCHEDULE, NO_EXECUTE)
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class DaemonSetController:
+    """Keeps the pods of daemon sets."""
+
+    name = "daemon sets"
+    kinds = (DaemonSet, Pod, Node, ControllerRevision)
+    pause = 0.1
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a daemon set when it changes, or a pod it has or might take over; at all of them when a node does."""
+        if isinstance(thing, Node):
+            return [daemon_set.key for daemon_set in view[DaemonSet]]
+        if isinstance(thing, DaemonSet):
+            return (thing.key,)
+        return owner_keys(thing, DaemonSet) or adopter_keys(thing, view[DaemonSet].in_namespace(thing.namespace))
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Bring pods to nodes that lack one and take them from nodes that should have none."""
+        daemon_set = view[DaemonSet].get(key)
+        if daemon_set is None or daemon_set.is_terminating:
+            return ()
+        history = History.of(daemon_set, view)
+        if first := [*pod_claims(daemon_set, view), *history.record(view)]:
+            return first
+        pods = managed_pods(daemon_set, view)
+        return Daemons(daemon_set, list(view[Node]), pods, self._clock.now(), history).actions()
+
+
+@dataclass(frozen=True)
+class Daemons:
+    """One daemon set at one moment: the nodes there are, and its pods."""
+
+    daemon_set: DaemonSet
+    nodes: list[Node]
+    pods: list[Pod]
+    now: float
+    history: History
+
+    @property
+    def revision(self) -> str:
+        """The hash of the current template."""
+        return self.history.hash
+
+    @cached_property
+    def example(self) -> Pod:
+        """A pod as the template makes it, to ask what it tolerates and selects."""
+        spec = dict(self.daemon_set.spec.template.get("spec") or {})
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), *TOLERATIONS]
+        return Pod(spec=convert(PodSpec, spec))
+
+    @cached_property
+    def by_node(self) -> dict[str, list[Pod]]:
+        """The pods of each node, also those that are yet to be placed there."""
+        places: dict[str, list[Pod]] = {}
+        for pod in self.pods:
+            places.setdefault(target_of(pod), []).append(pod)
+        return places
+
+    @cached_property
+    def wanted(self) -> set[str]:
+        """The nodes that are to have a pod."""
+        return {node.name for node in self.nodes if self._selects(node) and not self._is_repelled(node, *_KEEP_OFF)}
+
+    @cached_property
+    def tolerable(self) -> set[str]:
+        """The nodes where a pod that is there may stay: a taint that only keeps others off came too late."""
+        return {node.name for node in self.nodes if self._selects(node) and not self._is_repelled(node, NO_EXECUTE)}
+
+    def _selects(self, node: Node) -> bool:
+        spec = self.example.spec
+        if not (spec.node_selector or {}).items() <= node.labels.items():
+            return False
+        affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        if affinity is None or affinity.required is None:
+            return True
+        return node_matcher(affinity.required).matches(node.labels, node.name)
+
+    def _is_repelled(self, node: Node, *effects: str) -> bool:
+        return any(taint.effect in effects and not self.example.tolerates(taint) for taint in node.taints)
+
+    def actions(self) -> Iterator[ControllerAction]:
+        """Decide what is to be done now."""
+        for node in sorted(self.wanted - self.by_node.keys()):
+            yield Create(Pod, self._pod_for(node))
+        for node, pods in self.by_node.items():
+            spare = self._spare(pods) if node in self.tolerable else pods
+            doomed = [*spare, *(pod for pod in pods if pod not in spare and pod.is_finished)]
+            yield from (Delete(pod) for pod in doomed if not pod.is_terminating)
+        yield from self._update()
+        yield from status_actions(self.daemon_set, self.daemon_set.status, self._status())
+        yield from self.history.forget({pod.labels.get(REVISION_LABEL, "") for pod in self.pods})
+        yield from wait_for_availability(self.pods, self.daemon_set.spec.min_ready_seconds, self.now)
+
+    def _spare(self, pods: list[Pod]) -> list[Pod]:
+        """Return the pods of a node that it needs no more: all but one, and while it is replaced, but two."""
+        new = [pod for pod in pods if self._is_new(pod)]
+        old = [pod for pod in pods if not self._is_new(pod)]
+        if not self._surge or not new or any(self._is_available(pod) for pod in new):
+            return (new + old)[1:] if new and any(map(self._is_available, new)) else (old + new)[1:]
+        return [*new[1:], *old[1:]]
+
+    @cached_property
+    def _surge(self) -> int:
+        given = self.daemon_set.spec.update_strategy.rolling_update.max_surge
+        return scaled(0 if given is None else given, len(self.wanted), round_up=True)
+
+    def _is_new(self, pod: Pod) -> bool:
+        return pod.labels.get(REVISION_LABEL) == self.revision
+
+    def _update(self) -> Iterator[ControllerAction]:
+        """Replace pods of old templates, as long as enough others are available or some may be too many."""
+        strategy = self.daemon_set.spec.update_strategy
+        old = [pod for pod in self._kept if not self._is_new(pod) and is_active(pod)]
+        if strategy.type == "OnDelete" or not old:
+            return
+        if self._surge:
+            yield from self._surge_up(old)
+            return
+        given = strategy.rolling_update.max_unavailable
+        most = max(1, scaled(1 if given is None else given, len(self.wanted), round_up=True))
+        room = most - (len(self.wanted) - sum(map(self._is_up, self.wanted)))
+        for pod in old:
+            if not self._is_available(pod):
+                yield Delete(pod)
+            elif room > 0:
+                room -= 1
+                yield Delete(pod)
+
+    def _surge_up(self, old: list[Pod]) -> Iterator[ControllerAction]:
+        """Make new pods beside old ones, which go when the new ones are available."""
+        waiting = [pod for pod in old if not any(map(self._is_new, self.by_node[target_of(pod)]))]
+        room = self._surge - (len(old) - len(waiting))
+        yield from (Create(Pod, self._pod_for(target_of(pod))) for pod in waiting[: max(0, room)])
+
+    @property
+    def _kept(self) -> list[Pod]:
+        return [self.by_node[node][0] for node in sorted(self.tolerable & self.by_node.keys())]
+
+    def _is_up(self, node: str) -> bool:
+        return any(is_active(pod) and self._is_available(pod) for pod in self.by_node.get(node, ()))
+
+    def _is_available(self, pod: Pod) -> bool:
+        return is_available(pod, self.daemon_set.spec.min_ready_seconds, self.now)
+
+    def _pod_for(self, node: str) -> Data:
+        labels = {REVISION_LABEL: self.revision, "pod-template-generation": str(self.daemon_set.metadata.generation)}
+        data = pod_of(
+            self.daemon_set, self.daemon_set.spec.template, generateName=f"{self.daemon_set.name}-", labels=labels
+        )
+        spec = data["spec"]
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), *TOLERATIONS]
+        affinity = dict(spec.get("affinity") or {})
+        affinity["nodeAffinity"] = _pinned(affinity.get("nodeAffinity") or {}, node)
+        spec["affinity"] = affinity
+        return data
+
+    def _status(self) -> Data:
+        here = (self.by_node[node] for node in sorted(self.wanted & self.by_node.keys()))
+        kept = [max(pods, key=self._is_new) for pods in (list(filter(is_active, each)) for each in here) if pods]
+        available = sum(map(self._is_available, kept))
+        return {
+            "observedGeneration": self.daemon_set.metadata.generation,
+            "desiredNumberScheduled": len(self.wanted),
+            "currentNumberScheduled": len(kept),
+            "numberMisscheduled": sum(1 for node in self.by_node if node not in self.wanted),
+            "numberReady": sum(map(is_ready, kept)),
+            "updatedNumberScheduled": sum(map(self._is_new, kept)),
+            "numberAvailable": available,
+            "numberUnavailable": len(self.wanted) - available,
+        }
+
+
+def target_of(pod: Pod) -> str:
+    """Name the node a daemon's pod runs on or was made for."""
+    if pod.node_name or pod.spec.affinity is None or pod.spec.affinity.node_affinity is None:
+        return pod.node_name
+    required = pod.spec.affinity.node_affinity.required
+    terms = required.node_selector_terms if required is not None else ()
+    names = (item.values[0] for term in terms for item in term.match_fields if item.key == "metadata.name")
+    return next(names, "")
+
+
+def _pinned(affinity: Data, node: str) -> Data:
+    """Narrow a node affinity down to one node."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    return {**affinity, _REQUIRED: {"nodeSelectorTerms": [{**term, "matchFields": [field]} for term in terms]}}

@@ -1,0 +1,245 @@
+"""Deployments: replica sets, one for each version of the template, scaled up and down against each other."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch
+from moorage.cluster.controllers.deployment_status import ReplicaCounts, count_of, status_of
+from moorage.cluster.controllers.ownership import (
+    adopter_keys,
+    adoptions,
+    controller_of,
+    managed_pods,
+    owner_keys,
+    owner_reference,
+    revision_of,
+    scaled,
+)
+from moorage.cluster.controllers.replicaset import REPLICA_FAILURE
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import Clock
+from moorage.kube.api.integers import to_int64
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import LabelSelector
+from moorage.kube.api.struct import Data
+from moorage.kube.api.workloads import Deployment, ReplicaSet, UpdateStrategy
+
+HASH_LABEL: Final = "pod-template-hash"
+REVISION: Final = "deployment.kubernetes.io/revision"
+_OWN_NOTES: Final = frozenset(("kubectl.kubernetes.io/last-applied-configuration", REVISION))
+"""Annotations of a deployment that its replica sets do not have; the others, such as a change's cause, they have."""
+
+
+class DeploymentController:
+    """Rolls deployments out."""
+
+    name = "deployments"
+    kinds = (Deployment, ReplicaSet, Pod)
+    pause = 0.1
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a deployment when it changes, or one of its replica sets, or one of their pods ends."""
+        if isinstance(thing, Deployment):
+            return (thing.key,)
+        if isinstance(thing, ReplicaSet):
+            owners = view[Deployment].in_namespace(thing.namespace)
+            return owner_keys(thing, Deployment) or adopter_keys(thing, owners)
+        owner = controller_of(thing, ReplicaSet)
+        made_by = view[ReplicaSet].get(f"{thing.namespace}/{owner.name}") if owner is not None else None
+        return () if made_by is None else owner_keys(made_by, Deployment)
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Bring the replica sets of one deployment closer to what it asks for."""
+        deployment = view[Deployment].get(key)
+        if deployment is None or deployment.is_terminating:
+            return ()
+        if adopted := list(adoptions(deployment, view[ReplicaSet].orphans_in(deployment.namespace))):
+            return adopted
+        owned = [item for item in view[ReplicaSet].owned_by(deployment.uid) if not item.is_terminating]
+        is_exact = deployment.spec.strategy.type == "Recreate"
+        pods = {item.uid: _pods_of(item, view, is_exact=is_exact) for item in owned}
+        return Rollout(deployment, owned, pods, self._clock.now()).actions()
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One deployment at one moment: its replica sets, and how many pods each still has."""
+
+    deployment: Deployment
+    owned: list[ReplicaSet]
+    pods: dict[str, int]
+    now: float
+
+    @property
+    def new(self) -> ReplicaSet | None:
+        """The replica set of the current template."""
+        wanted = revision_of(_without_hash(self.deployment.spec.template))
+        alike = [item for item in self.owned if revision_of(_without_hash(item.spec.template)) == wanted]
+        return min(alike, key=lambda item: item.metadata.creation_timestamp or "", default=None)
+
+    @property
+    def old(self) -> list[ReplicaSet]:
+        """The other replica sets, oldest first."""
+        new = self.new
+        others = (item for item in self.owned if new is None or item.uid != new.uid)
+        return sorted(others, key=lambda item: (_revision(item), item.name))
+
+    def actions(self) -> Iterator[ControllerAction]:
+        """Decide what is to be done now."""
+        new = self.new
+        if self.deployment.spec.paused:
+            yield from self._keep_scale()
+        elif new is None:
+            yield from self._create()
+        else:
+            yield from self._note_revision(new)
+            yield from self._recreate(new) if self._strategy.type == "Recreate" else self._roll(new)
+            yield from self._forget_history()
+        yield from self._status(new)
+
+    @property
+    def _strategy(self) -> UpdateStrategy:
+        return self.deployment.spec.strategy
+
+    def _create(self) -> Iterator[ControllerAction]:
+        spec, template = self.deployment.spec, self.deployment.spec.template
+        hashed = revision_of(_without_hash(template))
+        metadata = template.get("metadata") or {}
+        labels = {**(metadata.get("labels") or {}), HASH_LABEL: hashed}
+        selector = msgspec.to_builtins(spec.selector or LabelSelector())
+        selector["matchLabels"] = {**selector.get("matchLabels", {}), HASH_LABEL: hashed}
+        yield Create(
+            ReplicaSet,
+            {
+                "metadata": {
+                    "name": f"{self.deployment.name}-{hashed}",
+                    "namespace": self.deployment.namespace,
+                    "labels": labels,
+                    "annotations": {**self._notes, REVISION: str(self._next_revision())},
+                    "ownerReferences": [owner_reference(self.deployment)],
+                },
+                "spec": {
+                    "replicas": self._replicas_to_begin_with(),
+                    "minReadySeconds": spec.min_ready_seconds,
+                    "selector": selector,
+                    "template": {**template, "metadata": {**metadata, "labels": labels}},
+                },
+            },
+        )
+
+    def _replicas_to_begin_with(self) -> int:
+        wanted = self.deployment.spec.replicas
+        if self._strategy.type == "Recreate":
+            return 0 if any(self.pods.values()) else wanted
+        return max(0, min(wanted, wanted + self._surge - sum(item.spec.replicas for item in self.owned)))
+
+    def _next_revision(self) -> int:
+        return max(map(_revision, self.owned), default=0) + 1
+
+    @property
+    def _notes(self) -> dict[str, str]:
+        return {key: text for key, text in self.deployment.annotations.items() if key not in _OWN_NOTES}
+
+    def _note_revision(self, new: ReplicaSet) -> Iterator[ControllerAction]:
+        """Number the current template higher than all others: it may be an old one that came back."""
+        revision = _revision(new)
+        if any(_revision(item) >= revision for item in self.old):
+            revision = self._next_revision()
+        wanted = {**self._notes, REVISION: str(revision)}
+        if changed := {key: text for key, text in wanted.items() if new.annotations.get(key) != text}:
+            yield Patch(new, {"metadata": {"annotations": changed}})
+        if self.deployment.annotations.get(REVISION) != str(revision):
+            yield Patch(self.deployment, {"metadata": {"annotations": {REVISION: str(revision)}}})
+
+    @property
+    def _surge(self) -> int:
+        rolling, wanted = self._strategy.rolling_update, self.deployment.spec.replicas
+        return scaled("25%" if rolling.max_surge is None else rolling.max_surge, wanted, round_up=True)
+
+    @property
+    def _unavailable(self) -> int:
+        rolling, wanted = self._strategy.rolling_update, self.deployment.spec.replicas
+        given = "25%" if rolling.max_unavailable is None else rolling.max_unavailable
+        most = min(wanted, scaled(given, wanted, round_up=False))
+        # Neither one more nor one less would mean standing still for ever.
+        return 1 if most == 0 and self._surge == 0 else most
+
+    def _roll(self, new: ReplicaSet) -> Iterator[ControllerAction]:
+        wanted = self.deployment.spec.replicas
+        total = sum(item.spec.replicas for item in self.owned)
+        room = wanted + self._surge - total
+        if new.spec.replicas > wanted:
+            yield _scale(new, wanted)
+        elif new.spec.replicas < wanted and room > 0:
+            yield _scale(new, min(wanted, new.spec.replicas + room))
+        else:
+            yield from self._scale_old_down(new, total)
+
+    def _scale_old_down(self, new: ReplicaSet, total: int) -> Iterator[ControllerAction]:
+        """Take away from old replica sets what is not available first, then what can be spared."""
+        least = self.deployment.spec.replicas - self._unavailable
+        spare = total - least - (new.spec.replicas - count_of(new, "availableReplicas"))
+        available = sum(count_of(item, "availableReplicas") for item in self.owned)
+        for item in self.old:
+            sick = max(0, item.spec.replicas - count_of(item, "availableReplicas"))
+            healthy = max(0, min(available - least, item.spec.replicas - sick))
+            fewer = min(spare, sick + healthy)
+            if fewer > 0:
+                spare, available = spare - fewer, available - max(0, fewer - sick)
+                yield _scale(item, item.spec.replicas - fewer)
+
+    def _recreate(self, new: ReplicaSet) -> Iterator[ControllerAction]:
+        yield from (_scale(item, 0) for item in self.old if item.spec.replicas)
+        if not any(self.pods[item.uid] for item in self.old) and new.spec.replicas != self.deployment.spec.replicas:
+            yield _scale(new, self.deployment.spec.replicas)
+
+    def _keep_scale(self) -> Iterator[ControllerAction]:
+        """Heed only the number of replicas while a deployment is paused."""
+        live = [item for item in self.owned if item.spec.replicas] or self.owned[-1:]
+        if len(live) == 1 and live[0].spec.replicas != self.deployment.spec.replicas:
+            yield _scale(live[0], self.deployment.spec.replicas)
+
+    def _forget_history(self) -> Iterator[ControllerAction]:
+        empty = [item for item in self.old if not item.spec.replicas and not self.pods[item.uid]]
+        surplus = len(empty) - self.deployment.spec.revision_history_limit
+        yield from (Delete(item) for item in empty[: max(0, surplus)])
+
+    def _status(self, new: ReplicaSet | None) -> Iterator[ControllerAction]:
+        counts = ReplicaCounts(
+            total=sum(count_of(item, "replicas") for item in self.owned),
+            updated=count_of(new, "replicas") if new is not None else 0,
+            ready=sum(count_of(item, "readyReplicas") for item in self.owned),
+            available=sum(count_of(item, "availableReplicas") for item in self.owned),
+            least=self.deployment.spec.replicas - self._unavailable,
+        )
+        conditions = (item for owned in self.owned for item in owned.status.get("conditions") or ())
+        failure = next((item for item in conditions if item.get("type") == REPLICA_FAILURE), None)
+        return status_of(self.deployment, counts, new.name if new is not None else "", self.now, failure)
+
+
+def _pods_of(replica_set: ReplicaSet, view: View, *, is_exact: bool) -> int:
+    """Count the pods a replica set still has; its own status will do, unless new pods wait for the last old one."""
+    if not is_exact:
+        return count_of(replica_set, "replicas")
+    return sum(not pod.is_finished for pod in managed_pods(replica_set, view))
+
+
+def _scale(replica_set: ReplicaSet, replicas: int) -> Patch:
+    return Patch(replica_set, {"spec": {"replicas": replicas}})
+
+
+def _revision(replica_set: ReplicaSet) -> int:
+    return to_int64(replica_set.annotations.get(REVISION, "")) or 0
+
+
+def _without_hash(template: Data) -> Data:
+    metadata = template.get("metadata") or {}
+    labels = {key: text for key, text in (metadata.get("labels") or {}).items() if key != HASH_LABEL}
+    return {**template, "metadata": {**metadata, "labels": labels}}

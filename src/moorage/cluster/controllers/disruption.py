@@ -1,0 +1,131 @@
+"""Disruption budgets: how many of the pods they protect are healthy, and how many may go now."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+import msgspec
+
+from moorage.cluster.controllers.actions import After, ControllerAction, status_actions
+from moorage.cluster.controllers.ownership import is_ready, scaled, with_condition
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import Clock
+from moorage.kube.api.cluster import PodDisruptionBudget
+from moorage.kube.api.meta import KubeObject, format_time, parse_time
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import label_matcher
+from moorage.kube.api.struct import Data
+from moorage.kube.api.workloads import Deployment, ReplicaSet, ReplicationController, StatefulSet
+
+Maker: TypeAlias = ReplicaSet | StatefulSet | ReplicationController | Deployment
+_MAKERS: Final[tuple[type[Maker], ...]] = (ReplicaSet, StatefulSet, ReplicationController, Deployment)
+EVICTION_SECONDS: Final = 120.0
+"""An eviction that was granted and not carried out by then is forgotten."""
+
+
+class DisruptionController:
+    """Keeps the status of disruption budgets."""
+
+    name = "disruption budgets"
+    kinds = (PodDisruptionBudget, Pod, ReplicaSet, StatefulSet, ReplicationController, Deployment)
+    pause = 0.1
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a budget when it changes, or a pod it may protect, or what made that pod."""
+        if isinstance(thing, PodDisruptionBudget):
+            return (thing.key,)
+        budgets = view[PodDisruptionBudget].in_namespace(thing.namespace)
+        if isinstance(thing, Pod):
+            return [budget.key for budget in budgets if protects(budget, thing)]
+        return [budget.key for budget in budgets]
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Count the healthy pods of a budget, and how many of them may be disrupted."""
+        budget = view[PodDisruptionBudget].get(key)
+        if budget is None or budget.is_terminating:
+            return ()
+        pods = [pod for pod in view[Pod].in_namespace(budget.namespace) if protects(budget, pod)]
+        return reconcile(budget, pods, expected_pods(budget, pods, view), self._clock.now())
+
+
+def protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """Return whether a pod counts for a budget; one without a selector protects nothing."""
+    if budget.spec.selector is None or pod.is_finished:
+        return False
+    return label_matcher(budget.spec.selector).matches(pod.labels)
+
+
+def expected_pods(budget: PodDisruptionBudget, pods: Iterable[Pod], view: View) -> int:
+    """Return how many pods there should be: what their makers were asked for, or those there are.
+
+    An absolute number of pods to keep needs no makers, so pods made by hand can be protected by one.
+    """
+    pods = list(pods)
+    if isinstance(budget.spec.min_available, int):
+        return len(pods)
+    makers = {maker.uid: maker for pod in pods if (maker := maker_of(pod, view)) is not None}
+    return sum(maker.spec.replicas for maker in makers.values())
+
+
+def maker_of(thing: KubeObject, view: View) -> Maker | None:
+    """Find what was asked for so many of a pod: a deployment rather than the replica set between them."""
+    owner = thing.metadata.controller
+    for kind in _MAKERS:
+        found = view[kind].get(f"{thing.namespace}/{owner.name}") if owner is not None else None
+        if found is not None and owner is not None and found.uid == owner.uid:
+            return maker_of(found, view) or found
+    return None
+
+
+def reconcile(budget: PodDisruptionBudget, pods: list[Pod], expected: int, now: float) -> Iterator[ControllerAction]:
+    """Decide what a budget's status should be."""
+    granted = _granted(budget, pods, now)
+    healthy = sum(1 for pod in pods if is_ready(pod) and not pod.is_terminating and pod.name not in granted)
+    desired = _desired(budget, expected)
+    allowed = max(0, healthy - desired) if expected > 0 else 0
+    wanted: Data = {
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": expected,
+        "disruptionsAllowed": allowed,
+        "observedGeneration": budget.metadata.generation,
+        "conditions": _conditions(budget, allowed > 0, now),
+    }
+    known = budget.status.disrupted_pods
+    if granted != known:
+        # A merge patch removes only what it names.
+        wanted["disruptedPods"] = {**dict.fromkeys(known), **granted}
+    yield from status_actions(budget, msgspec.to_builtins(budget.status), wanted, if_unchanged=True)
+    if granted:
+        yield After(min(parse_time(since) for since in granted.values()) + EVICTION_SECONDS - now + 1.0)
+
+
+def _granted(budget: PodDisruptionBudget, pods: list[Pod], now: float) -> dict[str, str]:
+    """Return the evictions that were granted and have not begun."""
+    waiting = {pod.name for pod in pods if not pod.is_terminating}
+    return {
+        name: since
+        for name, since in budget.status.disrupted_pods.items()
+        if name in waiting and since is not None and parse_time(since) + EVICTION_SECONDS > now
+    }
+
+
+def _desired(budget: PodDisruptionBudget, expected: int) -> int:
+    spec = budget.spec
+    if spec.max_unavailable is not None:
+        return max(0, expected - scaled(spec.max_unavailable, expected, round_up=True))
+    return scaled(spec.min_available, expected, round_up=True)
+
+
+def _conditions(budget: PodDisruptionBudget, is_allowed: bool, now: float) -> list[Data]:
+    reason = "SufficientPods" if is_allowed else "InsufficientPods"
+    status = "True" if is_allowed else "False"
+    found = list(budget.status.conditions)
+    wanted = {"type": "DisruptionAllowed", "status": status, "reason": reason, "message": ""}
+    conditions = with_condition(found, format_time(now), **wanted)
+    for condition in conditions:
+        if condition["type"] == "DisruptionAllowed":
+            condition["observedGeneration"] = budget.metadata.generation
+    return conditions

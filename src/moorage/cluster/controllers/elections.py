@@ -1,0 +1,141 @@
+"""Coordinated leader election: the part of the API server, which asks candidates whether they live and elects one.
+
+Of the candidates for a lease the one of the oldest emulated version leads, then that of the oldest binary, then the one
+that has been there longest. A leader that is not the best one is asked to make way, by naming whom we prefer.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from moorage.cluster.controllers.actions import After, ControllerAction, Create, Patch
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import Clock
+from moorage.kube.api.meta import KubeObject, format_micro_time, parse_time
+from moorage.kube.api.records import Lease, LeaseCandidate
+from moorage.kube.api.struct import Data
+
+STRATEGY: Final = "OldestEmulationVersion"
+LEASE_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 5.0
+"""How long candidates have to answer."""
+ALIVE_SECONDS: Final = 2 * ANSWER_SECONDS
+"""How long an answer counts: who answered at once must still be there when the others' time is over."""
+VALID_SECONDS: Final = 1800.0
+"""Who has not renewed its candidacy for so long is no candidate any more."""
+
+
+class ElectionController:
+    """Gives leases to candidates. Keys are those of leases."""
+
+    name = "elections"
+    kinds = (LeaseCandidate, Lease)
+    pause = 0.0
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a lease when it changes, or a candidate for it."""
+        if isinstance(thing, LeaseCandidate):
+            return (f"{thing.namespace}/{thing.spec.lease_name}",)
+        candidates = view[LeaseCandidate].in_namespace(thing.namespace)
+        return (thing.key,) if any(item.spec.lease_name == thing.name for item in candidates) else ()
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Elect somebody if nobody leads; else see to it that the best one does."""
+        namespace, _, name = key.partition("/")
+        now = self._clock.wall()
+        found = (item for item in view[LeaseCandidate].in_namespace(namespace) if item.spec.lease_name == name)
+        candidates = sorted((item for item in found if _age(item.spec.renew_time, now) < VALID_SECONDS), key=_rank)
+        if not candidates or max(candidates, key=_version).spec.strategy != STRATEGY:
+            return ()
+        lease = view[Lease].get(key)
+        holder = lease.spec.holder_identity if lease is not None else None
+        if lease is None or not holder or _left(lease, now) <= 0:
+            return _elect(candidates, lease, key, now)
+        again = After(_left(lease, now) + 0.1)
+        best = next((item for item in candidates if not _is_silent(item, now)), None)
+        if best is None or best.name in (holder, lease.spec.preferred_holder):
+            return (again,)
+        return (*_ask((best,), now), *_prefer(best, lease, now), again)
+
+
+def _elect(candidates: list[LeaseCandidate], lease: Lease | None, key: str, now: float) -> Iterator[ControllerAction]:
+    """Ask who is there, wait for the answers, and give the lease to the best of those who gave one."""
+    alive = [item for item in candidates if _is_alive(item, now)]
+    silent = [item for item in candidates if item not in alive]
+    waiting = [item for item in silent if _age(item.spec.ping_time, now) < ANSWER_SECONDS]
+    unasked = [item for item in silent if item not in waiting]
+    if waiting or (unasked and not alive):
+        yield from _ask(unasked, now)
+        yield After(1.0)
+        return
+    if not alive:
+        return
+    written = format_micro_time(now)
+    spec: Data = {
+        "holderIdentity": alive[0].name,
+        "leaseDurationSeconds": int(LEASE_SECONDS),
+        "acquireTime": written,
+        "renewTime": written,
+        "leaseTransitions": (lease.spec.lease_transitions or 0) + 1 if lease is not None else 0,
+        "strategy": STRATEGY,
+        "preferredHolder": None,
+    }
+    if lease is not None:
+        yield Patch(lease, {"spec": spec}, if_unchanged=True)
+    else:
+        namespace, _, name = key.partition("/")
+        given = {field: content for field, content in spec.items() if content is not None}
+        yield Create(Lease, {"metadata": {"namespace": namespace, "name": name}, "spec": given})
+
+
+def _ask(candidates: Iterable[LeaseCandidate], now: float) -> Iterator[ControllerAction]:
+    for item in candidates:
+        if not _is_alive(item, now) and _age(item.spec.ping_time, now) >= ANSWER_SECONDS:
+            yield Patch(item, {"spec": {"pingTime": format_micro_time(now)}})
+
+
+def _prefer(best: LeaseCandidate, lease: Lease, now: float) -> Iterator[ControllerAction]:
+    if _is_alive(best, now):
+        spec = {"preferredHolder": best.name, "strategy": STRATEGY}
+        yield Patch(lease, {"spec": spec}, if_unchanged=True)
+    else:
+        yield After(1.0)
+
+
+def _is_alive(candidate: LeaseCandidate, now: float) -> bool:
+    """Return whether a candidate has renewed its candidacy recently, and owes no answer."""
+    renewed, asked = candidate.spec.renew_time, candidate.spec.ping_time
+    if renewed is None or _age(renewed, now) > ALIVE_SECONDS:
+        return False
+    return asked is None or parse_time(renewed) >= parse_time(asked)
+
+
+def _is_silent(candidate: LeaseCandidate, now: float) -> bool:
+    """Return whether a candidate has been asked and has not answered in time."""
+    renewed, asked = candidate.spec.renew_time, candidate.spec.ping_time
+    if renewed is None or asked is None or parse_time(renewed) >= parse_time(asked):
+        return False
+    return _age(asked, now) >= ANSWER_SECONDS
+
+
+def _left(lease: Lease, now: float) -> float:
+    return (lease.spec.lease_duration_seconds or 0) - _age(lease.spec.renew_time, now)
+
+
+def _age(moment: str | None, now: float) -> float:
+    return float("inf") if moment is None else now - parse_time(moment)
+
+
+def _rank(candidate: LeaseCandidate) -> tuple[tuple[int, ...], tuple[int, ...], str, str]:
+    created = candidate.metadata.creation_timestamp or ""
+    return _numbers(candidate.spec.emulation_version), _version(candidate), created, candidate.name
+
+
+def _version(candidate: LeaseCandidate) -> tuple[int, ...]:
+    return _numbers(candidate.spec.binary_version)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdecimal())

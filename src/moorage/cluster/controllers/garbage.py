@@ -1,0 +1,193 @@
+"""Garbage: objects whose owners are gone go too; owners that wait for their dependents, or let them go, are heeded."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+
+from moorage.cluster.controllers.actions import After, ControllerAction, Delete, Patch
+from moorage.cluster.controllers.ownership import reference_data, without_owner
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import Clock
+from moorage.kube.api.cluster import PodDisruptionBudget
+from moorage.kube.api.devices import ResourceClaim
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.meta import KubeObject, OwnerReference, parse_time
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup, Workload
+from moorage.kube.api.records import Lease
+from moorage.kube.api.storage import PersistentVolumeClaim
+from moorage.kube.api.workloads import (
+    ControllerRevision,
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
+
+_WORKLOADS: Final = (Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, CronJob, Job)
+OWNERS: Final = (*_WORKLOADS, Pod, Node)
+DEPENDENTS: Final = (
+    *_WORKLOADS,
+    ControllerRevision,
+    Pod,
+    PodDisruptionBudget,
+    PersistentVolumeClaim,
+    ResourceClaim,
+    Lease,
+)
+GROUPS: Final = (Workload, PodGroup, CompositePodGroup)
+"""Kinds that are served, and looked after, only if their gates are on."""
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+PATIENCE: Final = 2.0
+"""Kinds are watched apart: an owner may be seen a moment later than what it made, so young objects are left alone."""
+_BY_NAME: Final = {(BY_TYPE[kind].group, BY_TYPE[kind].name): kind for kind in (*OWNERS, *GROUPS)}
+
+
+class OwnerState(Enum):
+    """What has become of an owner."""
+
+    THERE = auto()
+    WAITING = auto()
+    GONE = auto()
+
+
+class GarbageCollector:
+    """Follows owner references. Keys are ``Kind/namespace/name``. ``more`` are kinds that not every cluster has."""
+
+    name = "garbage"
+    pause = 0.0
+
+    def __init__(self, clock: Clock, more: Sequence[type[KubeObject]] = ()) -> None:
+        self._clock = clock
+        self._owners: tuple[type[KubeObject], ...] = (*OWNERS, *more)
+        self.kinds: Sequence[type[KubeObject]] = tuple(dict.fromkeys((*self._owners, *DEPENDENTS)))
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at an object that has owners, or an end to await; and at what it owned."""
+        if thing.metadata.owner_references or thing.metadata.finalizers:
+            yield _key(thing)
+        if isinstance(thing, self._owners) and (thing.is_terminating or _is_gone(thing, view)):
+            yield from (_key(dependent) for dependent in dependents_of(thing.uid, view))
+        if thing.is_terminating or _is_gone(thing, view):
+            yield from (
+                f"{owner.kind}/{_place_of(owner, thing.namespace)}" for owner in thing.metadata.owner_references
+            )
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Delete an object that nobody owns any more; let one go whose dependents are settled."""
+        kind, _, rest = key.partition("/")
+        indexes = (view[item] for item in self.kinds if BY_TYPE[item].name == kind)
+        thing = next((found for index in indexes if (found := index.get(rest)) is not None), None)
+        if thing is None:
+            return ()
+        if thing.is_terminating:
+            return self._settle(thing, list(dependents_of(thing.uid, view)), view)
+        return self._collect(thing, view)
+
+    def _collect(self, thing: KubeObject, view: View) -> Iterator[ControllerAction]:
+        references = thing.metadata.owner_references
+        owners = [self._state_of(owner, thing.namespace, view) for owner in references]
+        lost = [state for state in owners if state is not OwnerState.THERE]
+        if not lost:
+            return
+        created = thing.metadata.creation_timestamp
+        age = self._clock.now() - parse_time(created) if created else PATIENCE
+        if OwnerState.WAITING not in lost and age < PATIENCE:
+            yield After(PATIENCE - age)
+        elif OwnerState.THERE in owners:
+            # One owner is enough to stay; those that are gone, or wait for it to go, are named no more.
+            states = zip(references, owners, strict=True)
+            yield _owned_by(thing, [owner for owner, state in states if state is OwnerState.THERE])
+        else:
+            # An owner that waits stays until everything below it is gone, so nothing below it may be left to itself.
+            yield Delete(thing, propagation="Foreground" if OwnerState.WAITING in lost else "Background")
+
+    def _settle(self, owner: KubeObject, dependents: list[KubeObject], view: View) -> Iterator[ControllerAction]:
+        """Do for the dependents of a dying owner what its finalizers ask for, then take those off."""
+        if ORPHAN in owner.metadata.finalizers:
+            # The owner goes last: whoever still names it then would be taken for garbage.
+            yield from (without_owner(dependent, owner.uid) for dependent in dependents)
+            if not dependents:
+                yield _without_finalizer(owner, ORPHAN)
+        elif FOREGROUND in owner.metadata.finalizers:
+            if _is_in_a_circle(owner, dependents):
+                references = owner.metadata.owner_references
+                yield _owned_by(
+                    owner, [msgspec.structs.replace(item, block_owner_deletion=False) for item in references]
+                )
+            for item in dependents:
+                others = [self._state_of(other, item.namespace, view) for other in item.metadata.owner_references]
+                if OwnerState.THERE in others:
+                    yield without_owner(item, owner.uid)
+                elif not item.is_terminating:
+                    yield Delete(item, propagation="Foreground")
+            if not any(_blocks(item, owner) for item in dependents):
+                yield _without_finalizer(owner, FOREGROUND)
+            else:
+                yield After(PATIENCE)
+
+    def _state_of(self, owner: OwnerReference, namespace: str, view: View) -> OwnerState:
+        """Return what has become of an owner; those of kinds we do not watch are taken to be there."""
+        kind = _kind_of(owner)
+        if kind not in self._owners:
+            return OwnerState.THERE
+        assert kind is not None
+        found = view[kind].get(_place_of(owner, namespace))
+        if found is None or found.uid != owner.uid:
+            return OwnerState.GONE
+        is_waiting = found.is_terminating and FOREGROUND in found.metadata.finalizers
+        return OwnerState.WAITING if is_waiting else OwnerState.THERE
+
+
+def dependents_of(uid: str, view: View) -> Iterator[KubeObject]:
+    """Go through everything that names an owner."""
+    for kind in (*DEPENDENTS, *GROUPS):
+        yield from view[kind].owned_by(uid)
+
+
+def _blocks(dependent: KubeObject, owner: KubeObject) -> bool:
+    """Return whether an owner has to wait for a dependent."""
+    references = dependent.metadata.owner_references
+    return any(item.block_owner_deletion is True for item in references if item.uid == owner.uid)
+
+
+def _is_in_a_circle(thing: KubeObject, dependents: list[KubeObject]) -> bool:
+    """Return whether an object and one below it wait for each other, perhaps: then neither may block."""
+    is_blocking = any(item.block_owner_deletion is True for item in thing.metadata.owner_references)
+    return is_blocking and any(item.is_terminating and FOREGROUND in item.metadata.finalizers for item in dependents)
+
+
+def _owned_by(thing: KubeObject, owners: Sequence[OwnerReference]) -> Patch:
+    return Patch(thing, {"metadata": {"ownerReferences": [reference_data(item) for item in owners]}}, if_unchanged=True)
+
+
+def _without_finalizer(thing: KubeObject, finalizer: str) -> Patch:
+    kept = [name for name in thing.metadata.finalizers if name != finalizer]
+    return Patch(thing, {"metadata": {"finalizers": kept}}, if_unchanged=True)
+
+
+def _place_of(owner: OwnerReference, namespace: str) -> str:
+    """Return the key of an owner: beside what it owns, or outside of all namespaces."""
+    kind = _kind_of(owner)
+    return owner.name if kind is not None and not BY_TYPE[kind].namespaced else f"{namespace}/{owner.name}"
+
+
+def _kind_of(owner: OwnerReference) -> type[KubeObject] | None:
+    """Return the struct of an owner; others may have kinds of the same name, in groups of their own."""
+    return _BY_NAME.get((owner.api_version.rpartition("/")[0], owner.kind))
+
+
+def _is_gone(thing: KubeObject, view: View) -> bool:
+    found = view[type(thing)].get(thing.key)
+    return found is None or found.uid != thing.uid
+
+
+def _key(thing: KubeObject) -> str:
+    return f"{BY_TYPE[type(thing)].name}/{thing.key}"

@@ -1,0 +1,318 @@
+"""Jobs: pods that run to their end, so many at a time, until enough of them succeeded or too many failed."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count, islice
+from typing import Final
+
+from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.commands import annotations_of_command
+from moorage.cluster.controllers.job_events import with_events
+from moorage.cluster.controllers.job_failures import FailureOutcome, apply_policy
+from moorage.cluster.controllers.ownership import (
+    adopter_keys,
+    is_active,
+    is_ready,
+    managed_pods,
+    owner_keys,
+    pod_claims,
+    pod_of,
+    with_condition,
+)
+from moorage.cluster.controllers.pod_groups import group_of
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import Clock
+from moorage.kube.api.integers import to_int64
+from moorage.kube.api.meta import KubeObject, format_time, parse_time
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import PodGroup, Workload
+from moorage.kube.api.struct import Data
+from moorage.kube.api.workloads import Job, SuccessPolicy
+
+INDEX: Final = "batch.kubernetes.io/job-completion-index"
+BURST: Final = 500
+FIRST_PAUSE: Final = 10.0
+LAST_PAUSE: Final = 600.0
+"""A job whose pods fail waits before it makes the next: twice as long each time."""
+
+
+class JobController:
+    """Runs jobs; with ``makes_groups`` the pods of each are a group, and events say what is made for it."""
+
+    name = "jobs"
+    pause = 0.1
+
+    def __init__(self, clock: Clock, *, makes_groups: bool = False) -> None:
+        self._clock = clock
+        self._makes_groups = makes_groups
+        self.kinds: tuple[type[KubeObject], ...] = (Job, Pod, *((Workload, PodGroup) if makes_groups else ()))
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a job when it changes, or one of its pods, or a pod it might take over."""
+        if isinstance(thing, Job):
+            return (thing.key,)
+        if isinstance(thing, Workload):
+            # Of a job, or of what manages the job.
+            owner = thing.metadata.controller
+            jobs = view[Job].owned_by(owner.uid) if owner is not None else ()
+            return [*owner_keys(thing, Job), *(job.key for job in jobs)]
+        return owner_keys(thing, Job) or adopter_keys(thing, view[Job].in_namespace(thing.namespace))
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Make pods, end the job, or delete it when its time is over."""
+        job = view[Job].get(key)
+        if job is None or job.is_terminating:
+            return ()
+        actions, now = self._decide(job, view), self._clock.now()
+        return [with_events(action, job, now) for action in actions] if self._makes_groups else actions
+
+    def _decide(self, job: Job, view: View) -> Iterable[ControllerAction]:
+        if claimed := pod_claims(job, view):
+            return claimed
+        pods = managed_pods(job, view)
+        group = None
+        if self._makes_groups and finished_at(job) is None:
+            found = group_of(job, view, has_started=bool(pods or job.status.get("startTime")))
+            if found.actions:
+                return found.actions
+            group = found.name
+        return JobProgress(job, pods, self._clock.now(), group).actions()
+
+
+@dataclass(frozen=True)
+class JobProgress:
+    """One job at one moment, with its pods."""
+
+    job: Job
+    pods: list[Pod]
+    now: float
+    group: str | None = None
+    """The group that new pods are to be in."""
+
+    @cached_property
+    def active(self) -> list[Pod]:
+        """The pods that are still to end."""
+        return [pod for pod in self.pods if is_active(pod)]
+
+    @cached_property
+    def failures(self) -> FailureOutcome:
+        """The pods that failed, as far as they count."""
+        failed = (pod for pod in self.pods if pod.status.phase == "Failed")
+        return apply_policy(self.job.spec.pod_failure_policy, failed)
+
+    @property
+    def failed(self) -> int:
+        """How many pods failed, whether or not that counts."""
+        return sum(pod.status.phase == "Failed" for pod in self.pods)
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether each completion has a number of its own."""
+        return self.job.spec.completion_mode == "Indexed"
+
+    @cached_property
+    def done(self) -> set[int]:
+        """The completions achieved; without numbers of their own they are simply counted."""
+        succeeded = [pod for pod in self.pods if pod.status.phase == "Succeeded"]
+        if self.is_indexed:
+            return {index_of(pod) for pod in succeeded if index_of(pod) < (self.job.spec.completions or 0)}
+        return set(range(len(succeeded)))
+
+    def actions(self) -> Iterator[ControllerAction]:
+        """Decide what is to be done now."""
+        if finished_at(self.job) is not None:
+            yield from self._after_the_end()
+            return
+        if ending := self._ending():
+            yield from (Delete(pod) for pod in self.active)
+            yield from self._end(ending)
+            return
+        if self.job.spec.suspend:
+            yield from (Delete(pod) for pod in self.active)
+        else:
+            yield from self._make_pods()
+        yield from status_actions(self.job, self._told, {**self._status(), "conditions": self._conditions()})
+        if self.job.spec.active_deadline_seconds is not None:
+            yield After(max(0.1, self._started + self.job.spec.active_deadline_seconds - self.now))
+
+    @property
+    def _told(self) -> Data:
+        """What the status says; these two counts are written even if they are zero."""
+        return {"ready": None, "terminating": None, **self.job.status}
+
+    @property
+    def _started(self) -> float:
+        text = self.job.status.get("startTime")
+        return parse_time(text) if text else self.now
+
+    def _ending(self) -> tuple[str, str, str] | None:
+        """Return how the job ends, if it does: the condition, its reason and its message."""
+        spec = self.job.spec
+        if self.failures.fatal:
+            return "Failed", "PodFailurePolicy", self.failures.fatal
+        if len(self.failures.counted) > spec.backoff_limit:
+            return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        if spec.active_deadline_seconds is not None and self.now >= self._started + spec.active_deadline_seconds:
+            return "Failed", "DeadlineExceeded", "Job was active longer than specified deadline"
+        if self.is_indexed and (matched := met_rule(spec.success_policy, self.done)) is not None:
+            return "Complete", "SuccessPolicy", f"Matched rules at index {matched}"
+        reached = "Reached expected number of succeeded pods"
+        if spec.completions is None:
+            # A work queue: the first success means that there is no work left; the others may finish theirs.
+            return ("Complete", "CompletionsReached", reached) if self.done and not self.active else None
+        return ("Complete", "CompletionsReached", reached) if len(self.done) >= spec.completions else None
+
+    def _make_pods(self) -> Iterator[ControllerAction]:
+        missing = self._wanted - len(self.active)
+        if missing > 0 and (seconds := self._pause()) > 0:
+            yield After(seconds)
+        elif missing > 0:
+            numbers = self._free_numbers() if self.is_indexed else count()
+            yield from (Create(Pod, self._pod(number)) for number in islice(numbers, min(missing, BURST)))
+        elif missing < 0 and (self.job.spec.completions is not None or not self.done):
+            yield from (Delete(pod) for pod in self.active[missing:])
+
+    @property
+    def _wanted(self) -> int:
+        """How many pods should be at work now."""
+        spec = self.job.spec
+        if spec.completions is None:
+            return 0 if self.done else spec.parallelism
+        return min(spec.parallelism, spec.completions - len(self.done))
+
+    def _pause(self) -> float:
+        """Return how long to wait after a failure before the next pod is made."""
+        failed = self.failures.counted
+        if not failed:
+            return 0.0
+        conditions = (pod.condition("Ready") for pod in failed)
+        ends = [parse_time(item.last_transition_time) for item in conditions if item and item.last_transition_time]
+        pause = min(FIRST_PAUSE * 2.0 ** min(len(failed) - 1, 20), LAST_PAUSE)
+        return max(ends, default=0.0) + pause - self.now
+
+    def _free_numbers(self) -> Iterator[int]:
+        taken = self.done | {index_of(pod) for pod in self.active}
+        return (number for number in range(self.job.spec.completions or 0) if number not in taken)
+
+    def _pod(self, number: int) -> Data:
+        job = self.job
+        labels = {
+            "batch.kubernetes.io/controller-uid": job.uid,
+            "batch.kubernetes.io/job-name": job.name,
+            "controller-uid": job.uid,
+            "job-name": job.name,
+        }
+        template = job.spec.template
+        annotations = annotations_of_command(template)
+        if self.group is not None:
+            spec = {**(template.get("spec") or {}), "schedulingGroup": {"podGroupName": self.group}}
+            template = {**template, "spec": spec}
+        if not self.is_indexed:
+            return pod_of(job, template, generateName=f"{job.name}-", labels=labels, annotations=annotations)
+        labels[INDEX] = str(number)
+        name = f"{job.name}-{number}-"
+        annotations |= {INDEX: str(number)}
+        data = pod_of(job, template, generateName=name, labels=labels, annotations=annotations)
+        data["spec"] = {"hostname": f"{job.name}-{number}", **data["spec"]}
+        return data
+
+    def _status(self) -> Data:
+        status: Data = {
+            "active": len(self.active),
+            "ready": sum(map(is_ready, self.active)),
+            "succeeded": len(self.done),
+            "failed": self.failed,
+            "terminating": sum(pod.is_terminating and not pod.is_finished for pod in self.pods),
+        }
+        if self.is_indexed:
+            status["completedIndexes"] = ranges(self.done)
+        if self.job.spec.suspend:
+            status["startTime"] = None
+        elif not self.job.status.get("startTime"):
+            status["startTime"] = format_time(self.now)
+        return status
+
+    def _conditions(self) -> list[Data]:
+        """Say whether the job is suspended, if it ever was."""
+        known = list(self.job.status.get("conditions") or ())
+        if self.job.spec.suspend:
+            wanted = {"status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+        elif any(item.get("type") == "Suspended" for item in known):
+            wanted = {"status": "False", "reason": "JobResumed", "message": "Job resumed"}
+        else:
+            return known
+        return with_condition(known, format_time(self.now), type="Suspended", **wanted)
+
+    def _end(self, ending: tuple[str, str, str]) -> Iterator[ControllerAction]:
+        kind, reason, message = ending
+        now = format_time(self.now)
+        conditions = list(self.job.status.get("conditions") or ())
+        # The API accepts the final condition only after the one that says that the outcome is certain.
+        first = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
+        for item in (first, kind):
+            wanted = {"type": item, "status": "True", "reason": reason, "message": message}
+            conditions = with_condition(conditions, now, **wanted)
+        status = {**self._status(), "active": 0, "ready": 0, "terminating": 0, "conditions": conditions}
+        if kind == "Complete":
+            status["completionTime"] = now
+        yield from status_actions(self.job, self._told, status)
+
+    def _after_the_end(self) -> Iterator[ControllerAction]:
+        yield from (Delete(pod) for pod in self.active)
+        lifetime, ended = self.job.spec.ttl_seconds_after_finished, finished_at(self.job)
+        if lifetime is not None and ended is not None:
+            left = ended + lifetime - self.now
+            yield After(left) if left > 0 else Delete(self.job, propagation="Background")
+
+
+def met_rule(policy: SuccessPolicy, done: set[int]) -> int | None:
+    """Return the number of the first rule that the completions achieved meet, ``None`` if there is none."""
+    for number, rule in enumerate(policy.rules):
+        wanted = numbers_in(rule.succeeded_indexes) if rule.succeeded_indexes is not None else None
+        counted = done if wanted is None else {index for index in done if any(index in part for part in wanted)}
+        whole = sum(map(len, wanted)) if wanted is not None else None
+        enough = rule.succeeded_count if rule.succeeded_count is not None else whole
+        if enough is not None and len(counted) >= enough:
+            return number
+    return None
+
+
+def numbers_in(text: str) -> list[range]:
+    """Read numbers as the API writes them; what is none counts as nothing.
+
+    >>> numbers_in("0-2,5")
+    [range(0, 3), range(5, 6)]
+    """
+    found = (re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part.strip()) for part in text.split(","))
+    return [range(int(part[1]), int(part[2] or part[1]) + 1) for part in found if part is not None]
+
+
+def finished_at(job: Job) -> float | None:
+    """Return when a job ended, ``None`` if it has not."""
+    for condition in job.status.get("conditions") or ():
+        if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
+            return parse_time(condition["lastTransitionTime"])
+    return None
+
+
+def index_of(pod: Pod) -> int:
+    """Return the number of an indexed job's pod."""
+    return to_int64(pod.annotations.get(INDEX, "")) or 0
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Write numbers as the API does.
+
+    >>> ranges({0, 1, 2, 5, 7, 8})
+    '0-2,5,7,8'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    texts = (f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+    return ",".join(texts)

@@ -1,0 +1,274 @@
+"""Fake kubelets: pods on their nodes start, run for a while, end, and stop when they are told to.
+
+What a pod does can be settled by annotations, as durations such as ``500ms``, ``2m`` or plain seconds:
+
+- ``moorage.io/start-delay``: how long its containers take to start;
+- ``moorage.io/run-for``: how long they run, then end; without it pods that are not restarted run for a few seconds (in
+  a simulation only those of jobs) and all others for ever;
+- ``moorage.io/exit-code``: what they end with; anything but 0 makes the pod fail;
+- ``moorage.io/stop-delay``: how long they take to stop, if their grace period lets them.
+
+Every image is there but those with the tag ``non-existent``: a pod with one of them never starts.
+
+The annotation ``moorage.io/fail: "true"`` on a node makes it fall silent until it is taken off.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from moorage.cluster.controllers.actions import After, ControllerAction, Delete, Patch
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import Clock
+from moorage.common.errors import InputError
+from moorage.kube.api.integers import to_int64
+from moorage.kube.api.meta import KubeObject, format_time
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.struct import Data
+
+START_DELAY: Final = "moorage.io/start-delay"
+RUN_FOR: Final = "moorage.io/run-for"
+EXIT_CODE: Final = "moorage.io/exit-code"
+STOP_DELAY: Final = "moorage.io/stop-delay"
+FAIL: Final = "moorage.io/fail"
+MISSING_TAG: Final = ":non-existent"
+HOST_IP: Final = "127.0.0.1"
+"""All fake nodes are on this machine."""
+FAKE_LABEL: Final = "moorage.io/fake"
+"""On the nodes that fake kubelets look after; others on the same API server have their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletPace:
+    """How long things take where a pod does not say, in seconds; ``None`` is for ever.
+
+    ``run`` is for pods that are not restarted, ``run_job`` for those of them that a job made.
+    """
+
+    start: float = 0.5
+    run: float | None = 5.0
+    stop: float = 0.5
+    run_job: float | None = 5.0
+
+
+class Kubelet:
+    """Runs the pods of every fake node."""
+
+    name = "kubelets"
+    kinds = (Pod, Node)
+    pause = 0.0
+
+    def __init__(self, clock: Clock, pace: KubeletPace | None = None, *, runs_every_node: bool = False) -> None:
+        self._clock = clock
+        self._runs_every_node = runs_every_node
+        self._pace = pace or KubeletPace()
+        self._since: dict[str, tuple[str, float]] = {}
+        self._missed: set[str] = set()
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a pod that has a node when it changes; at all pods of a node when that falls silent or comes back.
+
+        Pods and nodes are watched apart, so a pod may be seen before its node is: then it is looked at once more.
+        """
+        if isinstance(thing, Pod):
+            if view[Pod].get(thing.key) is None:
+                self._since.pop(thing.uid, None)
+            return (thing.key,) if thing.node_name else ()
+        known = view[Node].get(thing.name)
+        if known is not None and thing.name in self._missed:
+            self._missed.remove(thing.name)
+        elif known is not None and FAIL not in thing.annotations and FAIL not in known.annotations:
+            return ()
+        return [pod.key for pod in view[Pod].on_node(thing.name)]
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Take the next step in a pod's life, or wait for it."""
+        pod = view[Pod].get(key)
+        if pod is None or not pod.node_name:
+            return ()
+        node = view[Node].get(pod.node_name)
+        if node is None:
+            self._missed.add(pod.node_name)
+            return ()
+        if not (self._runs_every_node or FAKE_LABEL in node.labels) or is_silent(node):
+            return ()
+        return next_step(pod, self._pace, since=self._seen(pod), now=self._clock.now())
+
+    def _seen(self, pod: Pod) -> float:
+        """Return since when a pod has been in the state it is in: times in the API have whole seconds only."""
+        state = "Stopping" if pod.is_terminating else pod.status.phase
+        known = self._since.get(pod.uid)
+        if known is None or known[0] != state:
+            known = self._since[pod.uid] = (state, self._clock.now())
+        return known[1]
+
+
+def is_silent(node: Node) -> bool:
+    """Return whether a node has been told to fail."""
+    return node.annotations.get(FAIL, "") not in ("", "false")
+
+
+def next_step(pod: Pod, pace: KubeletPace, *, since: float, now: float) -> Iterator[ControllerAction]:
+    """Decide what a pod does next; ``since`` is when it came into the state it is in."""
+    if pod.is_terminating:
+        grace = pod.metadata.deletion_grace_period_seconds
+        wanted = seconds_in(pod.annotations, STOP_DELAY, pace.stop)
+        delay = 0.0 if pod.is_finished else min(wanted, wanted if grace is None else float(grace))
+        yield from _when_due(since + delay, now, lambda: Delete(pod, grace=0))
+    elif pod.status.phase in ("", "Pending"):
+        delay = seconds_in(pod.annotations, START_DELAY, pace.start)
+        if not any(container.image.endswith(MISSING_TAG) for container in pod.spec.containers):
+            yield from _when_due(since + delay, now, lambda: Patch(pod, {"status": running(pod, now)}, "status"))
+        elif pod.status.start_time is None:
+            yield from _when_due(since + delay, now, lambda: Patch(pod, {"status": without_image(pod, now)}, "status"))
+    elif pod.status.phase == "Running":
+        if not _is_ready(pod):
+            yield Patch(pod, {"status": running(pod, now)}, "status")
+        lifetime = _lifetime(pod, pace)
+        if lifetime is not None:
+            yield from _when_due(since + lifetime, now, lambda: Patch(pod, {"status": ended(pod, now)}, "status"))
+
+
+def _when_due(moment: float, now: float, action: Callable[[], ControllerAction]) -> Iterator[ControllerAction]:
+    yield After(moment - now) if moment > now else action()
+
+
+def _lifetime(pod: Pod, pace: KubeletPace) -> float | None:
+    if RUN_FOR in pod.annotations:
+        return seconds_in(pod.annotations, RUN_FOR, pace.run or 0.0)
+    if pod.spec.restart_policy not in ("Never", "OnFailure"):
+        return None
+    maker = pod.metadata.controller
+    return pace.run_job if maker is not None and maker.kind == "Job" else pace.run
+
+
+def _is_ready(pod: Pod) -> bool:
+    condition = pod.condition("Ready")
+    return condition is not None and condition.status == "True"
+
+
+def running(pod: Pod, now: float) -> Data:
+    """Return the status of a pod whose containers have started."""
+    moment = format_time(now)
+    state = {"running": {"startedAt": moment}}
+    return {
+        "phase": "Running",
+        "startTime": pod.status.start_time or moment,
+        "conditions": _conditions(pod, "True", moment),
+        "containerStatuses": _containers(pod, state, is_ready=True),
+        **_addresses(pod),
+    }
+
+
+def without_image(pod: Pod, now: float) -> Data:
+    """Return the status of a pod whose containers cannot start for want of an image."""
+    moment = format_time(now)
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "fake nodes have no image with this tag"}}
+    return {
+        "phase": "Pending",
+        "startTime": moment,
+        "conditions": _conditions(pod, "False", moment, reason="ContainersNotReady"),
+        "containerStatuses": _containers(pod, waiting, is_ready=False),
+    }
+
+
+def ended(pod: Pod, now: float) -> Data:
+    """Return the status of a pod whose containers have ended."""
+    moment = format_time(now)
+    code = pod.annotations.get(EXIT_CODE, "0")
+    is_success = code.strip() == "0"
+    reason = "Completed" if is_success else "Error"
+    exit_code = number if (number := to_int64(code.strip())) is not None and -(2**31) <= number < 2**31 else 1
+    state = {
+        "terminated": {
+            "exitCode": exit_code,
+            "reason": reason,
+            "startedAt": pod.status.start_time or moment,
+            "finishedAt": moment,
+        }
+    }
+    return {
+        "phase": "Succeeded" if is_success else "Failed",
+        "conditions": _conditions(pod, "False", moment),
+        "containerStatuses": _containers(pod, state, is_ready=False),
+    }
+
+
+def _conditions(pod: Pod, ready: str, moment: str, reason: str = "PodCompleted") -> list[Data]:
+    """Return all conditions of a pod: a merge patch replaces the list, so those of others are kept."""
+    own = {"Initialized": "True", "Ready": ready, "ContainersReady": ready, "PodReadyToStartContainers": "True"}
+    if pod.condition("PodScheduled") is None:
+        # It was created with a node: no scheduler had a say.
+        own["PodScheduled"] = "True"
+    kept = [condition for condition in pod.status.conditions if condition.type not in own]
+    conditions: list[Data] = [
+        {
+            "type": condition.type,
+            "status": condition.status,
+            "lastTransitionTime": condition.last_transition_time,
+            **({"reason": condition.reason} if condition.reason else {}),
+            **({"message": condition.message} if condition.message else {}),
+        }
+        for condition in kept
+    ]
+    for kind, status in own.items():
+        known = pod.condition(kind)
+        since = known.last_transition_time if known is not None and known.status == status else moment
+        explanation = {"reason": reason} if status == "False" else {}
+        conditions.append({"type": kind, "status": status, "lastTransitionTime": since, **explanation})
+    return conditions
+
+
+def _containers(pod: Pod, state: Data, *, is_ready: bool) -> list[Data]:
+    return [
+        {
+            "name": container.name,
+            "image": container.image,
+            "imageID": f"sha256:{container.image}",
+            "containerID": f"fake://{pod.uid}/{container.name}",
+            "ready": is_ready,
+            "started": is_ready,
+            "restartCount": 0,
+            "state": state,
+        }
+        for container in pod.spec.containers
+    ]
+
+
+def _addresses(pod: Pod) -> Data:
+    """Give a pod an address of its own, the same whenever it is asked for."""
+    number = int.from_bytes(pod.uid.encode()[-6:], "big") % 0xFFFF00 + 1
+    address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    return {"podIP": address, "podIPs": [{"ip": address}], "hostIP": HOST_IP, "hostIPs": [{"ip": HOST_IP}]}
+
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds_in(annotations: Mapping[str, str], key: str, default: float) -> float:
+    """Read a duration from an annotation; one that cannot be read counts as absent.
+
+    >>> seconds_in({RUN_FOR: "1m30s"}, RUN_FOR, 5.0), seconds_in({}, RUN_FOR, 5.0)
+    (90.0, 5.0)
+    """
+    text = annotations.get(key, "").strip()
+    try:
+        return duration(text, where=key) if text else default
+    except InputError:
+        return default
+
+
+def duration(text: str, *, where: str) -> float:
+    """Read a duration like ``90``, ``1.5s``, ``500ms`` or ``1m30s`` as seconds.
+
+    >>> duration("1m30s", where="--for")
+    90.0
+    """
+    if re.fullmatch(r"\d{1,12}(\.\d+)?", text, re.ASCII):
+        return float(text)
+    parts = re.findall(r"(\d{1,9}(?:\.\d+)?)(ms|s|m|h)", text, re.ASCII)
+    if not parts or "".join(amount + unit for amount, unit in parts) != text:
+        raise InputError(where, f"{text[:40]!r} is not a duration", hint="write it like 30s, 1m30s or 500ms")
+    return sum(float(amount) * _UNITS[unit] for amount, unit in parts)

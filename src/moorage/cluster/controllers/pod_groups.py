@@ -1,0 +1,173 @@
+"""Groups of pods: those of jobs, made from workloads; and groups that are deleted, kept while a pod is in them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import to_builtins
+
+from moorage.cluster.controllers.actions import ControllerAction, Create, Patch
+from moorage.cluster.controllers.ownership import owner_reference, safe_name
+from moorage.cluster.controllers.view import View
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import PodGroup, PodGroupTemplate, Workload
+from moorage.kube.api.struct import Data
+from moorage.kube.api.workloads import Job
+
+PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
+TEMPLATE_NAME: Final = "scheduling.k8s.io/group-template-name"
+"""By this annotation a job whose owner has a workload says which of its groups the job's pods are."""
+MAX_NAME: Final = 253
+
+
+class PodGroupProtection:
+    """Lets a group that was deleted go when no pod that still runs, or is to run, is in it."""
+
+    name = "protection of pod groups"
+    kinds = (PodGroup, Pod)
+    pause = 0.0
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a group when it changes, or one of its pods does."""
+        if isinstance(thing, Pod):
+            return () if thing.group_key is None else (thing.group_key,)
+        return (thing.key,)
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Take the finalizer off a group that nobody needs any more."""
+        group = view[PodGroup].get(key)
+        if group is None or not group.is_terminating or PROTECTION not in group.metadata.finalizers:
+            return
+        pods = view[Pod].in_namespace(group.namespace)
+        if not any(pod.group_key == key and not pod.is_finished for pod in pods):
+            kept = [name for name in group.metadata.finalizers if name != PROTECTION]
+            yield Patch(group, {"metadata": {"finalizers": kept}}, if_unchanged=True)
+
+
+@dataclass(frozen=True, slots=True)
+class JobGroup:
+    """Which group the pods of a job are in, if they are in one, and what is to be done before there are pods."""
+
+    name: str | None = None
+    actions: tuple[ControllerAction, ...] = ()
+
+
+def group_of(job: Job, view: View, *, has_started: bool) -> JobGroup:
+    """Find the group of a job's pods, or decide to make it, and the workload it is made from.
+
+    A job that has pods already, or had some, goes on as it began. A job that something else manages has a group only
+    if that has a workload, and the job says which of its templates is meant.
+    """
+    if ((job.spec.template.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName"):
+        return JobGroup()
+    if job.metadata.controller is not None:
+        return _delegated(job, view, has_started=has_started)
+    workload = next((item for item in view[Workload].owned_by(job.uid) if _is_made_for(item, job)), None)
+    wanted = _template(job)
+    if workload is None:
+        return JobGroup() if has_started else JobGroup(actions=(Create(Workload, _workload(job, wanted)),))
+    group = view[PodGroup].get(f"{job.namespace}/{group_name(workload.name, wanted['name'])}")
+    if group is None:
+        made = Create(PodGroup, _group(job, workload, wanted, owners=(_owner(workload),)))
+        return JobGroup() if has_started else JobGroup(actions=(made,))
+    return JobGroup(group.name, tuple(_count_changes(workload, group, wanted)))
+
+
+def _delegated(job: Job, view: View, *, has_started: bool) -> JobGroup:
+    asked, owner = job.annotations.get(TEMPLATE_NAME), job.metadata.controller
+    if not asked or owner is None:
+        return JobGroup()
+    for workload in view[Workload].owned_by(owner.uid):
+        template = next((item for item in workload.spec.pod_group_templates if item.name == asked), None)
+        if template is None:
+            continue
+        name = group_name(workload.name, template.name)
+        if view[PodGroup].get(f"{job.namespace}/{name}") is not None:
+            return JobGroup(name)
+        if not has_started:
+            return JobGroup(actions=(Create(PodGroup, _group(job, workload, _as_data(template))),))
+    return JobGroup()
+
+
+def _is_made_for(workload: Workload, job: Job) -> bool:
+    return workload.metadata.controller is not None and workload.metadata.controller.uid == job.uid
+
+
+def _template(job: Job) -> Data:
+    """Write the template of a job's one group: pods are independent of each other unless the job says otherwise."""
+    asked = job.spec.scheduling or {}
+    policy = asked.get("schedulingPolicy") or {"basic": {}}
+    if "gang" in policy:
+        policy = {"gang": {"minCount": (policy["gang"] or {}).get("minCount") or max(1, job.spec.parallelism)}}
+    settings = ("schedulingConstraints", "disruptionMode", "resourceClaims")
+    others: Data = {name: asked[name] for name in settings if name in asked}
+    if priority := (job.spec.template.get("spec") or {}).get("priorityClassName"):
+        others["priorityClassName"] = priority
+    return {"name": f"{job.name}-pgt-0", "schedulingPolicy": policy, **others}
+
+
+def _workload(job: Job, template: Data) -> Data:
+    kind = BY_TYPE[Job]
+    suffix = safe_name(f"(types.UID){job.uid}")
+    name = f"{job.name[: MAX_NAME - len(suffix) - 1]}-{suffix}"
+    return {
+        "metadata": {"name": name, "namespace": job.namespace, "ownerReferences": [owner_reference(job)]},
+        "spec": {
+            "controllerRef": {"apiGroup": kind.group, "kind": kind.name, "name": job.name},
+            "podGroupTemplates": [template],
+        },
+    }
+
+
+def _group(job: Job, workload: Workload, template: Data, owners: tuple[Data, ...] = ()) -> Data:
+    settings = {name: content for name, content in template.items() if name != "name"}
+    return {
+        "metadata": {
+            "name": group_name(workload.name, template["name"]),
+            "namespace": job.namespace,
+            "ownerReferences": [owner_reference(job), *owners],
+        },
+        "spec": {"workloadRef": {"workloadName": workload.name, "templateName": template["name"]}, **settings},
+    }
+
+
+def group_name(workload: str, template: str) -> str:
+    """Name the group that is made from a template.
+
+    >>> group_name("train-7464df7ddb", "train-pgt-0")
+    'train-7464df7ddb-train-pgt-0-5fc59b7747'
+    """
+    suffix = safe_name(f"{workload}{template}")
+    return f"{workload}-{template}"[: MAX_NAME - len(suffix) - 1] + f"-{suffix}"
+
+
+def _owner(thing: KubeObject) -> Data:
+    """Refer to an owner that does not manage what it owns."""
+    reference = owner_reference(thing)
+    return {name: reference[name] for name in ("apiVersion", "kind", "name", "uid")}
+
+
+def _count_changes(workload: Workload, group: PodGroup, wanted: Data) -> Iterator[ControllerAction]:
+    """Pass on how many pods must run together, the one thing that may change."""
+    count = (wanted["schedulingPolicy"].get("gang") or {}).get("minCount")
+    if count is None or group.min_count is None:
+        return
+    policy = {"schedulingPolicy": {"gang": {"minCount": count}}}
+    known = workload.spec.pod_group_templates
+    if any(_count_of(item) not in (None, count) for item in known if item.name == wanted["name"]):
+        templates = [_as_data(item) | (policy if item.name == wanted["name"] else {}) for item in known]
+        yield Patch(workload, {"spec": {"podGroupTemplates": templates}}, if_unchanged=True)
+    if group.min_count != count:
+        yield Patch(group, {"spec": policy})
+
+
+def _count_of(template: PodGroupTemplate) -> int | None:
+    gang = template.scheduling_policy.gang
+    return None if gang is None else gang.min_count
+
+
+def _as_data(template: PodGroupTemplate) -> Data:
+    data: Data = to_builtins(template)
+    return data

@@ -1,0 +1,120 @@
+"""Replica sets and replication controllers: as many pods as were asked for, no more and no less."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.ownership import (
+    adopter_keys,
+    is_active,
+    is_available,
+    is_ready,
+    managed_pods,
+    owner_keys,
+    pod_claims,
+    pod_of,
+    ready_since,
+    with_condition,
+)
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import Clock
+from moorage.kube.api.integers import to_int64
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.meta import KubeObject, format_time
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.struct import Data
+from moorage.kube.api.workloads import ReplicaSet, ReplicationController
+
+Replicas: TypeAlias = ReplicaSet | ReplicationController
+REPLICA_FAILURE: Final = "ReplicaFailure"
+BURST: Final = 500
+"""How many pods are made or deleted before looking again."""
+
+
+class ReplicaSetController:
+    """Keeps the pods of replica sets, or of their elders, replication controllers."""
+
+    pause = 0.1
+
+    def __init__(self, clock: Clock, kind: type[Replicas] = ReplicaSet) -> None:
+        self._clock = clock
+        self._kind = kind
+        self.name = BY_TYPE[kind].plural
+        self.kinds = (kind, Pod)
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a replica set when it changes, or one of its pods, or a pod it might take over."""
+        if isinstance(thing, self._kind):
+            return (thing.key,)
+        return owner_keys(thing, self._kind) or adopter_keys(thing, view[self._kind].in_namespace(thing.namespace))
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Make what is missing, delete what is too many, and count."""
+        replica_set = view[self._kind].get(key)
+        if replica_set is None:
+            return ()
+        if claimed := pod_claims(replica_set, view):
+            return claimed
+        refusal = view.refusals.get((self.name, key), "")
+        return reconcile(replica_set, managed_pods(replica_set, view), self._clock.now(), refusal)
+
+
+def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float, refusal: str = "") -> Iterator[ControllerAction]:
+    """Decide what is to be done about one replica set; ``refusal`` is why it did not get its last pods."""
+    active = [pod for pod in pods if is_active(pod)]
+    missing = replica_set.spec.replicas - len(active)
+    if replica_set.is_terminating:
+        missing = 0
+    conditions = _conditions(replica_set, refusal if missing > 0 else "", now)
+    status = {**_status(replica_set, active, now), "conditions": conditions}
+    if refusal:
+        # Before the next try: if that is refused as well, what comes after it is not written.
+        yield from status_actions(replica_set, replica_set.status, status)
+    template = replica_set.spec.template if missing > 0 else {}
+    for _ in range(min(missing, BURST)):
+        data = pod_of(replica_set, template, generateName=f"{replica_set.name}-")
+        yield Create(Pod, data)
+    if missing < 0:
+        surplus = sorted(active, key=_worth)[: min(-missing, BURST)]
+        yield from (Delete(pod) for pod in surplus)
+    if not refusal:
+        yield from status_actions(replica_set, replica_set.status, status)
+    yield from wait_for_availability(active, replica_set.spec.min_ready_seconds, now)
+
+
+def _status(replica_set: Replicas, active: list[Pod], now: float) -> Data:
+    labels = (replica_set.spec.template.get("metadata") or {}).get("labels") or {}
+    min_ready = replica_set.spec.min_ready_seconds
+    return {
+        "replicas": len(active),
+        "fullyLabeledReplicas": sum(1 for pod in active if labels.items() <= pod.labels.items()),
+        "readyReplicas": sum(map(is_ready, active)),
+        "availableReplicas": sum(1 for pod in active if is_available(pod, min_ready, now)),
+        "observedGeneration": replica_set.metadata.generation,
+    }
+
+
+def _conditions(replica_set: Replicas, refusal: str, now: float) -> list[Data]:
+    """Say that pods could not be made, for as long as that is so."""
+    known = list(replica_set.status.get("conditions") or ())
+    if not refusal:
+        return [condition for condition in known if condition.get("type") != REPLICA_FAILURE]
+    if any(condition.get("type") == REPLICA_FAILURE for condition in known):
+        # The message names a pod that was never made, another one each time: to write it would be news without end.
+        return known
+    wanted = {"type": REPLICA_FAILURE, "status": "True", "reason": "FailedCreate", "message": refusal}
+    return with_condition(known, format_time(now), **wanted)
+
+
+def wait_for_availability(pods: Iterable[Pod], min_ready: int, now: float) -> Iterator[ControllerAction]:
+    """Look again when the next pod has been ready for long enough."""
+    if min_ready:
+        waits = [ready_since(pod) + min_ready - now for pod in pods if is_ready(pod)]
+        yield from (After(seconds) for seconds in waits if seconds > 0)
+
+
+def _worth(pod: Pod) -> tuple[bool, bool, bool, int, str]:
+    """Rank pods by how little is lost with them: without a node, not running, not ready, cheap, young ones first."""
+    cost = to_int64(pod.annotations.get("controller.kubernetes.io/pod-deletion-cost", "0")) or 0
+    young_first = "".join(chr(0x10FFFF - ord(char)) for char in pod.metadata.creation_timestamp or "")
+    return bool(pod.node_name), pod.status.phase == "Running", is_ready(pod), cost, young_first

@@ -1,0 +1,207 @@
+"""Claims to devices: made from templates for the pods that ask, and given back when nobody uses them."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch
+from moorage.cluster.controllers.ownership import owner_reference
+from moorage.cluster.controllers.view import View
+from moorage.kube.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimTemplate
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod, PodResourceClaim
+from moorage.kube.api.pod_groups import PodGroup
+from moorage.kube.api.struct import Data
+
+MADE_FOR: Final = "resource.kubernetes.io/pod-claim-name"
+PROTECTION: Final = "resource.kubernetes.io/delete-protection"
+
+
+class PodClaimController:
+    """Makes the claims of pods from templates; with ``has_groups`` some are those of their groups."""
+
+    name = "claims of pods"
+    pause = 0.0
+
+    def __init__(self, *, has_groups: bool = False) -> None:
+        self._has_groups = has_groups
+        groups = (PodGroup,) if has_groups else ()
+        self.kinds: tuple[type[KubeObject], ...] = (Pod, ResourceClaim, ResourceClaimTemplate, *groups)
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a pod that asks for claims, when it or its claim changes or a template appears."""
+        match thing:
+            case Pod():
+                return (thing.key,) if thing.spec.resource_claims else ()
+            case ResourceClaim():
+                owner = thing.metadata.controller
+                return (f"{thing.namespace}/{owner.name}",) if owner is not None and owner.kind == "Pod" else ()
+            case PodGroup():
+                pods = view[Pod].in_namespace(thing.namespace)
+                return [pod.key for pod in pods if pod.group_key == thing.key and pod.spec.resource_claims]
+        pods = view[Pod].in_namespace(thing.namespace)
+        return [pod.key for pod in pods if any(c.resource_claim_template_name for c in pod.spec.resource_claims)]
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Make the claims a pod lacks and write down which are whose."""
+        pod = view[Pod].get(key)
+        if pod is None or pod.is_terminating or pod.is_finished:
+            return ()
+        if not self._has_groups or pod.group_key is None:
+            return claims_for(pod, view)
+        group = view[PodGroup].get(pod.group_key)
+        # Which claims are the group's is not known before the group is.
+        return () if group is None else claims_for(pod, view, group)
+
+
+class GroupClaimController:
+    """Makes the claims that the pods of a group share from templates."""
+
+    name = "claims of pod groups"
+    kinds = (PodGroup, ResourceClaim, ResourceClaimTemplate)
+    pause = 0.0
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a group that asks for claims, when it or its claim changes or a template appears."""
+        if isinstance(thing, PodGroup):
+            return (thing.key,) if thing.spec.resource_claims else ()
+        if isinstance(thing, ResourceClaim):
+            owner = thing.metadata.controller
+            return (f"{thing.namespace}/{owner.name}",) if owner is not None and owner.kind == "PodGroup" else ()
+        return [group.key for group in view[PodGroup].in_namespace(thing.namespace) if group.spec.resource_claims]
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Make the claims a group lacks and write down which are whose."""
+        group = view[PodGroup].get(key)
+        return () if group is None or group.is_terminating else claims_for(group, view)
+
+
+def claims_for(owner: Pod | PodGroup, view: View, group: PodGroup | None = None) -> Iterator[ControllerAction]:
+    """Decide about the claims of one pod or group: its status names them when all are there.
+
+    An entry that the ``group`` of a pod has, too, is served by the claim of the group.
+    """
+    shared = group.spec.resource_claims if group is not None else ()
+    made = _claims_made_for(owner, view)
+    if group is not None:
+        of_group = _claims_made_for(group, view)
+        made |= {entry.name: of_group[entry.name] for entry in shared if entry.name in of_group}
+    wanted = [entry for entry in owner.spec.resource_claims if entry.resource_claim_template_name]
+    for entry in wanted:
+        template = view[ResourceClaimTemplate].get(f"{owner.namespace}/{entry.resource_claim_template_name}")
+        if entry.name not in made and entry not in shared and template is not None:
+            yield Create(ResourceClaim, claim_from(template, owner, entry))
+    statuses = [
+        {"name": entry.name, "resourceClaimName": made[entry.name].name} for entry in wanted if entry.name in made
+    ]
+    found = owner.status.resource_claim_statuses
+    known = [{"name": status.name, "resourceClaimName": status.resource_claim_name} for status in found]
+    if len(statuses) == len(wanted) and statuses and statuses != known:
+        yield Patch(owner, {"status": {"resourceClaimStatuses": statuses}}, "status")
+
+
+def _claims_made_for(owner: KubeObject, view: View) -> dict[str, ResourceClaim]:
+    return {
+        claim.annotations[MADE_FOR]: claim
+        for claim in view[ResourceClaim].owned_by(owner.uid)
+        if MADE_FOR in claim.annotations and not claim.is_terminating
+    }
+
+
+def claim_from(template: ResourceClaimTemplate, owner: Pod | PodGroup, entry: PodResourceClaim) -> Data:
+    """Make a claim for one entry of a pod or a group."""
+    given = template.spec.metadata
+    return {
+        "metadata": {
+            "generateName": f"{owner.name}-{entry.name}-",
+            "namespace": owner.namespace,
+            "labels": dict(given.get("labels") or {}),
+            "annotations": {**(given.get("annotations") or {}), MADE_FOR: entry.name},
+            "ownerReferences": [owner_reference(owner)],
+        },
+        "spec": template.spec.spec,
+    }
+
+
+class ClaimUseController:
+    """Takes back what pods that are gone or have ended had reserved, and groups that are gone."""
+
+    name = "use of claims"
+    pause = 0.0
+
+    def __init__(self, *, has_groups: bool = False) -> None:
+        self._has_groups = has_groups
+        self.kinds: tuple[type[KubeObject], ...] = (ResourceClaim, Pod, *((PodGroup,) if has_groups else ()))
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a claim when it changes, or a pod that may have used it ends."""
+        if isinstance(thing, ResourceClaim):
+            return (thing.key,)
+        if isinstance(thing, Pod) and (not _may_use_claims(thing) or is_consumer(thing.uid, thing.key, view)):
+            return ()
+        if isinstance(thing, PodGroup) and _is_there(thing.uid, thing.key, view):
+            return ()
+        claims = view[ResourceClaim].in_namespace(thing.namespace)
+        return [claim.key for claim in claims if any(user.uid == thing.uid for user in claim.status.reserved_for)]
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Drop reservations that are over; deallocate, let go or delete a claim that nobody uses."""
+        claim = view[ResourceClaim].get(key)
+        if claim is None:
+            return ()
+        users = [
+            user for user in claim.status.reserved_for if self._still_uses(user, f"{claim.namespace}/{user.name}", view)
+        ]
+        return give_back(claim, users, is_orphan=_is_of_finished_pod(claim, view))
+
+    def _still_uses(self, user: ClaimConsumer, key: str, view: View) -> bool:
+        if user.resource == "podgroups" and self._has_groups:
+            return _is_there(user.uid, key, view)
+        return user.resource != "pods" or is_consumer(user.uid, key, view)
+
+
+def give_back(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bool) -> Iterator[ControllerAction]:
+    """Decide about one claim, given who still uses it, and whether the pod it was made for has ended."""
+    is_unused = claim.is_terminating and not users and claim.status.allocation is not None
+    if len(users) < len(claim.status.reserved_for) or is_unused:
+        kept = [_as_data(user) for user in users]
+        status: Data = {"reservedFor": kept or None}
+        if not users:
+            # What nobody uses is free for others; devices prepared under the allocation go with it.
+            status |= {"allocation": None, "devices": None}
+        yield Patch(claim, {"status": status}, "status", if_unchanged=True)
+        return
+    if users or claim.status.allocation is not None:
+        return
+    if PROTECTION in claim.metadata.finalizers and claim.is_terminating:
+        # Only then: a scheduler adds the finalizer in a write of its own, and the allocation in the next.
+        others = [name for name in claim.metadata.finalizers if name != PROTECTION]
+        yield Patch(claim, {"metadata": {"finalizers": others}}, if_unchanged=True)
+    elif is_orphan and not claim.is_terminating:
+        yield Delete(claim)
+
+
+def is_consumer(uid: str, key: str, view: View) -> bool:
+    """Return whether a pod is there and still uses what was reserved for it."""
+    pod = view[Pod].get(key)
+    return pod is not None and pod.uid == uid and not pod.is_finished
+
+
+def _is_there(uid: str, key: str, view: View) -> bool:
+    group = view[PodGroup].get(key)
+    return group is not None and group.uid == uid
+
+
+def _may_use_claims(pod: Pod) -> bool:
+    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
+
+
+def _is_of_finished_pod(claim: ResourceClaim, view: View) -> bool:
+    owner = claim.metadata.controller
+    if owner is None or owner.kind != "Pod":
+        return False
+    pod = view[Pod].get(f"{claim.namespace}/{owner.name}")
+    return pod is not None and pod.uid == owner.uid and pod.is_finished
+
+
+def _as_data(user: ClaimConsumer) -> Data:
+    return {"apiGroup": user.api_group, "resource": user.resource, "name": user.name, "uid": user.uid}

@@ -1,0 +1,83 @@
+"""Revisions: the templates a stateful or daemon set had, kept so that `kubectl rollout` can show them and go back."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch
+from moorage.cluster.controllers.ownership import adoptions, owner_reference, revision_of
+from moorage.cluster.controllers.view import View
+from moorage.kube.api.struct import Data
+from moorage.kube.api.workloads import AppsWorkload, ControllerRevision
+
+REVISION_LABEL: Final = "controller-revision-hash"
+"""On a pod: which template it was made from. A stateful set's pods have the revision's name there, daemons the hash."""
+
+
+@dataclass(frozen=True)
+class History:
+    """One workload, and the revisions it owns."""
+
+    owner: AppsWorkload
+    known: list[ControllerRevision]
+
+    @classmethod
+    def of(cls, owner: AppsWorkload, view: View) -> "History":
+        """Collect the revisions of a workload, the oldest first."""
+        owned = view[ControllerRevision].owned_by(owner.uid)
+        return cls(owner, sorted(owned, key=lambda item: (item.revision, item.name)))
+
+    @cached_property
+    def hash(self) -> str:
+        """The hash of the current template."""
+        return revision_of(self.owner.spec.template)
+
+    @property
+    def name(self) -> str:
+        """The name of the current revision."""
+        return f"{self.owner.name}-{self.hash}"
+
+    def template(self, name: str) -> Data:
+        """Return the template of a revision; the current one, if it is not known."""
+        found = next((item for item in self.known if item.name == name), None)
+        kept = ((found.data.get("spec") or {}).get("template") or {}) if found is not None else {}
+        return {key: part for key, part in kept.items() if key != "$patch"} or self.owner.spec.template
+
+    def record(self, view: View) -> list[ControllerAction]:
+        """Write down the current template, unless that is done; one that came back gets a new number."""
+        adopted = list(adoptions(self.owner, view[ControllerRevision].orphans_in(self.owner.namespace)))
+        if adopted:
+            return [*adopted]
+        current = next((item for item in self.known if item.name == self.name), None)
+        latest = max((item.revision for item in self.known), default=0)
+        if current is None:
+            return [self._create(latest + 1)]
+        return [Patch(current, {"revision": latest + 1})] if current.revision < latest else []
+
+    def _create(self, number: int) -> Create:
+        template = self.owner.spec.template
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        metadata = {
+            "name": self.name,
+            "namespace": self.owner.namespace,
+            "labels": {**labels, REVISION_LABEL: self.hash},
+            "annotations": dict(self.owner.annotations),
+            "ownerReferences": [owner_reference(self.owner)],
+        }
+        # A patch that puts the template back: what kubectl sends to undo a rollout.
+        # With its keys in order, since clients compare it with what a template at hand would give, byte by byte.
+        data = msgspec.to_builtins({"spec": {"template": {**template, "$patch": "replace"}}}, order="sorted")
+        return Create(ControllerRevision, {"metadata": metadata, "data": data, "revision": number})
+
+    def forget(self, in_use: Collection[str]) -> Iterator[ControllerAction]:
+        """Delete the oldest revisions beyond the limit that no pod is of; ``in_use`` are names or hashes."""
+        spare = [
+            item
+            for item in self.known
+            if item.name != self.name and item.name not in in_use and item.labels.get(REVISION_LABEL) not in in_use
+        ]
+        surplus = len(spare) - self.owner.spec.revision_history_limit
+        yield from (Delete(item) for item in spare[: max(0, surplus)])

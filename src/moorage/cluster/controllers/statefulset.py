@@ -1,0 +1,242 @@
+"""Stateful sets: numbered pods with volumes of their own, made and replaced one after the other."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.ownership import (
+    adopter_keys,
+    is_active,
+    is_available,
+    is_ready,
+    managed_pods,
+    owner_keys,
+    pod_claims,
+    pod_of,
+    scaled,
+)
+from moorage.cluster.controllers.replicaset import BURST, wait_for_availability
+from moorage.cluster.controllers.retention import claim_owners
+from moorage.cluster.controllers.revisions import REVISION_LABEL, History
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import Clock
+from moorage.kube.api.integers import to_int64
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import PersistentVolumeClaim
+from moorage.kube.api.struct import Data
+from moorage.kube.api.workloads import ControllerRevision, StatefulSet
+
+NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
+INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+
+
+class StatefulSetController:
+    """Keeps the pods of stateful sets."""
+
+    name = "stateful sets"
+    kinds = (StatefulSet, Pod, PersistentVolumeClaim, ControllerRevision)
+    pause = 0.1
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a stateful set when it changes, or one of its pods or revisions, or a pod it might take over."""
+        if isinstance(thing, StatefulSet):
+            return (thing.key,)
+        sets = view[StatefulSet].in_namespace(thing.namespace)
+        if isinstance(thing, PersistentVolumeClaim):
+            return [item.key for item in sets if _is_named_for(thing, item)]
+        return owner_keys(thing, StatefulSet) or adopter_keys(thing, sets)
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Make, replace or remove the next pod, and count."""
+        stateful_set = view[StatefulSet].get(key)
+        if stateful_set is None or stateful_set.is_terminating:
+            return ()
+        claimed = [patch for patch in pod_claims(stateful_set, view) if is_member(patch.thing, stateful_set)]
+        history = History.of(stateful_set, view)
+        if first := [*claimed, *history.record(view)]:
+            return first
+        pods = {pod.name: pod for pod in managed_pods(stateful_set, view)}
+        claims = {claim.name: claim for claim in view[PersistentVolumeClaim].in_namespace(stateful_set.namespace)}
+        return Ordinals(stateful_set, pods, claims, self._clock.now(), history).actions()
+
+
+@dataclass(frozen=True, slots=True)
+class Ordinals:
+    """One stateful set at one moment: its pods, and the claims of its namespace, by name."""
+
+    stateful_set: StatefulSet
+    pods: dict[str, Pod]
+    claims: Mapping[str, PersistentVolumeClaim]
+    now: float
+    history: History
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the pods there should be; there may be two billion of them."""
+        spec = self.stateful_set.spec
+        return range(spec.ordinals.start, spec.ordinals.start + spec.replicas)
+
+    def _name(self, number: int) -> str:
+        return f"{self.stateful_set.name}-{number}"
+
+    def _is_wanted(self, name: str) -> bool:
+        number = to_int64(name.rpartition("-")[2])
+        return number is not None and number in self.numbers and name == self._name(number)
+
+    @property
+    def revision(self) -> str:
+        """The name of the current template."""
+        return self.history.name
+
+    @property
+    def current_revision(self) -> str:
+        """The name of the template before, while it is still being replaced; else of the current one."""
+        return str(self.stateful_set.status.get("currentRevision") or self.revision)
+
+    def actions(self) -> Iterator[ControllerAction]:
+        """Decide what is to be done now."""
+        yield from self._retention()
+        yield from self._keep() or self._remove_surplus() or self._update()
+        yield from self._status()
+        yield from self.history.forget({self.current_revision, *map(_revision, self.pods.values())})
+        yield from wait_for_availability(self.pods.values(), self.stateful_set.spec.min_ready_seconds, self.now)
+
+    def _retention(self) -> Iterator[ControllerAction]:
+        own = self.stateful_set.name
+        for name in sorted({*self.pods, *self._names_of_claims()}):
+            claims = [self.claims[f"{item}-{name}"] for item in self._templates if f"{item}-{name}" in self.claims]
+            if claims and re.fullmatch(rf"{re.escape(own)}-\d+", name):
+                surplus = not self._is_wanted(name)
+                yield from claim_owners(self.stateful_set, self.pods.get(name), claims, is_surplus=surplus)
+
+    def _names_of_claims(self) -> Iterator[str]:
+        for template in self._templates:
+            prefix = f"{template}-{self.stateful_set.name}-"
+            yield from (name.removeprefix(f"{template}-") for name in self.claims if name.startswith(prefix))
+
+    def _keep(self) -> list[ControllerAction]:
+        """Make the pods that are missing; in order, each waits until those before it are there."""
+        in_order = self.stateful_set.spec.pod_management_policy != "Parallel"
+        actions: list[ControllerAction] = []
+        missing = 0
+        for name in map(self._name, self.numbers):
+            pod = self.pods.get(name)
+            if pod is None:
+                actions += self._create(name)
+                missing += 1
+            elif pod.is_finished and not pod.is_terminating:
+                actions.append(Delete(pod))
+            elif is_active(pod) and self._is_available(pod):
+                continue
+            if in_order or missing >= BURST:
+                return actions
+        return actions
+
+    def _create(self, name: str) -> Iterator[ControllerAction]:
+        spec, ordinal = self.stateful_set.spec, name.rpartition("-")[2]
+        claims = {template: f"{template}-{name}" for template in self._templates}
+        if any(claim in self.claims and self.claims[claim].is_terminating for claim in claims.values()):
+            # What is left of a predecessor has to go first.
+            return
+        revision = self._revision_for(int(ordinal))
+        labels = {NAME_LABEL: name, INDEX_LABEL: ordinal, REVISION_LABEL: revision}
+        data = pod_of(self.stateful_set, self.history.template(revision), name=name, labels=labels)
+        volumes = [volume for volume in data["spec"].get("volumes") or () if volume["name"] not in self._templates]
+        for template, claim in claims.items():
+            volumes.append({"name": template, "persistentVolumeClaim": {"claimName": claim}})
+            if claim not in self.claims:
+                yield Create(PersistentVolumeClaim, self._claim(template, claim))
+        data["spec"] = {**data["spec"], "volumes": volumes, "hostname": name, "subdomain": spec.service_name}
+        yield Create(Pod, data)
+
+    def _revision_for(self, ordinal: int) -> str:
+        """Name the revision of a pod to be made; below the partition that is the one before."""
+        spec = self.stateful_set.spec
+        first = spec.ordinals.start + (spec.update_strategy.rolling_update.partition or 0)
+        return self.revision if ordinal >= first else self.current_revision
+
+    @property
+    def _templates(self) -> dict[str, Data]:
+        given = self.stateful_set.spec.volume_claim_templates
+        return {(template.get("metadata") or {}).get("name", ""): template for template in given}
+
+    def _claim(self, template: str, name: str) -> Data:
+        given = self._templates[template]
+        metadata = given.get("metadata") or {}
+        selector = self.stateful_set.spec.selector
+        labels = {**(metadata.get("labels") or {}), **((selector.match_labels or {}) if selector else {})}
+        own = {**metadata, "name": name, "namespace": self.stateful_set.namespace, "labels": labels}
+        return {"metadata": own, "spec": given.get("spec") or {}}
+
+    def _remove_surplus(self) -> list[ControllerAction]:
+        """Remove pods with numbers that are too high: the highest first, and in order one at a time."""
+        surplus = [pod for name, pod in self.pods.items() if not self._is_wanted(name)]
+        doomed = sorted(surplus, key=lambda pod: -_ordinal(pod))
+        if self.stateful_set.spec.pod_management_policy != "Parallel":
+            doomed = doomed[:1]
+        return [Delete(pod) for pod in doomed if not pod.is_terminating]
+
+    def _update(self) -> list[ControllerAction]:
+        """Replace the highest pods that are not up to date, as many at a time as may be missing."""
+        strategy = self.stateful_set.spec.update_strategy
+        if strategy.type == "OnDelete":
+            return []
+        given = strategy.rolling_update.max_unavailable
+        room = max(1, scaled(1 if given is None else given, self.stateful_set.spec.replicas, round_up=True))
+        actions: list[ControllerAction] = []
+        for name in map(self._name, reversed(self.numbers)):
+            pod = self.pods.get(name)
+            if pod is None or pod.is_terminating or not self._is_available(pod):
+                room -= 1
+            if pod is not None and is_active(pod) and _revision(pod) != self._revision_for(_ordinal(pod)):
+                room -= self._is_available(pod)
+                actions.append(Delete(pod))
+            if room <= 0:
+                break
+        return actions
+
+    def _is_available(self, pod: Pod) -> bool:
+        return is_available(pod, self.stateful_set.spec.min_ready_seconds, self.now)
+
+    def _status(self) -> Iterator[ControllerAction]:
+        stateful_set, update, current = self.stateful_set, self.revision, self.current_revision
+        pods = [pod for pod in self.pods.values() if not pod.is_finished]
+        updated = sum(1 for pod in pods if _revision(pod) == update and is_active(pod))
+        is_done = updated == len(pods) == stateful_set.spec.replicas and all(map(is_ready, pods))
+        current = update if is_done else current
+        status: Data = {
+            "observedGeneration": stateful_set.metadata.generation,
+            "replicas": len(pods),
+            "readyReplicas": sum(map(is_ready, pods)),
+            "availableReplicas": sum(map(self._is_available, pods)),
+            "currentReplicas": sum(1 for pod in pods if _revision(pod) == current),
+            "updatedReplicas": updated,
+            "currentRevision": current,
+            "updateRevision": update,
+            "collisionCount": 0,
+        }
+        yield from status_actions(stateful_set, stateful_set.status, status)
+
+
+def is_member(thing: KubeObject, stateful_set: StatefulSet) -> bool:
+    """Return whether an object has the name of one of a stateful set's pods."""
+    return re.fullmatch(rf"{re.escape(stateful_set.name)}-\d+", thing.name) is not None
+
+
+def _is_named_for(claim: PersistentVolumeClaim, stateful_set: StatefulSet) -> bool:
+    names = ((item.get("metadata") or {}).get("name", "") for item in stateful_set.spec.volume_claim_templates)
+    return any(claim.name.startswith(f"{name}-{stateful_set.name}-") for name in names)
+
+
+def _revision(pod: Pod) -> str:
+    return pod.labels.get(REVISION_LABEL, "")
+
+
+def _ordinal(pod: Pod) -> int:
+    return to_int64(pod.name.rpartition("-")[2]) or 0

@@ -1,0 +1,258 @@
+"""Volumes: claims and volumes are bound to each other, and a stand-in provisioner makes volumes out of nothing.
+
+A claim of a class that waits for its first consumer waits until the scheduler has named the node.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch, status_actions
+from moorage.cluster.controllers.view import View
+from moorage.kube.api import claims
+from moorage.kube.api.claims import BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, SELECTED_NODE
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL, Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import label_matcher
+from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.kube.api.struct import Data
+
+IN_USE: Final = "kubernetes.io/pvc-protection"
+VOLUME_IN_USE: Final = "kubernetes.io/pv-protection"
+PROVISIONERS: Final = ("volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner")
+"""On claims: who is to make their volume."""
+PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
+IS_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
+TOPOLOGY: Final = "moorage.io/topology"
+"""A parameter of a storage class: its volumes are reached from one ``host``, one ``zone`` (unless said) or ``any``."""
+
+
+class ClaimController:
+    """Finds or makes a volume for every claim."""
+
+    name = "volume claims"
+    kinds = (PersistentVolumeClaim, PersistentVolume, StorageClass, Node, Pod)
+    pause = 0.0
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a claim when it changes, or its class, or a volume that may be for it, or a pod that uses it."""
+        match thing:
+            case PersistentVolumeClaim():
+                return (thing.key,)
+            case PersistentVolume():
+                reference = thing.spec.claim_ref
+                if reference is not None:
+                    return (f"{reference.namespace}/{reference.name}",)
+                return [claim.key for claim in view[PersistentVolumeClaim] if not claim.spec.volume_name]
+            case StorageClass():
+                return [claim.key for claim in view[PersistentVolumeClaim] if not claim.spec.volume_name]
+            case Pod():
+                return [f"{thing.namespace}/{use.name}" for use in claims.claim_uses(thing)]
+        return ()
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Bring a claim closer to its volume; let one go that nobody uses."""
+        claim = view[PersistentVolumeClaim].get(key)
+        if claim is None:
+            return ()
+        if claim.is_terminating:
+            return _release(claim, view)
+        return Claiming(claim, view).actions()
+
+
+def _release(claim: PersistentVolumeClaim, view: View) -> Iterator[ControllerAction]:
+    pods = view[Pod].in_namespace(claim.namespace)
+    if IN_USE in claim.metadata.finalizers and not any(claims.uses_claim(p, claim) and not p.is_finished for p in pods):
+        kept = [name for name in claim.metadata.finalizers if name != IN_USE]
+        yield Patch(claim, {"metadata": {"finalizers": kept}}, if_unchanged=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Claiming:
+    """One claim, and everything that may help it."""
+
+    claim: PersistentVolumeClaim
+    view: View
+
+    @property
+    def storage_class(self) -> StorageClass | None:
+        """The class of the claim."""
+        return self.view[StorageClass].get(claims.class_of_claim(self.claim))
+
+    def actions(self) -> Iterator[ControllerAction]:
+        """Decide what is to be done now."""
+        if self.claim.spec.volume_name:
+            return self._complete(self.view[PersistentVolume].get(self.claim.spec.volume_name))
+        volume = self._meant_for_it()
+        if volume is None and not self._waits:
+            volume = self._smallest_that_fits()
+        if volume is not None:
+            return self._complete(volume)
+        return self._provision()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a pod that uses the claim must have a node first."""
+        found = self.storage_class
+        waits = found is not None and found.volume_binding_mode == claims.WAIT_FOR_FIRST_CONSUMER
+        return waits and SELECTED_NODE not in self.claim.annotations
+
+    def _meant_for_it(self) -> PersistentVolume | None:
+        """Find the volume that names the claim: bound by the scheduler, or by whoever made the volume."""
+        return next((item for item in self.view[PersistentVolume] if claims.is_bound_to(item, self.claim)), None)
+
+    def _smallest_that_fits(self) -> PersistentVolume | None:
+        if SELECTED_NODE in self.claim.annotations:
+            # The scheduler found no volume that can be reached from there, or it would have bound it.
+            return None
+        fitting = (item for item in self.view[PersistentVolume] if fits(item, self.claim))
+        return min(fitting, key=lambda item: (claims.exact_capacity(item), item.name), default=None)
+
+    def _complete(self, volume: PersistentVolume | None) -> Iterator[ControllerAction]:
+        """Write both sides of a binding, as far as they are not written."""
+        claim = self.claim
+        if volume is None:
+            if claim.status.phase != "Lost" and BIND_COMPLETED in claim.annotations:
+                yield Patch(claim, {"status": {"phase": "Lost"}}, "status")
+            return
+        reference = volume.spec.claim_ref
+        if reference is not None and not claims.is_bound_to(volume, claim):
+            return
+        if reference is None or not reference.uid:
+            # Only when the volume is ours for sure may the claim name it: another claim may want it at this moment.
+            yield Patch(volume, {"spec": {"claimRef": reference_to(claim)}}, if_unchanged=True)
+            return
+        if volume.status.phase != "Bound":
+            yield Patch(volume, {"status": {"phase": "Bound"}}, "status")
+        if BIND_COMPLETED not in claim.annotations or not claim.spec.volume_name:
+            marks = {BIND_COMPLETED: "yes"} | ({} if claim.spec.volume_name else {BOUND_BY_CONTROLLER: "yes"})
+            yield Patch(claim, {"metadata": {"annotations": marks}, "spec": {"volumeName": volume.name}})
+        if claim.status.phase != "Bound":
+            capacity, modes = dict(volume.spec.capacity), list(volume.spec.access_modes)
+            status = {"phase": "Bound", "accessModes": modes, "capacity": capacity}
+            yield Patch(claim, {"status": status}, "status")
+
+    def _provision(self) -> Iterator[ControllerAction]:
+        if self.claim.spec.storage_class_name is None and (default := self._default_class()) is not None:
+            yield Patch(self.claim, {"spec": {"storageClassName": default.name}})
+            return
+        found = self.storage_class
+        if found is None or self._waits or found.provisioner in ("", NO_PROVISIONER):
+            return
+        if any(self.claim.annotations.get(key) != found.provisioner for key in PROVISIONERS):
+            # External provisioners, and people, read there whose turn it is.
+            yield Patch(self.claim, {"metadata": {"annotations": dict.fromkeys(PROVISIONERS, found.provisioner)}})
+        node = self.view[Node].get(self.claim.annotations.get(SELECTED_NODE, ""))
+        yield Create(PersistentVolume, provisioned(self.claim, found, node))
+
+    def _default_class(self) -> StorageClass | None:
+        marked = [item for item in self.view[StorageClass] if item.annotations.get(IS_DEFAULT) == "true"]
+        return max(marked, key=lambda item: (item.metadata.creation_timestamp or "", item.name), default=None)
+
+
+def fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Return whether a volume that is free has what a claim asks for."""
+    spec = claim.spec
+    return (
+        volume.spec.claim_ref is None
+        and not volume.is_terminating
+        and volume.status.phase in ("", "Pending", "Available")
+        and claims.class_of_volume(volume) == claims.class_of_claim(claim)
+        and claims.exact_capacity(volume) >= claims.exact_request(claim)
+        and set(spec.access_modes) <= set(volume.spec.access_modes)
+        and (spec.volume_mode or "Filesystem") == (volume.spec.volume_mode or "Filesystem")
+        and (spec.selector is None or label_matcher(spec.selector).matches(volume.labels))
+    )
+
+
+def reference_to(claim: PersistentVolumeClaim) -> Data:
+    """Return how a volume names its claim."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": claim.uid,
+    }
+
+
+def provisioned(claim: PersistentVolumeClaim, storage_class: StorageClass, node: Node | None) -> Data:
+    """Make a volume as big as a claim asks for, that can be reached from the node chosen for it."""
+    spec: Data = {
+        "capacity": {"storage": claim.spec.resources.requests.get("storage", "1Gi")},
+        "accessModes": list(claim.spec.access_modes) or ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": storage_class.reclaim_policy,
+        "storageClassName": storage_class.name,
+        "volumeMode": claim.spec.volume_mode or "Filesystem",
+        "claimRef": reference_to(claim),
+        "csi": {"driver": storage_class.provisioner, "volumeHandle": f"pvc-{claim.uid}"},
+    }
+    terms = _reach(storage_class, node)
+    if terms:
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    annotations = {PROVISIONED_BY: storage_class.provisioner}
+    return {"metadata": {"name": f"pvc-{claim.uid}", "annotations": annotations}, "spec": spec}
+
+
+def _reach(storage_class: StorageClass, node: Node | None) -> list[Data]:
+    """Say from which nodes a volume can be reached."""
+    if node is None:
+        return [
+            {"matchExpressions": [_among(item.key, item.values) for item in term.match_label_expressions]}
+            for term in storage_class.allowed_topologies
+        ]
+    wanted = storage_class.parameters.get(TOPOLOGY, "zone")
+    keys = {"host": (HOSTNAME_LABEL,), "zone": (ZONE_LABEL, REGION_LABEL)}.get(wanted, ())
+    found = [_among(key, (node.labels[key],)) for key in keys if key in node.labels]
+    return [{"matchExpressions": found}] if found else []
+
+
+def _among(key: str, values: Iterable[str]) -> Data:
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+class VolumeController:
+    """Says what became of volumes, and takes back those whose claim is gone."""
+
+    name = "volumes"
+    kinds = (PersistentVolume, PersistentVolumeClaim)
+    pause = 0.0
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at a volume when it changes, or its claim goes."""
+        if isinstance(thing, PersistentVolumeClaim):
+            return (thing.spec.volume_name,) if thing.spec.volume_name else ()
+        return (thing.name,)
+
+    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+        """Set the phase of a volume; delete one whose claim is gone if its policy says so."""
+        volume = view[PersistentVolume].get(key)
+        if volume is None:
+            return ()
+        reference = volume.spec.claim_ref
+        name = f"{reference.namespace}/{reference.name}" if reference is not None else ""
+        return reconcile(volume, view[PersistentVolumeClaim].get(name))
+
+
+def reconcile(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> Iterator[ControllerAction]:
+    """Decide what is to be done about one volume; ``claim`` is the one of the name it is bound to."""
+    reference = volume.spec.claim_ref
+    is_claimed = reference is not None and claim is not None and reference.uid in ("", claim.uid)
+    if volume.is_terminating:
+        if VOLUME_IN_USE in volume.metadata.finalizers and not is_claimed:
+            kept = [name for name in volume.metadata.finalizers if name != VOLUME_IN_USE]
+            yield Patch(volume, {"metadata": {"finalizers": kept}}, if_unchanged=True)
+        return
+    if is_claimed:
+        return
+    if reference is None or not reference.uid:
+        phase = "Available"
+    elif volume.spec.persistent_volume_reclaim_policy == "Delete" and PROVISIONED_BY in volume.annotations:
+        yield Delete(volume)
+        return
+    else:
+        phase = "Released"
+    yield from status_actions(volume, msgspec.to_builtins(volume.status), {"phase": phase})

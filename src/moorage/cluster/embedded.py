@@ -1,0 +1,145 @@
+"""Everything that makes a cluster of an API server: nodes, controllers, kubelets and a scheduler, started and ended."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from moorage.cluster.applying import Applier, Manifest
+from moorage.cluster.controllers.actions import Create, request_of
+from moorage.cluster.controllers.catalogue import cluster_controllers, kubelet_controllers
+from moorage.cluster.controllers.driver import Controller, Driver
+from moorage.cluster.controllers.heartbeats import NodeShape, fake_node
+from moorage.cluster.controllers.kubelet import FAIL, KubeletPace
+from moorage.cluster.controllers.view import View
+from moorage.cluster.scheduling import Connect, RunningScheduler
+from moorage.common.clock import Clock
+from moorage.common.errors import AlreadyExists
+from moorage.kube.api.node import Node
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.wiring.policy import Policy
+
+AT_ONCE: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class BoxOptions:
+    """What a cluster is made of; without a ``policy`` it has no scheduler of ours.
+
+    ``definitions`` are custom resources that are there before the scheduler is, so that its plugins see them at once.
+    With ``cross_check`` all answers that plugins share are compared with ones computed from nothing; the cluster fails
+    if they differ.
+    ``features`` are the gates of everything but the scheduler, which has its own in its policy.
+    """
+
+    nodes: int = 10
+    shape: NodeShape = field(default_factory=NodeShape)
+    pace: KubeletPace = field(default_factory=KubeletPace)
+    policy: Policy | None = None
+    definitions: Sequence[Manifest] = ()
+    cross_check: bool = False
+    features: FeatureGates = field(default_factory=FeatureGates)
+
+
+class Box:
+    """A cluster on an API server; an async context manager: it runs while the block does.
+
+    ``observers`` are controllers besides the usual ones; ``attempts`` looks on while the scheduler works.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        clock: Clock,
+        options: BoxOptions,
+        observers: Sequence[Controller] = (),
+        attempts: AttemptObserver | None = None,
+    ) -> None:
+        self._clock = clock
+        self._options = options
+        self._ending = AsyncExitStack()
+        self.client = connect()
+        self.applier = Applier(self.client)
+        cluster = cluster_controllers(clock, options.features)
+        controllers = (*cluster, *kubelet_controllers(clock, options.pace), *observers)
+        self._driver_client = connect()
+        self.driver = Driver(self._driver_client, controllers)
+        self.scheduling: RunningScheduler | None = None
+        if options.policy is not None:
+            self.scheduling = RunningScheduler(
+                connect, clock, options.policy, cross_check=options.cross_check, attempts=attempts
+            )
+        self.tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def view(self) -> View:
+        """The cluster as its controllers see it."""
+        return self.driver.view
+
+    async def __aenter__(self) -> Self:
+        self._ending.callback(self.client.close)
+        self._ending.callback(self._driver_client.close)
+        try:
+            await self.applier.apply(self._options.definitions)
+            await self.add_nodes(self._options.nodes)
+            self._start(self.driver.run(), "controllers")
+            if self.scheduling is not None:
+                self._start(self.scheduling.run(), "scheduler")
+            await self._unless_ended(self.driver.synced())
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._end()
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self.tasks.append(asyncio.get_running_loop().create_task(work, name=name))
+
+    async def _unless_ended(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """Wait for something, unless a part of the cluster ends before, which is an error of its own."""
+        task = asyncio.ensure_future(waiting)
+        done, _ = await asyncio.wait((task, *self.tasks), return_when=asyncio.FIRST_COMPLETED)
+        task.cancel()
+        for part in done - {task}:
+            part.result()
+
+    async def _end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self._ending.aclose()
+
+    def failure(self) -> BaseException | None:
+        """Return what ended a part of the cluster before its time, if something did."""
+        ended = (task for task in self.tasks if task.done() and not task.cancelled())
+        return next((error for task in ended if (error := task.exception()) is not None), None)
+
+    async def add_nodes(
+        self, count: int, shape: NodeShape | None = None, name: Callable[[int], str] | None = None
+    ) -> None:
+        """Register fake nodes, those that are there already excepted."""
+        width = len(str(max(count, 1)))
+        naming = name or (lambda number: f"node-{number:0{width}d}")
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def register(number: int) -> None:
+            data = fake_node(naming(number), number, shape or self._options.shape, self._clock.now())
+            asked = request_of(Create(Node, data))
+            async with gate:
+                try:
+                    await self.client.request(asked.method, asked.path, asked.body)
+                except AlreadyExists:
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(1, count + 1):
+                group.create_task(register(number))
+
+    async def fail_node(self, name: str, *, failed: bool = True) -> None:
+        """Have a node fall silent, or come back."""
+        node = await self.client.get(Node, name)
+        await self.client.patch(node, {"metadata": {"annotations": {FAIL: "true" if failed else None}}})

@@ -1,0 +1,1 @@
+"""Cluster files: manifests turned into the objects of a cluster, with defaults and workloads."""

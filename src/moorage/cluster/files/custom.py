@@ -1,0 +1,124 @@
+"""Custom resources of a described cluster: defaults and checks by their definitions, as far as those are there."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from moorage.cluster.apiserver.discovery.custom_resources import DEFINITIONS, CustomResources, complete_definition
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import ApiError, InputError
+from moorage.kube.api.codec import convert, without_nulls
+from moorage.kube.api.kinds import BY_TYPE, KINDS, Kind
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.struct import Data
+from moorage.kube.resources import Resources
+
+DEFINITION: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+DEFAULT_NAMESPACE: Final = "default"
+
+
+class CustomInput:
+    """Collects the custom resources of an input, and what defines them, in any order."""
+
+    def __init__(self) -> None:
+        self._objects: list[tuple[Data, str]] = []
+        self._definitions: list[tuple[Data, str]] = []
+
+    def add(self, content: Mapping[str, Any], title: str) -> None:
+        """Take an object as it was written; ``title`` names it in messages."""
+        # A copy: what completes it changes it.
+        data: Data = msgspec.json.decode(msgspec.json.encode(without_nulls(content)))
+        (self._definitions if kind_name(data) == DEFINITION else self._objects).append((data, title))
+
+    def completed(self) -> tuple[tuple[Data, ...], tuple[Data, ...]]:
+        """Return the objects with their defaults, and the definitions; InputError if one is not as it must be."""
+        store, resources = Store(), Resources()
+        custom = CustomResources(store, resources)
+        definition = resources.of_kind(*DEFINITION)
+        assert definition is not None
+        for data, title in self._definitions:
+            try:
+                complete_definition(definition, data, VirtualClock().now())
+            except ApiError as error:
+                raise InputError(title, str(error)) from error
+            store.put(DEFINITIONS, str(data["metadata"]["name"]), data)
+        for data, title in self._objects:
+            resource = resources.of_kind(*kind_name(data))
+            if resource is not None:
+                try:
+                    custom.complete(resource, data)
+                except ApiError as error:
+                    raise InputError(title, str(error)) from error
+        return tuple(data for data, _ in self._objects), tuple(data for data, _ in self._definitions)
+
+
+def kind_name(content: Mapping[str, Any]) -> tuple[str, str]:
+    """Return ``apiVersion`` and ``kind``."""
+    return str(content["apiVersion"]), str(content["kind"])
+
+
+def added_kinds() -> dict[tuple[str, str], Kind]:
+    """Return the kinds that plugins have added by now, by ``apiVersion`` and ``kind``."""
+    return {(kind.api_version, kind.name): kind for kind in BY_TYPE.values() if kind not in KINDS}
+
+
+def custom_object(kind: Kind, content: Mapping[str, Any]) -> KubeObject:
+    """Return a custom resource as the struct of its kind; InputError if it does not fit in."""
+    whole = placed(kind, content)
+    if not whole["metadata"].get("name"):
+        raise InputError(f"a {kind.name} of the input, metadata.name", "the object has no name", hint="write one")
+    try:
+        return convert(kind.type, whole)
+    except msgspec.ValidationError as error:
+        title = f"{kind.name} {whole['metadata']['name']}"
+        raise InputError(title, f"a plugin cannot read it: {error}") from error
+
+
+def placed(kind: Kind, content: Mapping[str, Any]) -> Data:
+    """Return a custom resource with the namespace that it is in, if its kind has namespaces."""
+    metadata = {key: item for key, item in content["metadata"].items() if key != "namespace"}
+    if kind.namespaced:
+        metadata["namespace"] = content["metadata"].get("namespace") or DEFAULT_NAMESPACE
+    return {**content, "metadata": metadata}
+
+
+def definition_of(kind: Kind) -> Data:
+    """Define a kind that a plugin lists and nobody defined: its objects are taken as they are."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": kind.version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
+    return {
+        "apiVersion": DEFINITION[0],
+        "kind": DEFINITION[1],
+        "metadata": {"name": kind.full_name, "uid": f"uid-of-{kind.full_name}"},
+        "spec": {
+            "group": kind.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "names": {"kind": kind.name, "plural": kind.plural, "singular": kind.name.lower()},
+            "versions": [version],
+        },
+    }
+
+
+def notes_on(custom: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Say which custom resources nobody reads, and which were taken without being checked."""
+    defined = {
+        (f"{spec['group']}/{version['name']}", str(spec["names"]["kind"]))
+        for spec in (definition["spec"] for definition in definitions)
+        for version in spec["versions"]
+    }
+    read, counted = added_kinds(), Counter(map(kind_name, custom))
+    unread = [f"{count} {kind}" for (version, kind), count in counted.items() if (version, kind) not in read]
+    loose = [
+        f"{count} {kind}"
+        for (version, kind), count in counted.items()
+        if (version, kind) in read and (version, kind) not in defined
+    ]
+    notes = []
+    if unread:
+        notes.append(f"left out, since no plugin asks for them: {', '.join(unread)}")
+    if loose:
+        notes.append(f"taken as they are, since no CustomResourceDefinition says more: {', '.join(loose)}")
+    return notes

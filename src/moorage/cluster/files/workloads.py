@@ -1,0 +1,200 @@
+"""Workloads of a described cluster: taken in as the API server would, and run by the embedded cluster's controllers."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from moorage.cluster.apiserver.admission.admission import Admission
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.writing.writer import select_own_pods
+from moorage.cluster.controllers.cronjob import CronJobController
+from moorage.cluster.controllers.daemonset import DaemonSetController
+from moorage.cluster.controllers.deployment import DeploymentController
+from moorage.cluster.controllers.disruption import DisruptionController
+from moorage.cluster.controllers.driver import Controller
+from moorage.cluster.controllers.ephemeral import EphemeralVolumeController
+from moorage.cluster.controllers.garbage import OWNERS, GarbageCollector
+from moorage.cluster.controllers.job import JobController
+from moorage.cluster.controllers.replicaset import ReplicaSetController
+from moorage.cluster.controllers.resource_claims import ClaimUseController, PodClaimController
+from moorage.cluster.controllers.statefulset import StatefulSetController
+from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.volumes import ClaimController, VolumeController
+from moorage.common.clock import Clock
+from moorage.common.errors import ApiError, InputError
+from moorage.kube.api.cluster import PodDisruptionBudget
+from moorage.kube.api.codec import convert, without_nulls
+from moorage.kube.api.devices import ResourceClaim, ResourceClaimTemplate
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import PersistentVolumeClaim
+from moorage.kube.api.struct import Data
+from moorage.kube.api.workloads import (
+    AppsWorkload,
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
+from moorage.kube.features import FeatureGates
+from moorage.kube.resources import served
+
+PodSource: TypeAlias = AppsWorkload | ReplicationController | Job | CronJob
+WORKLOADS: Final = (Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, Job, CronJob)
+SELECTING: Final = (ReplicaSet, ReplicationController, StatefulSet)
+"""Kinds that the scheduler itself reads, for their selectors: without a good template they are there for that alone."""
+_OWNER_NAMES: Final = frozenset(BY_TYPE[kind].name for kind in OWNERS)
+
+
+class WorkloadAdmission:
+    """Completes and checks workloads as the API server does, but keeps their identity and their status."""
+
+    def __init__(self, features: FeatureGates) -> None:
+        self._admission = Admission(Store(), features)
+
+    def admit(self, thing: PodSource, content: Mapping[str, Any], title: str) -> KubeObject:
+        """Return a workload as it would be stored; InputError says what is wrong with it."""
+        kind = BY_TYPE[type(thing)]
+        # A copy: what completes it changes it.
+        data: Data = msgspec.json.decode(msgspec.json.encode(without_nulls(content)))
+        given = thing.metadata
+        data["metadata"] |= {
+            "name": given.name,
+            "namespace": given.namespace,
+            "uid": given.uid,
+            "creationTimestamp": given.creation_timestamp,
+            "resourceVersion": given.resource_version,
+            "generation": given.generation or 1,
+        }
+        data |= {"apiVersion": kind.api_version, "kind": kind.name}
+        try:
+            data = self._admission.admit_new(served(kind), data)
+        except ApiError as error:
+            raise InputError(title, str(error)) from error
+        if isinstance(thing, Job) and not data["spec"].get("selector"):
+            select_own_pods(data)
+        return convert(kind.type, data)
+
+
+def selecting_only(thing: KubeObject) -> KubeObject:
+    """Return a workload of which no pods are to be made; the scheduler reads no more of it than its selector."""
+    assert isinstance(thing, SELECTING)
+    spec = msgspec.structs.replace(thing.spec, template_json=msgspec.Raw(b"{}"))
+    return msgspec.structs.replace(thing, spec=spec)
+
+
+def selector_uids(objects: Iterable[KubeObject]) -> frozenset[str]:
+    """Name the workloads that only select pods: controllers must not see them, or they would make or delete some."""
+    return frozenset(thing.uid for thing in objects if isinstance(thing, SELECTING) and not makes_pods(thing))
+
+
+def template_of(thing: PodSource) -> Data:
+    """Return what the pods of a workload are made from; nothing, if it was given for its selector alone."""
+    if not isinstance(thing, CronJob):
+        return thing.spec.template
+    spec = thing.spec.job_template.get("spec")
+    template = spec.get("template") if isinstance(spec, dict) else None
+    return template if isinstance(template, dict) else {}
+
+
+def makes_pods(thing: PodSource) -> bool:
+    """Return whether a workload has a template of which pods can be made."""
+    spec = template_of(thing).get("spec")
+    return isinstance(spec, dict) and bool(spec.get("containers"))
+
+
+def pods_wanted(thing: PodSource, nodes: int) -> int:
+    """Return how many pods a workload asks for, about."""
+    match thing:
+        case DaemonSet():
+            return nodes
+        case CronJob():
+            return 1
+        case Job():
+            return thing.spec.completions or thing.spec.parallelism
+        case _:
+            return thing.spec.replicas
+
+
+def example_pod(thing: PodSource) -> Pod:
+    """Return a pod as its template has it, to be checked before any is made."""
+    template = template_of(thing)
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    identity = {"name": thing.name, "namespace": thing.namespace, "labels": labels}
+    return convert(Pod, {"metadata": identity, "spec": template.get("spec") or {}})
+
+
+def keep_as_given(objects: Iterable[KubeObject]) -> list[KubeObject]:
+    """Have workloads that came with pods keep them.
+
+    Pods say which revision they are of by a hash that other controllers compute differently, so those of a cluster that
+    was dumped would all be replaced.
+    """
+    given = list(objects)
+    owners = {owner.uid for pod in given if isinstance(pod, Pod) for owner in pod.metadata.owner_references}
+    return [_not_updating(thing) if _is_revised(thing) and thing.uid in owners else thing for thing in given]
+
+
+def _is_revised(thing: KubeObject) -> bool:
+    return isinstance(thing, StatefulSet | DaemonSet)
+
+
+def _not_updating(thing: KubeObject) -> KubeObject:
+    assert isinstance(thing, StatefulSet | DaemonSet)
+    strategy = msgspec.structs.replace(thing.spec.update_strategy, type="OnDelete")
+    return msgspec.structs.replace(thing, spec=msgspec.structs.replace(thing.spec, update_strategy=strategy))
+
+
+class PatientCollector(GarbageCollector):
+    """Collects garbage, but leaves alone what was described without its owner: the description is not the cluster."""
+
+    def __init__(self, clock: Clock, described: Iterable[KubeObject]) -> None:
+        super().__init__(clock)
+        things = list(described)
+        there = {thing.uid for thing in things} - selector_uids(things)
+        self._without_owner = {
+            thing.uid
+            for thing in things
+            if any(item.kind in _OWNER_NAMES and item.uid not in there for item in thing.metadata.owner_references)
+        }
+
+    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+        """Look at what has owners, unless they were never there."""
+        return () if thing.uid in self._without_owner else super().affected(thing, view)
+
+
+def controllers_for(objects: Iterable[KubeObject], clock: Clock) -> tuple[Controller, ...]:
+    """Return the controllers that have something to do in a cluster; none, if there are only nodes and pods."""
+    given = list(objects)
+    kinds = {type(thing) for thing in given}
+    has_workloads = any(isinstance(thing, WORKLOADS) and makes_pods(thing) for thing in given)
+    made: list[Controller] = []
+    if has_workloads:
+        made += [
+            DeploymentController(clock),
+            ReplicaSetController(clock),
+            ReplicaSetController(clock, ReplicationController),
+            StatefulSetController(clock),
+            DaemonSetController(clock),
+            JobController(clock),
+            CronJobController(clock),
+            PatientCollector(clock, given),
+        ]
+    if has_workloads or PersistentVolumeClaim in kinds or _any_ephemeral(given):
+        made += [ClaimController(), VolumeController(), EphemeralVolumeController()]
+    if has_workloads or kinds & {ResourceClaim, ResourceClaimTemplate}:
+        made += [PodClaimController(), ClaimUseController()]
+    budgets = [thing for thing in given if isinstance(thing, PodDisruptionBudget)]
+    if has_workloads and budgets:
+        made.append(DisruptionController(clock))
+    return tuple(made)
+
+
+def _any_ephemeral(objects: Iterable[KubeObject]) -> bool:
+    pods = (thing for thing in objects if isinstance(thing, Pod))
+    return any(volume.ephemeral is not None for pod in pods for volume in pod.spec.volumes)

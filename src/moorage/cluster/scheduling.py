@@ -1,0 +1,94 @@
+"""A scheduler on an API server, through the client that it has in production."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from moorage.common.clock import Clock
+from moorage.common.errors import MoorageError
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.wiring.parts import Observers, Tuning, assemble
+from moorage.scheduler.wiring.policy import Policy, with_fixed
+from moorage.scheduler.wiring.reloading import reload
+from moorage.scheduler.wiring.remote import RemoteApi
+
+Connect = Callable[[], ApiClient]
+
+DRAIN_SECONDS: Final = 5.0
+EVENT_SECONDS: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class RunningScheduler:
+    """One scheduler at work; :meth:`run` it until it is cancelled."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        clock: Clock,
+        policy: Policy,
+        *,
+        cross_check: bool = False,
+        attempts: AttemptObserver | None = None,
+    ) -> None:
+        self._api = RemoteApi(connect(), connect(), clock, policy.config.client_connection)
+        self._parts = assemble(
+            policy, self._api, clock, observers=Observers(attempts), tuning=Tuning(cross_check=cross_check)
+        )
+        self.scheduler = self._parts.scheduler
+
+    async def reload(self, policy: Policy) -> list[str]:
+        """Go on under another policy; return what of its configuration cannot change while a scheduler runs."""
+        usable, differing = with_fixed(policy, self.scheduler.profiles.config)
+        await reload(self._parts, usable)
+        return differing
+
+    def failure(self) -> Exception | None:
+        """Return what went wrong in an attempt: an exception of ours, or a standing answer that did not hold."""
+        if self.scheduler.unexpected is not None:
+            return self.scheduler.unexpected
+        checks = (cycle.filtering.cross_check for cycle in self.scheduler.cycles.values())
+        return next((check.first for check in checks if check is not None and check.first is not None), None)
+
+    async def run(self) -> None:
+        """List and watch, then schedule until cancelled; what is under way is finished."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._api.informers.run(), name="scheduler's informers")
+                group.create_task(self._api.recorder.run(), name="event series")
+                await self._api.informers.synced()
+                async with self._parts.changing:
+                    await self.scheduler.life.start()
+                    self._parts.deliveries.start_through_loop()
+                await self._parts.loop.run()
+        except BaseExceptionGroup as group:
+            # One message for whoever reads it: which task of several it came from is of no interest.
+            raise _first(group) from group
+        finally:
+            await self._finish()
+            self._parts.close()
+
+    async def _finish(self) -> None:
+        """Let bindings, status patches and events that are under way reach the server, unless that takes too long."""
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self._parts.background.drain()
+        except TimeoutError:
+            log.info("ending with work under way", tasks=len(self._parts.background))
+        await self.scheduler.life.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EVENT_SECONDS):
+                await self._api.recorder.flush()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Find an error that says what to do in a group; if there is none, return the group."""
+    error: BaseException | None = group.subgroup(MoorageError)
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error or group

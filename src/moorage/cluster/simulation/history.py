@@ -1,0 +1,213 @@
+"""What happened to pods while a simulation ran, and how full the nodes were: taken from the changes of its store."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.requests import CPU
+
+PODS: Final = "pods"
+NODES: Final = "nodes"
+_MILLI: Final = 1000
+
+
+class PodHistory(Struct, rename="camel", omit_defaults=True):
+    """One pod's life; moments are seconds since the simulation began.
+
+    ``waited`` is how long it was without a node: to the end, if it never got one. Pods that had one from the start
+    have no ``waited`` and no ``bound``.
+    """
+
+    pod: str
+    created: float
+    waited: float | None = None
+    node: str = ""
+    bound: float | None = None
+    finished: float | None = None
+    phase: str = ""
+    evicted: float | None = None
+    evicted_by: str = ""
+    deleted: float | None = None
+
+
+class Utilisation(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How much of a resource was requested by pods on nodes; CPUs, bytes, or plain counts.
+
+    ``requested`` is at the end, ``peak`` the most at any moment, ``mean`` the mean over virtual time.
+    """
+
+    resource: str
+    allocatable: float
+    requested: float
+    peak: float
+    mean: float
+    group: str = ""
+
+
+class RunHistory:
+    """Follows the store of a simulation from the moment it is made; ``group_by`` is a label of nodes."""
+
+    def __init__(self, store: Store, now: Callable[[], float], *, group_by: str = "") -> None:
+        self._now = now
+        self._start = now()
+        self._last_change = self._start
+        self._group_by = group_by
+        self._pods: dict[str, PodHistory] = {}
+        self._nodes: dict[str, Node] = {}
+        self._placed: dict[str, tuple[str, dict[str, int]]] = {}
+        self._levels: dict[tuple[str, str], Level] = {}
+        store.subscribe(self._changed)
+
+    @property
+    def seconds(self) -> float:
+        """How much time passed until the last change, or the last attempt that failed by an error."""
+        return _rounded(self._last_change - self._start)
+
+    def end_at(self, seconds: float) -> None:
+        """Have the history end so many seconds after its begin: nothing changed since the last change."""
+        self._last_change = self._start + seconds
+
+    def timeline(self, evictors: Mapping[str, str]) -> list[PodHistory]:
+        """Return what happened to each pod, in order of creation; ``evictors`` says who evicted whom, by uid."""
+        end = self.seconds
+        for uid, by in evictors.items():
+            if uid in self._pods:
+                self._pods[uid].evicted_by = by
+        for record in self._pods.values():
+            if record.waited is None and not record.node:
+                left = record.deleted if record.deleted is not None else end
+                record.waited = _rounded(left - record.created)
+        return list(self._pods.values())
+
+    def note_eviction(self, uid: str) -> None:
+        """Note that the scheduler has just asked for a pod to leave."""
+        if uid in self._pods and self._pods[uid].evicted is None:
+            self._pods[uid].evicted = self._moment()
+
+    def note_failure(self) -> None:
+        """Note that a pod was tried until now, though nothing in the store may show it."""
+        self._last_change = self._now()
+
+    def utilisation(self) -> list[Utilisation]:
+        """Return how full the nodes were, by group and resource; extended resources that nobody has are left out."""
+        offered: dict[tuple[str, str], int] = {}
+        for node in self._nodes.values():
+            for resource, amount in node.allocatable.items():
+                place = (self._group(node.name), resource)
+                offered[place] = offered.get(place, 0) + amount
+        end = self._last_change
+        found = []
+        for group, resource in sorted(offered, key=_order):
+            level, unit = self._levels.get((group, resource), Level(self._start)), _unit(resource)
+            level.settle(end)
+            mean = level.area / (end - self._start) if end > self._start else level.amount
+            found.append(
+                Utilisation(
+                    resource=resource,
+                    allocatable=_rounded(offered[group, resource] / unit),
+                    requested=_rounded(level.amount / unit),
+                    peak=_rounded(level.peak / unit),
+                    mean=_rounded(mean / unit),
+                    group=group,
+                )
+            )
+        return found
+
+    def _moment(self) -> float:
+        return _rounded(self._now() - self._start)
+
+    def _changed(self, resource: str, change: StoredChange) -> None:
+        self._last_change = self._now()
+        if resource == PODS:
+            self._pod_changed(change.before, change.after)
+        elif resource == NODES:
+            entry = change.after or change.before
+            assert entry is not None
+            if change.after is not None:
+                self._nodes[entry.key] = entry.typed(Node)
+            else:
+                self._nodes.pop(entry.key, None)
+
+    def _pod_changed(self, before: Entry | None, after: Entry | None) -> None:
+        if after is None:
+            assert before is not None
+            self._gone(before.typed(Pod))
+            return
+        pod = after.typed(Pod)
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        record = self._pods.get(uid)
+        if record is None:
+            record = self._pods[uid] = PodHistory(after.key, self._moment(), node=node)
+        elif node and not record.node:
+            record.node, record.bound = node, self._moment()
+            record.waited = _rounded(record.bound - record.created)
+        if pod.is_finished:
+            if record.finished is None and before is not None:
+                record.finished, record.phase = self._moment(), pod.status.phase
+            self._free(uid)
+        elif node and uid not in self._placed:
+            self._place(uid, pod)
+
+    def _gone(self, pod: Pod) -> None:
+        self._free(pod.uid)
+        record = self._pods.get(pod.uid)
+        if record is not None:
+            record.deleted = self._moment()
+
+    def _place(self, uid: str, pod: Pod) -> None:
+        group, taken = self._group(pod.node_name), {**pod.requests_on_node, PODS: 1}
+        self._placed[uid] = (group, taken)
+        self._add(group, taken, 1)
+
+    def _free(self, uid: str) -> None:
+        group, taken = self._placed.pop(uid, ("", {}))
+        self._add(group, taken, -1)
+
+    def _add(self, group: str, taken: dict[str, int], sign: int) -> None:
+        now = self._now()
+        for resource, amount in taken.items():
+            level = self._levels.get((group, resource))
+            if level is None:
+                level = self._levels[group, resource] = Level(self._start)
+            level.settle(now)
+            level.amount += sign * amount
+            level.peak = max(level.peak, level.amount)
+
+    def _group(self, node_name: str) -> str:
+        node = self._nodes.get(node_name)
+        return node.labels.get(self._group_by, "") if node is not None and self._group_by else ""
+
+
+class Level:
+    """An amount that goes up and down, its peak, and the area under it so far."""
+
+    __slots__ = ("amount", "area", "peak", "since")
+
+    def __init__(self, since: float) -> None:
+        self.amount = 0
+        self.peak = 0
+        self.area = 0.0
+        self.since = since
+
+    def settle(self, now: float) -> None:
+        """Add the time since the last change to the area."""
+        self.area += self.amount * (now - self.since)
+        self.since = now
+
+
+def _unit(resource: str) -> int:
+    return _MILLI if resource == CPU else 1
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds, 3)
+
+
+def _order(place: tuple[str, str]) -> tuple[str, int, str]:
+    group, resource = place
+    known = (CPU, "memory", "ephemeral-storage", PODS)
+    return group, known.index(resource) if resource in known else len(known), resource

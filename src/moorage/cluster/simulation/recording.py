@@ -1,0 +1,194 @@
+"""What happened in a simulation, step by step, so that any moment of it can be shown again."""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange
+from moorage.cluster.simulation.history import NODES, PODS
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.decisions.attempts import AttemptLog
+from moorage.scheduler.decisions.decision import Result
+from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.observing import UNSCHEDULABLE, QueueObserver
+
+MAX_REPEATS: Final = 20
+"""A pod that fails alike more often than this is left alone until something new happens to it: it may go on all day."""
+
+
+class StepKind(Enum):
+    """What a step is about."""
+
+    WAITS = "a pod came that has no node"
+    TAKES = "a pod came to a node"
+    LEAVES = "a pod left its node"
+    GONE = "a pod that waited is gone"
+    MOVED = "a pod that waits went to another place of the queue"
+    TRIED = "an attempt failed"
+
+
+class HistoryStep(NamedTuple):
+    """One thing that happened to a pod, so many seconds after the begin; ``detail`` depends on what it was."""
+
+    moment: float
+    what: StepKind
+    pod: str
+    detail: Any = None
+
+
+class FailedAttempt(NamedTuple):
+    """Why an attempt failed: the reasons without their counts, the plugins, and the sentence users read.
+
+    The reason that most nodes have comes first.
+    """
+
+    reasons: tuple[str, ...]
+    plugins: tuple[str, ...]
+    message: str
+
+
+class RecordedDecision(NamedTuple):
+    """An attempt that ended."""
+
+    moment: float
+    pod: str
+    result: Result
+    node: str
+    message: str
+    attempt: int
+
+
+def why_not(outcome: Parked | Failed) -> FailedAttempt:
+    """Say why an attempt failed."""
+    if isinstance(outcome, Failed):
+        return FailedAttempt((outcome.message,), (), outcome.message)
+    diagnosis = outcome.diagnosis
+    if diagnosis.pre_filter is not None:
+        reasons = tuple(diagnosis.pre_filter.reasons)
+    else:
+        counted = diagnosis.statuses.reasons(diagnosis.node_count)
+        reasons = tuple(sorted(counted, key=lambda reason: (-counted[reason], reason)))
+    return FailedAttempt(reasons, tuple(sorted(diagnosis.unschedulable_plugins)), outcome.message)
+
+
+class RecordedAttempts(AttemptLog):
+    """Keeps every attempt, not only the last of each pod."""
+
+    def __init__(self, recorder: "RunRecorder", *, with_nodes: bool) -> None:
+        super().__init__(with_nodes=with_nodes)
+        self._recorder = recorder
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        """Note how an attempt ended."""
+        super().ended(queued, outcome)
+        if isinstance(outcome, Placed):
+            self._recorder.decided(queued, Result.SCHEDULED, outcome.node_name, "")
+        elif isinstance(outcome, Parked | Failed):
+            self._recorder.failed(queued, outcome)
+
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Note that a pod came back from its binding."""
+        super().binding_failed(queued, outcome)
+        self._recorder.failed(queued, outcome)
+
+
+class RecordedMoves(QueueObserver):
+    """Keeps where pods went in the queue, and because of what."""
+
+    def __init__(self, recorder: "RunRecorder") -> None:
+        self._recorder = recorder
+
+    def moved(self, pod: Pod, queue: str, event: str) -> None:
+        """Note the move."""
+        self._recorder.moved(pod.key, queue, event)
+
+
+class RunRecorder:
+    """Records a simulation from its begin; :attr:`steps` and :attr:`decisions` are in order of time."""
+
+    def __init__(self, *, with_nodes: bool = False) -> None:
+        self.attempts = RecordedAttempts(self, with_nodes=with_nodes)
+        self.moves = RecordedMoves(self)
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        """Every pod there ever was, by name, as it was first seen."""
+        self.steps: list[HistoryStep] = []
+        self.decisions: list[RecordedDecision] = []
+        self.seconds = 0.0
+        self._on_node: set[str] = set()
+        self._last: dict[str, tuple[FailedAttempt, int]] = {}
+        """Why each pod failed last, and how often in a row."""
+        self._left_alone: set[str] = set()
+        self._now: Callable[[], float] = lambda: 0.0
+        self._start = 0.0
+
+    def begin(self, store: Store, now: Callable[[], float]) -> None:
+        """Follow a store from now on."""
+        self.go_by(now)
+        store.subscribe(self._changed)
+
+    def go_by(self, now: Callable[[], float]) -> None:
+        """Take the time from a clock; it is the begin now."""
+        self._now, self._start = now, now()
+
+    def note(self, what: StepKind, pod: str, detail: Any = None) -> None:
+        """Add a step."""
+        self.seconds = round(self._now() - self._start, 3)
+        self.steps.append(HistoryStep(self.seconds, what, pod, detail))
+
+    def moved(self, pod: str, queue: str, event: str) -> None:
+        """Add a move; of a pod that is left alone only that it is where it was left."""
+        if pod not in self._left_alone or (queue == UNSCHEDULABLE and self._last[pod][1] == MAX_REPEATS + 1):
+            self.note(StepKind.MOVED, pod, (queue, event))
+
+    def decided(self, queued: QueuedPodInfo, result: Result, node: str, message: str) -> None:
+        """Add an attempt."""
+        moment = round(self._now() - self._start, 3)
+        self.decisions.append(RecordedDecision(moment, queued.key, result, node, message, queued.attempts))
+
+    def failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Add an attempt that failed."""
+        why = why_not(outcome)
+        before, times = self._last.get(queued.key, (None, 0))
+        times = times + 1 if why == before else 1
+        self._last[queued.key] = (why, times)
+        if times > MAX_REPEATS:
+            self._left_alone.add(queued.key)
+            return
+        self._left_alone.discard(queued.key)
+        is_error = isinstance(outcome, Failed) and not outcome.is_rejection
+        self.note(StepKind.TRIED, queued.key, why)
+        self.decided(queued, Result.ERROR if is_error else Result.UNSCHEDULABLE, "", outcome.message)
+
+    def _changed(self, resource: str, change: StoredChange) -> None:
+        if resource == NODES and change.after is not None:
+            self.nodes[change.after.key] = change.after.typed(Node)
+        elif resource == PODS:
+            self._pod_changed(change.before, change.after)
+
+    def _pod_changed(self, before: Entry | None, after: Entry | None) -> None:
+        if after is None:
+            assert before is not None
+            self._left(before.key, is_gone=True)
+            return
+        pod, key = after.typed(Pod), after.key
+        if before is None:
+            self.pods[key] = pod
+            if not pod.is_finished and not pod.node_name:
+                self.note(StepKind.WAITS, key)
+        if pod.is_finished:
+            self._left(key, is_gone=False)
+        elif pod.node_name and key not in self._on_node:
+            self._on_node.add(key)
+            self._last.pop(key, None)
+            self._left_alone.discard(key)
+            self.note(StepKind.TAKES, key, pod.node_name)
+
+    def _left(self, key: str, *, is_gone: bool) -> None:
+        if key in self._on_node:
+            self._on_node.discard(key)
+            self.note(StepKind.LEAVES, key)
+        elif is_gone:
+            self.note(StepKind.GONE, key)

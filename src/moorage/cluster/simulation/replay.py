@@ -1,0 +1,147 @@
+"""Any moment of a recorded simulation: how full each node was, and who waited, where and why."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from copy import copy
+from typing import Final
+
+import numpy as np
+
+from moorage.cluster.simulation.recording import FailedAttempt, HistoryStep, RunRecorder, StepKind
+from moorage.common.arrays import NDArray
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.status import IntArray
+from moorage.scheduler.queue.observing import ACTIVE
+
+CHECKPOINT_STEPS: Final = 5000
+"""A copy is kept every so many steps, so that going back is no farther than that."""
+
+
+class WaitingRecord:
+    """A pod that waits: since when, in which place of the queue, because of which event, and why it failed last."""
+
+    __slots__ = ("attempts", "event", "failure", "place", "since")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.place = ACTIVE
+        self.event = ""
+        self.failure: FailedAttempt | None = None
+        self.attempts = 0
+
+
+class ClusterMoment:
+    """The cluster after some steps; rows are those of :attr:`Replay.nodes`."""
+
+    def __init__(self, resources: tuple[str, ...], nodes: int) -> None:
+        self.requested: dict[str, IntArray] = {name: np.zeros(nodes, dtype=np.int64) for name in resources}
+        self.pods: NDArray[np.int64] = np.zeros(nodes, dtype=np.int64)
+        self.placed: dict[str, str] = {}
+        self.waiting: dict[str, WaitingRecord] = {}
+        self.bound = 0
+
+    def copied(self) -> "ClusterMoment":
+        """Return one that can be changed without changing this one."""
+        twin = copy(self)
+        twin.requested = {name: column.copy() for name, column in self.requested.items()}
+        twin.pods, twin.placed = self.pods.copy(), self.placed.copy()
+        twin.waiting = {key: copy(record) for key, record in self.waiting.items()}
+        return twin
+
+
+class Replay:
+    """A recorded simulation that can be shown at any moment, forwards and backwards.
+
+    It ends with the last thing that was new: pods that fit nowhere are tried every few minutes for the rest of the day.
+    """
+
+    def __init__(self, recorder: RunRecorder) -> None:
+        self.nodes: list[Node] = list(recorder.nodes.values())
+        self.pods = recorder.pods
+        self.seconds = _last_news(recorder.steps)
+        self.steps = [step for step in recorder.steps if step.moment <= self.seconds]
+        self.decisions = [decision for decision in recorder.decisions if decision.moment <= self.seconds]
+        self._row = {node.name: row for row, node in enumerate(self.nodes)}
+        self._moments = [step.moment for step in self.steps]
+        resources = tuple(dict.fromkeys(name for node in self.nodes for name in node.allocatable if name != "pods"))
+        self._checkpoints = [ClusterMoment(resources, len(self.nodes))]
+        self._at = 0
+        self._now = self._checkpoints[0].copied()
+
+    def apart(self) -> "Replay":
+        """Return the same run with a place of its own in it, for another thread."""
+        twin = copy(self)
+        twin._checkpoints, twin._at = self._checkpoints[:1], 0
+        twin._now = twin._checkpoints[0].copied()
+        return twin
+
+    def at(self, seconds: float) -> ClusterMoment:
+        """Return the cluster as it was so many seconds after the begin; it is valid until the next call."""
+        wanted = bisect_right(self._moments, seconds)
+        if wanted < self._at:
+            nearest = min(wanted // CHECKPOINT_STEPS, len(self._checkpoints) - 1)
+            self._now, self._at = self._checkpoints[nearest].copied(), nearest * CHECKPOINT_STEPS
+        while self._at < wanted:
+            self._take(self.steps[self._at])
+            self._at += 1
+            if self._at == len(self._checkpoints) * CHECKPOINT_STEPS:
+                self._checkpoints.append(self._now.copied())
+        return self._now
+
+    def pods_at(self, seconds: float) -> list[Pod]:
+        """Return the pods that were there, on their nodes or waiting."""
+        moment = self.at(seconds)
+        placed = [self.pods[key].on_node(node) for key, node in moment.placed.items()]
+        return placed + [_without_node(self.pods[key]) for key in moment.waiting]
+
+    def _take(self, step: HistoryStep) -> None:
+        now, key, detail = self._now, step.pod, step.detail
+        match step.what:
+            case StepKind.WAITS:
+                now.waiting.setdefault(key, WaitingRecord(step.moment))
+            case StepKind.TAKES:
+                if now.waiting.pop(key, None) is not None:
+                    now.bound += 1
+                now.placed[key] = detail
+                self._add(key, detail, 1)
+            case StepKind.LEAVES:
+                self._add(key, now.placed.pop(key), -1)
+            case StepKind.GONE:
+                now.waiting.pop(key, None)
+            case StepKind.MOVED:
+                # The queue learns of a pod a moment after it came, or of one that is gone already.
+                if (record := now.waiting.get(key)) is not None:
+                    record.place, record.event = detail
+            case StepKind.TRIED:
+                if (record := now.waiting.get(key)) is not None:
+                    record.failure = detail
+                    record.attempts += 1
+
+    def _add(self, key: str, node: str, sign: int) -> None:
+        row = self._row.get(node)
+        if row is None:
+            return
+        self._now.pods[row] += sign
+        for name, amount in self.pods[key].requests_on_node.items():
+            if (column := self._now.requested.get(name)) is not None:
+                column[row] += sign * amount
+
+
+def _last_news(steps: Sequence[HistoryStep]) -> float:
+    """Find the moment after which nothing happens but attempts that fail as they did before."""
+    seen: dict[str, FailedAttempt] = {}
+    last = 0.0
+    for step in steps:
+        if step.what is StepKind.MOVED:
+            continue
+        if step.what is StepKind.TRIED:
+            if seen.get(step.pod) == step.detail:
+                continue
+            seen[step.pod] = step.detail
+        last = step.moment
+    return last
+
+
+def _without_node(pod: Pod) -> Pod:
+    return pod if not pod.node_name else pod.on_node("")

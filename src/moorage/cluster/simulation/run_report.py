@@ -1,0 +1,118 @@
+"""How a simulation went, for people: when things happened to pods, how long they waited, how full the nodes were."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from moorage.cluster.simulation.history import PodHistory, Utilisation
+from moorage.cluster.simulation.until_quiet import Run
+from moorage.scheduler.config.durations import Duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+AT_ONCE: Final = 1.0
+"""Who got a node within so many seconds did not wait."""
+MAX_LINES: Final = 30
+"""So many lines of the timeline are printed, unless all are asked for."""
+_SIZES: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+
+
+def print_run(run: Run, console: "Console", *, whole_timeline: bool) -> None:
+    """Print the timeline and the utilisation after the table of decisions."""
+    lines = list(timeline_lines(run, whole=whole_timeline))
+    shown = lines if whole_timeline else lines[:MAX_LINES]
+    if shown:
+        console.print(f"Timeline, {shown_time(run.seconds)} of virtual time", style="bold", highlight=False)
+        width = max(len(moment) for moment, _ in shown)
+        text = "\n".join(f"{moment.rjust(width)}  {what}" for moment, what in shown)
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        if len(shown) < len(lines):
+            console.print(f"… {len(lines) - len(shown)} more; --timeline prints all", style="dim", highlight=False)
+    if waits := wait_summary(run.timeline):
+        console.print(waits, highlight=False, markup=False, soft_wrap=True)
+    if run.utilisation:
+        console.print()
+        console.print(utilisation_table(run.utilisation), highlight=False, markup=False, soft_wrap=True)
+    console.print()
+
+
+def timeline_lines(run: Run, *, whole: bool) -> Iterator[tuple[str, str]]:
+    """Say what happened in order: all of it, or without pods that got a node at once and kept it."""
+    happened = [(moment, what) for record in run.timeline for moment, what in _happenings(record, whole=whole)]
+    for moment, what in sorted(happened, key=lambda item: item[0]):
+        yield shown_time(moment), what
+    for record in run.timeline:
+        if record.waited is not None and record.bound is None and record.deleted is None:
+            yield shown_time(run.seconds), f"{record.pod} has no node, after {shown_time(record.waited)}"
+
+
+def _happenings(record: PodHistory, *, whole: bool) -> Iterator[tuple[float, str]]:
+    pod, bound, waited = record.pod, record.bound, record.waited or 0.0
+    if bound is not None and (whole or waited >= AT_ONCE):
+        yield bound, f"{pod} placed on {record.node}, waited {shown_time(waited)}"
+    if record.evicted is not None:
+        by = f" by {record.evicted_by}" if record.evicted_by else ""
+        yield record.evicted, f"{pod} evicted from {record.node}{by}"
+    if record.finished is not None:
+        after = f" {shown_time(record.finished - bound)} after it was placed" if bound is not None else ""
+        yield record.finished, f"{pod} {record.phase.lower()} on {record.node}{after}"
+    if record.deleted is not None and (whole or (record.evicted is None and record.finished is None)):
+        yield record.deleted, f"{pod} gone"
+
+
+def wait_summary(timeline: Sequence[PodHistory]) -> str:
+    """Say in one line how long pods waited for a node."""
+    placed = [record for record in timeline if record.bound is not None and record.waited is not None]
+    if not placed:
+        return ""
+    waits = [record.waited or 0.0 for record in placed]
+    longest = max(placed, key=lambda record: record.waited or 0.0)
+    middle = f"median {shown_time(median(waits))}"
+    return f"Waited for a node: {middle}, longest {shown_time(longest.waited or 0.0)} ({longest.pod})"
+
+
+def utilisation_table(rows: Sequence[Utilisation]) -> str:
+    """Lay out how full the nodes were, with groups if there are any."""
+    is_grouped = any(row.group for row in rows)
+    head = ("Group", "Resource", "Allocatable", "At the end", "Mean", "Peak")
+    cells = [head, *(_cells(row) for row in rows)]
+    if not is_grouped:
+        cells = [row[1:] for row in cells]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    )
+
+
+def _cells(row: Utilisation) -> tuple[str, ...]:
+    used = (row.requested, row.mean, row.peak)
+    shares = (f"{shown_amount(row.resource, item)} ({_percent(item, row.allocatable)})" for item in used)
+    return row.group or "-", row.resource, shown_amount(row.resource, row.allocatable), *shares
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f}%" if whole else "-"
+
+
+def shown_amount(resource: str, amount: float) -> str:
+    """Write an amount as people do: bytes with a unit.
+
+    >>> shown_amount("memory", 3 * 2**29), shown_amount("cpu", 2.5), shown_amount("pods", 110.0)
+    ('1.5Gi', '2.5', '110')
+    """
+    if resource == "memory" or resource.startswith(("hugepages-", "ephemeral-storage")):
+        for unit, size in _SIZES:
+            if amount >= size:
+                return f"{amount / size:.1f}".removesuffix(".0") + unit
+    return f"{amount:.1f}".removesuffix(".0")
+
+
+def shown_time(seconds: float) -> str:
+    """Write a time as Go does, with as many digits as matter.
+
+    >>> shown_time(90.0), shown_time(0.0123), shown_time(12.3456), shown_time(3600.7)
+    ('1m30s', '12ms', '12.3s', '1h0m1s')
+    """
+    digits = 3 if seconds < 1 else 1 if seconds < 60 else 0
+    return str(Duration(round(round(seconds, digits) * 1e9)))

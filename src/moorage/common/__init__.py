@@ -1,0 +1,1 @@
+"""Small building blocks without Kubernetes knowledge: errors, clocks, caches, arrays and text."""

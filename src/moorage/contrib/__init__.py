@@ -1,0 +1,1 @@
+"""Plugins beyond kube-scheduler's: community plugins, GPU sharing and learned scores."""

@@ -1,0 +1,87 @@
+"""Making room where quotas count: borrowers go for those who are within their guarantee."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from moorage.contrib.community.capacity_scheduling.quotas import Amounts, Quota, QuotaState, add, asked_for, on_node
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.plugins.default_preemption.candidates import CandidateSearch
+from moorage.scheduler.plugins.default_preemption.dry_run import DryRun, WhatIf
+
+QUOTAS = StateKey[QuotaState]("elastic quotas and what is used of them")
+
+
+class BorrowerRules:
+    """Whom a preemptor may have evicted, by the quotas as they were when it was turned to."""
+
+    def __init__(self) -> None:
+        self.quotas: Mapping[str, Quota] = {}
+        self._borrows = False
+
+    def turn_to(self, preemptors: Sequence[Pod], quotas: Mapping[str, Quota]) -> None:
+        """Look at quotas anew, for a pod or for the pods of a group."""
+        self.quotas = quotas
+        own = quotas.get(preemptors[0].namespace)
+        asked: Amounts = {}
+        for pod in preemptors:
+            add(asked, asked_for(pod))
+        self._borrows = own is not None and own.exceeds_min(asked)
+
+    def may_evict(self, preemptor: Pod, victim: Pod, priority: int) -> bool:
+        """Tell whether a pod may go.
+
+        Where there is no quota, or the preemptor would borrow, it must be less important and have the same quota, or
+        none as well. Who is within the guarantee may have pods evicted that borrow, whatever their priority.
+        """
+        own, theirs = self.quotas.get(preemptor.namespace), self.quotas.get(victim.namespace)
+        if own is None:
+            return theirs is None and priority < preemptor.priority
+        if self._borrows:
+            return theirs is own and priority < preemptor.priority
+        return theirs is not None and theirs is not own and theirs.exceeds_min()
+
+
+class QuotaSearch(CandidateSearch):
+    """A search whose dry runs ask for quotas as well."""
+
+    def _dry_run(self, cycle: CycleState, pod: Pod) -> DryRun:
+        assert isinstance(self.rules, BorrowerRules)
+        return QuotaDryRun(self._handle, cycle, pod, self._budgets.split, self.rules)
+
+
+class QuotaDryRun(DryRun):
+    """Tries nodes for one pod: the pods there that may go do so, but no borrower gives back more than it borrowed."""
+
+    def _pool(self, node: NodeInfo) -> list[Pod]:
+        rules, pool = self._rules, list[Pod]()
+        assert isinstance(rules, BorrowerRules)
+        returned: dict[str, Amounts] = {}
+        for pod in sorted(node.pods.values(), key=self._importance, reverse=True):
+            if not rules.may_evict(self._pod, pod, pod.priority):
+                continue
+            quota = rules.quotas.get(pod.namespace)
+            if quota is not None and pod.namespace != self._pod.namespace:
+                back = returned.setdefault(pod.namespace, {})
+                if not quota.exceeds_min(back):
+                    continue
+                add(back, on_node(pod), -1)
+            pool.append(pod)
+        return pool
+
+    def _what_if(self, node: NodeInfo, gone: Iterable[Pod]) -> WhatIf:
+        return QuotaWhatIf(self._handle, self._cycle, self._pod, node, gone)
+
+
+class QuotaWhatIf(WhatIf):
+    """A node without some of its pods, which the pod may only go to if the quotas allow it, too."""
+
+    def judge(self) -> Status | None:
+        """Ask the filters, and then the quotas."""
+        status = super().judge()
+        quotas = self._cycle.get(QUOTAS)
+        if status is not None or quotas is None:
+            return status
+        problem = quotas.problem_with(self._pod)
+        return Status.unschedulable(problem) if problem else None

@@ -1,0 +1,199 @@
+"""Elastic quotas: how much each namespace is guaranteed, may use at most, and uses."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct, field
+
+from moorage.common.errors import QuantityError
+from moorage.kube.api.custom import custom_kind
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.quantity import ResourceList
+from moorage.kube.api.requests import PODS, countable
+from moorage.kube.api.struct import KubeStruct
+from moorage.scheduler.framework.handle import Lister
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.state.side_columns import SideColumns
+
+Amounts = dict[str, int]
+"""Resources in the units in which they are counted: CPU in thousandths."""
+
+
+class ElasticQuotaSpec(KubeStruct, frozen=True):
+    """What a namespace is guaranteed, and what it may use at most; resources that are not named are not counted."""
+
+    min: ResourceList = {}
+    max: ResourceList = {}
+
+
+class ElasticQuotaStatus(KubeStruct, frozen=True):
+    """What a namespace uses."""
+
+    used: ResourceList = {}
+
+
+class ElasticQuota(KubeObject, frozen=True, dict=True, gc=True):
+    """The elastic quota of a namespace."""
+
+    spec: ElasticQuotaSpec = ElasticQuotaSpec()
+    status: ElasticQuotaStatus = ElasticQuotaStatus()
+
+
+KIND: Final = custom_kind("ElasticQuota", "elasticquotas", "scheduling.x-k8s.io/v1alpha1", type=ElasticQuota)
+
+
+class Usage(SideColumns):
+    """What the pods of each namespace take of all nodes together, those assumed included."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        super().__init__(nodes, {})
+        self._by_row: dict[int, dict[str, Amounts]] = {}
+        self._by_namespace: dict[str, Amounts] = {}
+
+    def of(self, namespace: str) -> Amounts:
+        """Return what a namespace uses now."""
+        self.refresh()
+        return self._by_namespace.get(namespace, {})
+
+    def write(self, info: NodeInfo) -> None:
+        """Count the node's pods again."""
+        self.clear(info.row)
+        here: dict[str, Amounts] = {}
+        for pod in info.pods.values():
+            add(here.setdefault(pod.namespace, {}), on_node(pod))
+        for namespace, amounts in here.items():
+            add(self._by_namespace.setdefault(namespace, {}), amounts)
+        self._by_row[info.row] = here
+
+    def clear(self, row: int) -> None:
+        """Take back what a row counted for."""
+        for namespace, amounts in self._by_row.pop(row, {}).items():
+            add(self._by_namespace[namespace], amounts, -1)
+
+    def rows_of(self, source: str, key: str) -> Iterable[int]:
+        """Concern no row: pods on nodes are in the node table's own log."""
+        return ()
+
+
+class Quota(Struct):
+    """The quota of a namespace at work: its bounds, and what is used of it in some cluster."""
+
+    namespace: str
+    name: str
+    min: Amounts
+    max: Amounts
+    used: Amounts
+
+    def exceeds_max(self, more: Mapping[str, int]) -> bool:
+        """Tell whether it would use more than it may with some more."""
+        return any(self.used.get(name, 0) + more.get(name, 0) > most for name, most in self.max.items())
+
+    def exceeds_min(self, more: Mapping[str, int] | None = None) -> bool:
+        """Tell whether it uses more than it is guaranteed, or would with some more."""
+        extra = more or {}
+        return any(self.used.get(name, 0) + extra.get(name, 0) > least for name, least in self.min.items())
+
+
+class QuotaState(Struct):
+    """All quotas during one attempt; a clone follows a what-if."""
+
+    quotas: dict[str, Quota]
+    promised: Amounts = field(default_factory=dict)
+    """What pods of the namespace that are nominated elsewhere, and go first, will take of its quota."""
+    promised_to_all: Amounts = field(default_factory=dict)
+    """What such pods of all namespaces will take of what is guaranteed to all."""
+
+    def clone(self) -> "QuotaState":
+        """Return a copy that can follow a what-if."""
+        return QuotaState({**self.quotas}, self.promised, self.promised_to_all)
+
+    def change(self, pod: Pod, sign: int) -> None:
+        """Count a pod that comes to a node, or no longer count one that leaves."""
+        if (quota := self.quotas.get(pod.namespace)) is not None:
+            used = {**quota.used}
+            add(used, on_node(pod), sign)
+            self.quotas[pod.namespace] = Quota(quota.namespace, quota.name, quota.min, quota.max, used)
+
+    def problem_with(self, pod: Pod) -> str:
+        """Say which bound a pod would break; an empty text if none, or if its namespace has no quota."""
+        quota = self.quotas.get(pod.namespace)
+        if quota is None:
+            return ""
+        asked = asked_for(pod)
+        if quota.exceeds_max(plus(asked, self.promised)):
+            return f"because ElasticQuota {quota.name} is more than Max"
+        if self._exceed_min_together(plus(asked, self.promised_to_all)):
+            return "because total ElasticQuota used is more than min"
+        return ""
+
+    def _exceed_min_together(self, more: Mapping[str, int]) -> bool:
+        guaranteed: Amounts = {}
+        for quota in self.quotas.values():
+            add(guaranteed, quota.min)
+        return any(
+            sum(quota.used.get(name, 0) for quota in self.quotas.values()) + more.get(name, 0) > amount
+            for name, amount in guaranteed.items()
+        )
+
+
+class QuotaBook:
+    """The quota of each namespace that has one, read once for all attempts until one changes.
+
+    Of several in a namespace the first by name counts. One that cannot be read bounds nothing; ``problems`` says what
+    is wrong with it, by namespace.
+    """
+
+    def __init__(self, objects: Lister[ElasticQuota]) -> None:
+        self._objects = objects
+        self._version = -1
+        self._bounds: dict[str, tuple[str, Amounts, Amounts]] = {}
+        self.problems: dict[str, str] = {}
+
+    def at_work(self, usage: "Usage") -> dict[str, Quota]:
+        """Return all quotas with what is used of them now; their usage is shared and must not be changed."""
+        self.refresh()
+        return {
+            namespace: Quota(namespace, name, least, most, usage.of(namespace))
+            for namespace, (name, least, most) in self._bounds.items()
+        }
+
+    def refresh(self) -> None:
+        """Read the quotas again if one has changed."""
+        if self._version == self._objects.version:
+            return
+        self._version = self._objects.version
+        self._bounds, self.problems = {}, {}
+        for thing in sorted(self._objects.list(), key=lambda quota: quota.key):
+            if thing.namespace in self._bounds or thing.namespace in self.problems:
+                continue
+            try:
+                bounds = thing.name, countable(thing.spec.min), countable(thing.spec.max)
+            except QuantityError as error:
+                self.problems[thing.namespace] = f"ElasticQuota {thing.name} cannot be read: {error}"
+            else:
+                self._bounds[thing.namespace] = bounds
+
+
+def asked_for(pod: Pod) -> Amounts:
+    """Return what a pod asks for; every pod takes one of ``pods``."""
+    return {**pod.requests, PODS: 1}
+
+
+def on_node(pod: Pod) -> Amounts:
+    """Return what a pod takes of its node."""
+    return {**pod.requests_on_node, PODS: 1}
+
+
+def add(total: Amounts, more: Mapping[str, int], sign: int = 1) -> None:
+    """Add amounts to others, or take them off."""
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + sign * amount
+
+
+def plus(first: Mapping[str, int], second: Mapping[str, int]) -> Amounts:
+    """Return the sum of two amounts."""
+    total = {**first}
+    add(total, second)
+    return total

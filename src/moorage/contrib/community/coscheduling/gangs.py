@@ -1,0 +1,164 @@
+"""Which pods belong together, and how many start: by PodGroups of scheduler-plugins, or by annotations alone."""
+
+import re
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final
+
+from moorage.kube.api.custom import custom_kind
+from moorage.kube.api.meta import KubeObject, ObjectMeta
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import GangPolicy, PodGroupPolicy, PodGroupSpec
+from moorage.kube.api.quantity import ResourceList
+from moorage.kube.api.struct import Int32, KubeStruct
+from moorage.scheduler.framework.groups import DescribedGroup
+from moorage.scheduler.framework.handle import Lister
+
+GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
+GANG: Final = "moorage.io/gang"
+GANG_SIZE: Final = "moorage.io/gang-size"
+
+_BY_LABEL: Final = "scheduling.x-k8s.io/"
+_BY_ANNOTATION: Final = "moorage.io/"
+MAX_NAME: Final = 253
+MAX_SIZE: Final = 100_000
+_SIZE: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
+_MAX_SHOWN: Final = 40
+
+
+class CoschedulingSpec(KubeStruct, frozen=True):
+    """What a group asks for."""
+
+    min_member: Int32 = 0
+    min_resources: ResourceList = {}
+    schedule_timeout_seconds: Int32 | None = None
+
+
+class CoschedulingStatus(KubeStruct, frozen=True):
+    """What has become of a group."""
+
+    phase: str = ""
+    occupied_by: str = ""
+    running: Int32 = 0
+    succeeded: Int32 = 0
+    failed: Int32 = 0
+
+
+class CoschedulingGroup(KubeObject, frozen=True, dict=True, gc=True):
+    """A PodGroup of scheduler-plugins."""
+
+    spec: CoschedulingSpec = CoschedulingSpec()
+    status: CoschedulingStatus = CoschedulingStatus()
+
+
+KIND: Final = custom_kind("PodGroup", "podgroups", "scheduling.x-k8s.io/v1alpha1", type=CoschedulingGroup)
+
+
+def name_by_label(label: str) -> str:
+    """Name the group that a label means, apart from what annotations call the same."""
+    return _BY_LABEL + label
+
+
+def plain_name(name: str) -> str:
+    """Return the name that users gave a group."""
+    return name.removeprefix(_BY_LABEL).removeprefix(_BY_ANNOTATION)
+
+
+def group_name(pod: Pod) -> str:
+    """Name the group of a pod: its label counts before its annotation; empty if it has neither."""
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    if labels and (label := labels.get(GROUP_LABEL)):
+        return name_by_label(label)
+    if annotations and (gang := annotations.get(GANG)):
+        return _BY_ANNOTATION + gang[: MAX_NAME + 1]
+    return ""
+
+
+class Gangs:
+    """Describes groups, of either sort, as PodGroups with a minimum."""
+
+    def __init__(self, objects: Lister[CoschedulingGroup]) -> None:
+        self._objects = objects
+
+    def object_of(self, group: DescribedGroup) -> CoschedulingGroup | None:
+        """Return the object that a group was described by."""
+        is_by_label = group.name.startswith(_BY_LABEL)
+        return self._objects.get(plain_name(group.name), group.namespace) if is_by_label else None
+
+    def describe(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
+        """Describe a group by its object, or by what its members say; ``None`` if there is neither."""
+        if name.startswith(_BY_LABEL):
+            return self._by_object(namespace, name, members)
+        return _by_members(namespace, name, members)
+
+    def _by_object(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
+        found = self._objects.get(plain_name(name), namespace)
+        first = next(iter(members), None)
+        if found is not None:
+            return _described(namespace, name, first, found.spec.min_member, uid=found.uid)
+        if first is None:
+            return None
+        problem = (
+            f'there is no PodGroup "{plain_name(name)}" of {KIND.api_version} in the namespace "{namespace}", '
+            f"which the label {GROUP_LABEL} names"
+        )
+        return _described(namespace, name, first, 1, problem=problem)
+
+
+def is_settled(group: DescribedGroup, pod: Pod) -> bool:
+    """Tell whether a member says nothing new about its group."""
+    if group.problem or group.priority != pod.priority:
+        return False
+    return group.name.startswith(_BY_LABEL) or _stated_size(pod) == str(group.min_count)
+
+
+def _by_members(namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
+    pods = iter(members)
+    first = next(pods, None)
+    if first is None:
+        return None
+    gang, stated = plain_name(name), _stated_size(first)
+    problem = _problem_with_size(gang, first, stated)
+    if len(gang) > MAX_NAME:
+        problem = f"the annotation {GANG} is too long: the name of a gang has at most {MAX_NAME} characters"
+    for other in () if problem else chain(pods):
+        if (says := _stated_size(other)) != stated:
+            problem = (
+                f'the pods of gang "{_shown(gang)}" disagree about {GANG_SIZE}: {_quoted(stated)} in {first.name}, '
+                f"{_quoted(says)} in {other.name}"
+            )
+            break
+    return _described(namespace, name, first, 1 if problem else int(stated), problem=problem)
+
+
+def _stated_size(pod: Pod) -> str:
+    return (pod.metadata.annotations or {}).get(GANG_SIZE, "")
+
+
+def _problem_with_size(gang: str, pod: Pod, stated: str) -> str:
+    if not stated:
+        return f'{pod.name} is in the gang "{_shown(gang)}" and does not say how many pods that has: add {GANG_SIZE}'
+    if _SIZE.fullmatch(stated) and stated[0] != "0" and int(stated) <= MAX_SIZE:
+        return ""
+    return f"{GANG_SIZE} of {pod.name} is {_quoted(stated)}: write a whole number from 1 to {MAX_SIZE}"
+
+
+def _described(
+    namespace: str, name: str, first: Pod | None, minimum: int, *, uid: str = "", problem: str = ""
+) -> DescribedGroup:
+    # Groups of scheduler-plugins have no priority: that of their pods is theirs.
+    priority = 0 if first is None else first.priority
+    policy = PodGroupPolicy(gang=GangPolicy(min_count=max(minimum, 1)))
+    return DescribedGroup(
+        metadata=ObjectMeta(name=name, namespace=namespace, uid=uid or f"{namespace}/{name}"),
+        spec=PodGroupSpec(scheduling_policy=policy, priority=priority),
+        problem=problem,
+    )
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+def _quoted(text: str) -> str:
+    return f'"{_shown(text)}"' if text else "nothing"

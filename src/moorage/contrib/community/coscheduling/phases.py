@@ -1,0 +1,158 @@
+"""The status of PodGroups of scheduler-plugins: their phase, and how many of their pods run or have ended.
+
+Elsewhere a controller of its own writes it; it may run beside this, since both write the same.
+"""
+
+from itertools import chain
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from moorage.common.errors import ApiError, NotFound
+from moorage.contrib.community.coscheduling.gangs import CoschedulingGroup, CoschedulingStatus, Gangs
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import StateKey
+from moorage.scheduler.framework.groups import DescribedGroup
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.state.pod_groups import Members, PodGroups, group_key
+
+PENDING: Final = "Pending"
+SCHEDULING: Final = "Scheduling"
+RUNNING: Final = "Running"
+FINISHED: Final = "Finished"
+FAILED: Final = "Failed"
+
+WRITE_AFTER: Final = 1.0
+"""Pods of a group change together: what that comes to is written once, after so long."""
+
+
+def phase_of(status: CoschedulingStatus, known: int, minimum: int) -> str:
+    """Name the phase of a group by the numbers in its status and that of its pods; an end is final."""
+    ended = status.succeeded + status.failed
+    if status.phase in (FINISHED, FAILED):
+        return status.phase
+    if status.succeeded >= minimum:
+        return FINISHED
+    if status.failed and ended + status.running >= minimum:
+        return FAILED
+    if status.succeeded + status.running >= minimum:
+        return RUNNING
+    return SCHEDULING if known + ended >= minimum else PENDING
+
+
+class _Account(Struct):
+    """What is known of one group beside its pods."""
+
+    succeeded: int
+    failed: int
+    gone: list[Pod] = field(default_factory=list)
+    """Pods that had a node and are to be asked how they ended: the scheduler does not see those that have."""
+    is_stale: bool = False
+    is_busy: bool = False
+
+
+ACCOUNTS: Final = StateKey[dict[str, _Account]]("what is known of coscheduled groups beside their pods")
+
+
+class Phases:
+    """Writes the status of groups that have an object, from when the scheduler leads."""
+
+    def __init__(self, handle: Handle, gangs: Gangs, groups: PodGroups) -> None:
+        self._handle = handle
+        self._gangs = gangs
+        self._groups = groups
+        # Shared: pods that ended a moment ago are counted by whoever comes after a change of configuration.
+        self._accounts = handle.shared(ACCOUNTS, dict[str, _Account])
+        self._is_leading = False
+
+    def start(self) -> None:
+        """Begin to write, with what has been there before."""
+        self._is_leading = True
+        for key in list(self._groups):
+            if (account := self._accounts.get(key)) is not None:
+                account.is_stale = False  # whoever was to write it may be gone by then
+            self.changed(key)
+
+    async def close(self) -> None:
+        """Write what was to be written soon: a successor may not live for longer."""
+        for key, account in list(self._accounts.items()):
+            if account.is_stale and not account.is_busy:
+                account.is_busy = True
+                await self._write(key, account)
+
+    def changed(self, key: str) -> None:
+        """Note that a group or a pod of it has changed."""
+        found = self._object(key) if self._is_leading else None
+        if found is None:
+            self._accounts.pop(key, None)
+            return
+        account = self._accounts.get(key)
+        if account is None:
+            account = self._accounts[key] = _Account(found.status.succeeded, found.status.failed)
+        if not account.is_stale:
+            account.is_stale = True
+            if not account.is_busy:
+                self._handle.call_later(WRITE_AFTER, lambda: self._write_soon(key))
+
+    def pod_gone(self, pod: Pod) -> None:
+        """Note that a pod is gone, or has ended."""
+        key = group_key(pod) or ""
+        self.changed(key)
+        account = self._accounts.get(key)
+        if account is not None and pod.node_name:
+            account.gone.append(pod)
+
+    def _object(self, key: str) -> CoschedulingGroup | None:
+        group = self._groups.group(key)
+        return self._gangs.object_of(group) if isinstance(group, DescribedGroup) else None
+
+    def _write_soon(self, key: str) -> None:
+        account = self._accounts.get(key)
+        if account is not None and not account.is_busy:
+            account.is_busy = True
+            self._handle.in_background(self._write(key, account), name=f"status of pod group {key}")
+
+    async def _write(self, key: str, account: _Account) -> None:
+        try:
+            while account.is_stale:
+                account.is_stale = False
+                await self._take_ends(account)
+                found, members = self._object(key), self._groups.members(key)
+                if found is not None and members is not None and (patch := _patch(found, members, account)):
+                    await self._handle.cluster.patch_status(found, patch)
+        except ApiError as error:
+            self._handle.log.warning("pod group status was not written", group=key, error=str(error))
+        finally:
+            account.is_busy = False
+
+    async def _take_ends(self, account: _Account) -> None:
+        """Ask how pods have ended that are gone."""
+        while account.gone:
+            pod = account.gone[-1]
+            try:
+                last = await self._handle.cluster.get(pod)
+            except NotFound:
+                last = None
+            account.gone.remove(pod)
+            if last is not None and last.uid == pod.uid:
+                account.succeeded += last.status.phase == "Succeeded"
+                account.failed += last.status.phase == "Failed"
+
+
+def _patch(found: CoschedulingGroup, members: Members, account: _Account) -> dict[str, Any]:
+    """Return what has to change in a status; numbers that are 0 and were not written need not be."""
+    status = found.status
+    assert members.group is not None
+    running = sum(pod.status.phase == "Running" for pod in members.assigned.values())
+    now = CoschedulingStatus(status.phase, running=running, succeeded=account.succeeded, failed=account.failed)
+    phase = phase_of(now, members.known_count, members.group.min_count or 1)
+    wanted: dict[str, Any] = {"phase": phase, "running": running, "succeeded": now.succeeded, "failed": now.failed}
+    if wanted["phase"] != PENDING and not status.occupied_by and (owners := _owners(members)):
+        wanted["occupiedBy"] = owners
+    before = {"phase": status.phase, "running": status.running, "succeeded": status.succeeded, "failed": status.failed}
+    return {name: value for name, value in wanted.items() if before.get(name) != value}
+
+
+def _owners(members: Members) -> str:
+    pod = next(chain(members.scheduled(), members.waiting.values()), None)
+    return "" if pod is None else ",".join(sorted(f"{pod.namespace}/{by.name}" for by in pod.metadata.owner_references))

@@ -1,0 +1,210 @@
+"""The plugin: it adds to GangScheduling where groups come from, and what the events of their pods say."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
+from typing import ClassVar, Final
+
+import numpy as np
+
+from moorage.contrib.community.coscheduling.gangs import (
+    CoschedulingGroup,
+    Gangs,
+    group_name,
+    is_settled,
+    name_by_label,
+    plain_name,
+)
+from moorage.contrib.community.coscheduling.holding import HOLDS, Holds
+from moorage.contrib.community.coscheduling.phases import Phases
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import PodGroup
+from moorage.kube.api.requests import countable
+from moorage.scheduler.config.community_args import CoschedulingArgs
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.events import QueueingHint
+from moorage.scheduler.framework.group_plugins import GroupSourcePlugin
+from moorage.scheduler.framework.groups import DescribedGroup, Group, GroupTree
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import (
+    DependsOn,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreFilterPlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+)
+from moorage.scheduler.framework.queued import QueuedPod
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.plugins.gang_scheduling.plugin import GangScheduling
+from moorage.scheduler.state.handle import ClusterHandle
+from moorage.scheduler.state.pod_groups import Members, group_key
+
+MAX_PERMIT_WAIT: Final = 900.0
+
+
+class Coscheduling(
+    GangScheduling, GroupSourcePlugin, QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePlugin
+):
+    """Have pods start together that a label or an annotation puts together.
+
+    A group is tried as a whole, on nobody's cost if it does not fit: no part of it holds anything while it waits. Its
+    events of its pods say what keeps it from being tried at all, ten seconds after it was first noticed.
+    """
+
+    Args = CoschedulingArgs
+    depends_on = DependsOn.NODE
+    group_kinds = (CoschedulingGroup,)
+    _idle_when_skipped = True
+    _minimum: ClassVar[str] = "minMember"
+
+    def __init__(self, *, args: CoschedulingArgs | None = None, handle: ClusterHandle) -> None:
+        super().__init__(handle=handle)
+        self._args = args or CoschedulingArgs()
+        self._gangs = Gangs(handle.lister(CoschedulingGroup))
+        self._holds = handle.shared(HOLDS, lambda: Holds(handle.clock))
+        self._phases = Phases(handle, self._gangs, handle.groups)
+
+    async def start(self) -> None:
+        self._phases.start()
+        # A forerunner's timers end with it; what it held back it held back for all.
+        for key, seconds, is_told in self._holds.timed():
+            self._handle.call_later(seconds, partial(self._try_again, key, is_told=is_told))
+
+    async def close(self) -> None:
+        await self._phases.close()
+
+    def _judges(self, group: Group) -> bool:
+        return isinstance(group, DescribedGroup)
+
+    def _max_wait(self, group: PodGroup) -> float:
+        assert isinstance(group, DescribedGroup)
+        found = self._gangs.object_of(group)
+        own = None if found is None else found.spec.schedule_timeout_seconds
+        return min(float(self._args.permit_waiting_time_seconds if own is None else max(own, 0)), MAX_PERMIT_WAIT)
+
+    # ── where groups come from ───────────────────────────────────────────────────────────────────────────────────────
+
+    def group_name(self, pod: Pod) -> str:
+        return group_name(pod)
+
+    def describe(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
+        group = self._gangs.describe(namespace, name, members)
+        if group is None:
+            self._holds.drop(f"{namespace}/{name}")
+        return group
+
+    def group_changed(self, key: str) -> None:
+        self._phases.changed(key)
+
+    def member_gone(self, pod: Pod) -> None:
+        self._phases.pod_gone(pod)
+
+    def is_described(self, group: DescribedGroup, pod: Pod) -> bool:
+        return is_settled(group, pod)
+
+    def name_of_object(self, thing: KubeObject) -> str:
+        return name_by_label(thing.name)
+
+    # ── into the queue ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        key = group_key(pod)
+        members = None if key is None or pod.node_name else self._groups.members(key)
+        if key is None or members is None or not isinstance(members.group, DescribedGroup):
+            return None
+        problem = _problem(members)
+        if not problem:
+            if self._holds.has_to_wait(key):
+                return Status.unresolvable(f'the group "{plain_name(members.group.name)}" failed a moment ago')
+            return None
+        if self._holds.is_to_be_told(key, partial(self._remind, key)):
+            return None
+        return Status.unresolvable(problem)
+
+    def _remind(self, key: str, seconds: float) -> None:
+        self._handle.call_later(seconds, partial(self._try_again, key, is_told=True))
+
+    def _try_again(self, key: str, *, is_told: bool = False) -> None:
+        """Have a group be popped: any of its pods that wait stands for all."""
+        members = self._groups.members(key)
+        pod = None if members is None else next(members.unscheduled(), None)
+        if pod is None or (is_told and not self._holds.remind(key)):
+            self._holds.drop(key)
+        else:
+            self._handle.activate({pod.key: pod})
+
+    def sort_key(self, queued: QueuedPod) -> tuple[int, float]:
+        first = queued.initial_attempt_timestamp
+        return -queued.priority, queued.timestamp if first is None else first
+
+    # ── the group's attempt ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def placement_feasible(self, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
+        if not isinstance(group.group, DescribedGroup):
+            return None
+        if (remaining, scheduled) == (len(group.members), len(group.scheduled)):
+            members = self._groups.members(group.key)
+            if members is not None and (problem := _problem(members)):
+                return Status.unresolvable(problem)
+            if lacking := self._lacking(group.group, group.scheduled):
+                return Status.unresolvable(lacking)
+        return super().placement_feasible(group, remaining, scheduled)
+
+    def _lacking(self, group: DescribedGroup, scheduled: Sequence[Pod]) -> str:
+        """Say of what the cluster has less left than the group's minResources; what its pods have counts as left."""
+        found = self._gangs.object_of(group)
+        wanted = {} if found is None else countable(found.spec.min_resources)
+        nodes = self._handle.nodes
+        for resource, amount in wanted.items():
+            free = np.maximum(nodes.allocatable[resource] - nodes.requested[resource], 0)
+            own = sum(pod.requests_on_node.get(resource, 0) for pod in scheduled)
+            if int(free.sum()) + own < amount:
+                return f"minResources of the group ask for more {resource} than the cluster has left"
+        return ""
+
+    def attempted(self, group: DescribedGroup, status: Status | None) -> None:
+        members = self._groups.members(group.key)
+        if members is not None and _problem(members):
+            self._holds.note_reported(group.key)
+            return
+        seconds = self._args.pod_group_backoff_seconds
+        if status is None or not status.is_rejection or not seconds:
+            self._holds.drop(group.key)
+            return
+        self._holds.back_off(group.key, seconds)
+        self._handle.call_later(seconds, partial(self._try_again, group.key))
+
+    # ── nothing of single pods ───────────────────────────────────────────────────────────────────────────────────────
+
+    # Configurations name these points, since Coscheduling elsewhere works there; here all is done for whole groups.
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        return Status.skip()
+
+    async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
+        return PostFilterResult(Status.unschedulable())
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        return None
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        return None
+
+    def sign(self, pod: Pod) -> Hashable:
+        return ()
+
+    def after_group_changed(self, pod: Pod, old: PodGroup, new: PodGroup) -> QueueingHint:
+        """Queue if the pod's own group has changed in any way: it may be mended."""
+        return self._if(group_key(pod) == new.key)
+
+
+def _problem(members: Members) -> str:
+    """Say what keeps a group from being tried, if anything does."""
+    group = members.group
+    assert isinstance(group, DescribedGroup)
+    known, minimum = members.known_count, group.min_count or 1
+    if group.problem or known >= minimum:
+        return group.problem
+    return f'the group "{plain_name(group.name)}" starts with {minimum} pods and {known} of them are there'

@@ -1,0 +1,192 @@
+"""How busy nodes are, as somebody measures it: a load watcher, or a Prometheus server; and that as columns."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.common.errors import ServiceError
+from moorage.kube.api.meta import parse_time
+from moorage.kube.api.pod import Pod
+from moorage.kube.http.tls import ClientTls
+from moorage.kube.http.web_service import WebService
+from moorage.scheduler.config.community_args import PROMETHEUS, LoadArgs
+from moorage.scheduler.framework.columns import Growing
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.polling import Polled
+from moorage.scheduler.state.side_columns import SideColumns
+
+EVERY: Final = 30.0
+STALE_AFTER: Final = 300.0
+"""Older measurements say nothing about where a pod should go now."""
+WINDOW: Final = "15m"
+
+QUERIES: Final = {
+    "cpu": f"avg_over_time(instance:node_cpu:ratio[{WINDOW}])",
+    "cpu_deviation": f"stddev_over_time(instance:node_cpu:ratio[{WINDOW}])",
+    "memory": f"avg_over_time(instance:node_memory_utilisation:ratio[{WINDOW}])",
+    "memory_deviation": f"stddev_over_time(instance:node_memory_utilisation:ratio[{WINDOW}])",
+}
+"""What a Prometheus server is asked for: the rules of the node exporter's mixin, as load watchers ask for them."""
+
+_AVERAGE: Final = ("AVG", "Latest", "")
+_DEVIATION: Final = "STD"
+_KINDS: Final = {"CPU": "cpu", "Memory": "memory"}
+
+
+class MeasuredLoad(Struct, frozen=True):
+    """What was measured of a node, in percent of what it has; ``None`` what was not."""
+
+    cpu: float | None = None
+    cpu_deviation: float | None = None
+    memory: float | None = None
+    memory_deviation: float | None = None
+
+
+class Measurements(Struct, frozen=True):
+    """What was measured of all nodes, and until when."""
+
+    nodes: dict[str, MeasuredLoad]
+    until: float
+
+
+class LoadSource:
+    """Asks for measurements, in the background."""
+
+    def __init__(self, handle: Handle, args: LoadArgs, plugin: str) -> None:
+        self._handle = handle
+        self._is_prometheus = not args.watcher_address
+        where = f"pluginConfig of {plugin}"
+        if self._is_prometheus:
+            provider = args.metric_provider
+            assert provider.type == PROMETHEUS, "the configuration was checked"
+            headers = {"Authorization": f"Bearer {provider.token}"} if provider.token else {}
+            verifies = provider.insecure_skip_verify is False
+            tls = ClientTls(where, verifies=verifies) if provider.address.startswith("https:") else None
+            place = f"{where}, metricProvider.address"
+            self._service = WebService(provider.address, headers=headers, tls=tls, where=place)
+        else:
+            self._service = WebService(args.watcher_address, where=f"{where}, watcherAddress")
+        self.polled: Polled[Measurements] = Polled(
+            handle, self._fetch, name="load", every=EVERY, stale_after=STALE_AFTER, timeout=20.0
+        )
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._service.close()
+
+    async def _fetch(self) -> Measurements:
+        if self._is_prometheus:
+            until = self._handle.clock.wall()
+            found = {what: await self._ask(query) for what, query in QUERIES.items()}
+            return Measurements(_by_node(found), until)
+        return from_watcher(await self._service.get_json("/watcher"))
+
+    async def _ask(self, query: str) -> dict[str, float]:
+        answer = await self._service.get_json("/api/v1/query", {"query": query})
+        try:
+            return dict(_row(row) for row in answer["data"]["result"])
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ServiceError(f"the answer to {query!r} is not one value per node: {error!r}") from error
+
+
+def _row(row: Any) -> tuple[str, float]:
+    labels = row["metric"]
+    # An exporter is known by its address, whose port is not part of the node's name.
+    name = labels.get("node") or str(labels["instance"]).rpartition(":")[0] or labels["instance"]
+    return str(name), 100.0 * float(row["value"][1])
+
+
+def _by_node(found: Mapping[str, Mapping[str, float]]) -> dict[str, MeasuredLoad]:
+    names = {name for values in found.values() for name in values}
+    return {
+        name: MeasuredLoad(**{what: value for what, values in found.items() if _is_sound(value := values.get(name))})
+        for name in names
+    }
+
+
+def from_watcher(answer: Any) -> Measurements:
+    """Read what a load watcher says; what of it is no number is left out. ServiceError if it is something else."""
+    try:
+        until = float(answer["window"]["end"])
+        found = answer["data"]["NodeMetricsMap"]
+        nodes = {str(name): _node_load(metrics["metrics"]) for name, metrics in found.items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ServiceError(f"the load watcher's answer is not what one says: {error!r}") from error
+    return Measurements(nodes, until if math.isfinite(until) else 0.0)
+
+
+def _node_load(metrics: Iterable[Mapping[str, Any]]) -> MeasuredLoad:
+    found: dict[str, float] = {}
+    for metric in metrics or ():
+        kind, operator, value = _KINDS.get(metric.get("type", "")), metric.get("operator", ""), metric.get("value", 0)
+        if kind is None or isinstance(value, bool) or not _is_sound(value):
+            continue
+        if operator == _DEVIATION:
+            found[f"{kind}_deviation"] = float(value)
+        elif operator in _AVERAGE:
+            found.setdefault(kind, float(value))
+            if operator == "AVG":
+                found[kind] = float(value)
+    return MeasuredLoad(**found)
+
+
+def _is_sound(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and 0 <= value < 1e9
+
+
+class LoadColumns(SideColumns):
+    """One number per row, worked out of what was measured of a node and what is on it.
+
+    A subclass says which numbers, by :meth:`numbers_of`; a node of which nothing is known has ``NaN``.
+    """
+
+    names: tuple[str, ...] = ()
+
+    def __init__(self, handle: Handle, polled: Polled[Measurements]) -> None:
+        super().__init__(handle.nodes, {})
+        self._polled = polled
+        self._epoch: object = None
+        self._columns = [Growing(np.float64) for _ in self.names]
+
+    def numbers_of(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
+        """Return the numbers of a node, one for each name."""
+        raise NotImplementedError
+
+    def write(self, info: NodeInfo) -> None:
+        """Bring a row in line with its node."""
+        for column, number in zip(self._columns, self.of(info), strict=True):
+            column.put(info.row, number)
+
+    def clear(self, row: int) -> None:
+        """Leave a row that no node has as it is: it is written before it is read."""
+
+    def rows_of(self, source: str, key: str) -> Iterable[int]:
+        """Concern no row: nodes and pods are in the node table's own log."""
+        return ()
+
+    def of(self, info: NodeInfo) -> tuple[float, ...]:
+        """Return the numbers of one node, perhaps a what-if."""
+        measured = self._polled.value
+        return (math.nan,) * len(self.names) if measured is None else self.numbers_of(info, measured)
+
+    def through(self, nodes: NodeTable) -> "list[np.ndarray[Any, np.dtype[np.float64]]]":
+        """Return the numbers of a window of nodes."""
+        if not nodes.is_window_of(self._nodes):
+            rows = [self.of(info) for info in nodes]
+            return [np.array([row[at] for row in rows], dtype=np.float64) for at in range(len(self.names))]
+        if self._epoch != self._polled.epoch:
+            self._epoch, self._position = self._polled.epoch, -1
+        self.refresh()
+        return [nodes.through(column) for column in self._columns]
+
+
+def scheduled_at(pod: Pod) -> float:
+    """Return when a pod got its node; one that is not bound yet gets it only now."""
+    condition = pod.condition("PodScheduled")
+    since = None if condition is None or condition.status != "True" else condition.last_transition_time
+    return math.inf if since is None else parse_time(since)

@@ -1,0 +1,111 @@
+"""TargetLoadPacking: fill nodes up to a measured load, and spread what is beyond it."""
+
+import math
+from collections.abc import Hashable
+from typing import Final
+
+import numpy as np
+
+from moorage.contrib.community.measured_load import LoadColumns, LoadSource, Measurements, scheduled_at
+from moorage.kube.api.arithmetic import round_half_away, round_half_away_nodes
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.quantity import milli_value
+from moorage.scheduler.config.community_args import TargetLoadPackingArgs
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
+from moorage.scheduler.framework.status import MIN_NODE_SCORE, IntArray, Status
+
+REPORTING_SECONDS: Final = 60.0
+"""What a pod does is not in measurements before it has run for so long."""
+
+
+class Prediction:
+    """What CPU a pod is expected to use: its limits, or so many times its requests, or a default, in thousandths."""
+
+    def __init__(self, args: TargetLoadPackingArgs) -> None:
+        self._default = milli_value(args.default_requests.get("cpu", 0))
+        self._multiplier = float(args.default_requests_multiplier)
+
+    def of(self, pod: Pod) -> int:
+        """Return the CPU that a pod is expected to use."""
+        total = milli_value(pod.spec.overhead.get("cpu", 0))
+        for container in pod.spec.containers:
+            limit = milli_value(container.resources.limits.get("cpu", 0))
+            request = milli_value(container.resources.requests.get("cpu", 0))
+            total += limit or (round_half_away(request * self._multiplier) if request else self._default)
+        return total
+
+
+class PackingColumns(LoadColumns):
+    """The CPU of each node, and what is or will soon be in use of it, in thousandths."""
+
+    names = ("capacity", "used")
+
+    def __init__(self, handle: Handle, source: LoadSource, prediction: Prediction) -> None:
+        super().__init__(handle, source.polled)
+        self._prediction = prediction
+
+    def numbers_of(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
+        """Add what pods will use that are too new to be in the measurements."""
+        load = measured.nodes.get(info.name)
+        if load is None or load.cpu is None:
+            return math.nan, math.nan
+        capacity = float(milli_value(info.node.status.capacity.get("cpu", 0)))
+        new = [pod for pod in info.pods.values() if scheduled_at(pod) > measured.until - REPORTING_SECONDS]
+        return capacity, load.cpu / 100.0 * capacity + sum(map(self._prediction.of, new))
+
+
+class TargetLoadPacking(PreScorePlugin, ScorePlugin):
+    """Prefer the busiest node that stays below the target, then the least busy of those above it.
+
+    With no recent measurement it has no say; a node that nobody measures has 0.
+    """
+
+    Args = TargetLoadPackingArgs
+    depends_on = DependsOn.PODS
+
+    def __init__(self, *, args: TargetLoadPackingArgs, handle: Handle) -> None:
+        self._source = LoadSource(handle, args, self.name)
+        self._prediction = Prediction(args)
+        self._columns = PackingColumns(handle, self._source, self._prediction)
+        self._target = float(args.target_utilization)
+
+    async def start(self) -> None:
+        await self._source.polled.start()
+
+    async def close(self) -> None:
+        self._source.close()
+
+    def sign(self, pod: Pod) -> Hashable:
+        return self._prediction.of(pod)
+
+    def epoch(self) -> Hashable:
+        return self._source.polled.epoch
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        return None if self._source.polled.value is not None else Status.skip()
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        capacity, used = self._columns.of(node)
+        if math.isnan(capacity):
+            return MIN_NODE_SCORE
+        predicted = 100.0 * (used + self._prediction.of(pod)) / capacity if capacity else 0.0
+        if predicted > 100.0:
+            return MIN_NODE_SCORE
+        if predicted > self._target:
+            return round_half_away(self._target * (100.0 - predicted) / (100.0 - self._target))
+        return round_half_away((100.0 - self._target) * predicted / self._target + self._target)
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        capacity, used = self._columns.through(nodes)
+        asked, target = self._prediction.of(pod), self._target
+        with np.errstate(divide="ignore", invalid="ignore"):
+            predicted = np.where(capacity == 0.0, 0.0, 100.0 * (used + asked) / capacity)
+            below = (100.0 - target) * predicted / target + target
+            above = target * (100.0 - predicted) / (100.0 - target)
+        scores = np.where(predicted > target, above, below)
+        hopeless = np.isnan(capacity) | (predicted > 100.0)
+        return round_half_away_nodes(np.where(hopeless, float(MIN_NODE_SCORE), scores))

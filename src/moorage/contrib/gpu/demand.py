@@ -1,0 +1,100 @@
+"""What a pod asks of GPUs, as its annotations say it."""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_MODEL, WHOLE_GPU
+from moorage.kube.api.pod import Pod
+
+MAX_DEVICES: Final = 62
+"""More devices no node has: the classes of the pods on a node are bits of one number."""
+
+_NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
+
+
+class GpuDemand(Struct, frozen=True):
+    """So many devices, so much of each, of any of these models; no model means that all will do."""
+
+    count: int
+    milli: int
+    models: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """All that it asks for, in thousandths of a GPU."""
+        return self.count * self.milli
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is a part of one device."""
+        return self.count == 1 and self.milli < WHOLE_GPU
+
+    @property
+    def class_bit(self) -> int:
+        """Which class of pods asks so: shares are one, and whole GPUs another for each number of them."""
+        return 1 if self.is_share else 1 << self.count
+
+    def accepts(self, model: str | None) -> bool:
+        """Tell whether devices of a model will do."""
+        return not self.models or model in self.models
+
+
+class UnreadableDemand(Struct, frozen=True):
+    """What is wrong with the annotations of a pod, and what to write instead."""
+
+    problem: str
+
+
+def demand_of(pod: Pod) -> GpuDemand | UnreadableDemand | None:
+    """Return what a pod asks of GPUs; ``None`` if it asks for none."""
+    annotations = pod.metadata.annotations
+    if not annotations or (GPU_COUNT not in annotations and GPU_MILLI not in annotations):
+        return None
+    return _read(annotations.get(GPU_COUNT), annotations.get(GPU_MILLI), annotations.get(GPU_MODEL, ""))
+
+
+def readable_demand(pod: Pod) -> GpuDemand | None:
+    """Return what a pod asks of GPUs, taking what cannot be read for nothing."""
+    demand = demand_of(pod)
+    return demand if isinstance(demand, GpuDemand) else None
+
+
+@lru_cache(4096)
+def _read(count: str | None, milli: str | None, models: str) -> GpuDemand | UnreadableDemand | None:
+    devices = 1 if count is None else _number(count)
+    if devices is None or devices > MAX_DEVICES:
+        return _unreadable(GPU_COUNT, count, f"a number of devices from 0 to {MAX_DEVICES}")
+    if devices == 0:
+        return None
+    each = WHOLE_GPU if milli is None else _number(milli)
+    if each is None or not 1 <= each <= WHOLE_GPU:
+        return _unreadable(GPU_MILLI, milli, f"thousandths of each device from 1 to {WHOLE_GPU}")
+    named = tuple(sorted({model.strip() for model in models.split("|") if model.strip()}))
+    if models.strip() and not named:
+        return _unreadable(GPU_MODEL, models, "names of models joined by |, such as A100|H100")
+    return GpuDemand(devices, each, named)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if _NUMBER(text) else None
+
+
+def _unreadable(key: str, found: str | None, wanted: str) -> UnreadableDemand:
+    return UnreadableDemand(f'annotation {key} is "{found}": write {wanted}')
+
+
+def devices_written(pod: Pod) -> tuple[int, ...]:
+    """Return the devices that a pod was given, as its annotation says; none if it says nothing that can be read."""
+    annotations = pod.metadata.annotations
+    text = annotations.get(GPU_DEVICES) if annotations else None
+    return _devices(text) if text else ()
+
+
+@lru_cache(4096)
+def _devices(text: str) -> tuple[int, ...]:
+    numbers = [_number(part.strip()) for part in text.split(",")]
+    found = tuple(number for number in numbers if number is not None and number < MAX_DEVICES)
+    return found if len(found) == len(numbers) and len({*found}) == len(found) else ()

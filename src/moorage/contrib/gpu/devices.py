@@ -1,0 +1,88 @@
+"""The devices of a node: what is free on each, found from the node and the pods on it alone."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.contrib.gpu.demand import MAX_DEVICES, GpuDemand, devices_written, readable_demand
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_MODEL, WHOLE_GPU
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+
+
+class NodeGpus(Struct, frozen=True):
+    """What is free on each device of a node, in thousandths, and the classes of the pods that have some, as bits."""
+
+    free: tuple[int, ...]
+    model: str | None = None
+    cpu_free: int = 0
+    classes: int = 0
+
+    @property
+    def idle(self) -> int:
+        """What is free on all devices together."""
+        return sum(self.free)
+
+
+NO_GPUS: Final = NodeGpus(())
+
+
+def gpus_of(info: NodeInfo) -> NodeGpus:
+    """Work out what is free on a node, perhaps a what-if.
+
+    A pod whose annotation does not say which devices it has (another scheduler bound it, or it is only nominated) is
+    counted on those that it would be given now: whole GPUs in order of their numbers, shares on the tightest device.
+    """
+    count = min(info.allocatable.get(GPU_COUNT, 0), MAX_DEVICES)
+    cpu_free = info.allocatable.get("cpu", 0) - info.requested.get("cpu", 0)
+    model = info.labels.get(GPU_MODEL)
+    if count <= 0:
+        return NodeGpus((), model, cpu_free)
+    free = [WHOLE_GPU] * count
+    classes = 0
+    unsettled: list[tuple[str, GpuDemand]] = []
+    for pod in info.pods.values():
+        demand = readable_demand(pod)
+        if demand is None:
+            continue
+        classes |= demand.class_bit
+        devices = devices_written(pod)
+        if len(devices) == demand.count and max(devices) < count:
+            _take(free, devices, demand.milli)
+        else:
+            unsettled.append((pod.uid, demand))
+    for _, demand in sorted(unsettled, key=lambda entry: entry[0]):
+        _take(free, tightest(free, demand) or _emptiest(free, demand.count), demand.milli)
+    return NodeGpus(tuple(free), model, cpu_free, classes)
+
+
+def _take(free: list[int], devices: Iterable[int], milli: int) -> None:
+    for device in devices:
+        # Somebody else may have given away more than there is: nothing is free then, and not less than that.
+        free[device] = max(free[device] - milli, 0)
+
+
+def _emptiest(free: Sequence[int], count: int) -> tuple[int, ...]:
+    return tuple(sorted(range(len(free)), key=lambda device: (-free[device], device))[:count])
+
+
+def fits(free: Sequence[int], demand: GpuDemand) -> bool:
+    """Tell whether enough devices have enough left."""
+    return sum(left >= demand.milli for left in free) >= demand.count
+
+
+def first_fitting(free: Sequence[int], demand: GpuDemand) -> tuple[int, ...]:
+    """Return the devices with the lowest numbers that have enough left; none if they are too few."""
+    fitting = tuple(device for device, left in enumerate(free) if left >= demand.milli)
+    return fitting[: demand.count] if len(fitting) >= demand.count else ()
+
+
+def tightest(free: Sequence[int], demand: GpuDemand) -> tuple[int, ...]:
+    """Return the devices that a pod fits on with the least left over; whole GPUs in order of their numbers."""
+    fitting = sorted((left, device) for device, left in enumerate(free) if left >= demand.milli)
+    return tuple(sorted(device for _, device in fitting[: demand.count])) if len(fitting) >= demand.count else ()
+
+
+def loosest(free: Sequence[int], demand: GpuDemand) -> tuple[int, ...]:
+    """Return the devices that have most left; none if they are too few."""
+    return _emptiest(free, demand.count) if fits(free, demand) else ()

@@ -1,0 +1,180 @@
+"""GpuShare: pods on parts of GPUs or on whole ones, device by device."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from moorage.contrib.gpu.books import books_of
+from moorage.contrib.gpu.choosing import way_to_choose
+from moorage.contrib.gpu.claimed_devices import ClaimedDevices
+from moorage.contrib.gpu.demand import UnreadableDemand, demand_of, readable_demand
+from moorage.contrib.gpu.devices import fits, gpus_of
+from moorage.contrib.gpu.reporting import gauges, with_claimed
+from moorage.contrib.gpu.shapes import LearnedShapes
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_MODEL
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.config.gpu_args import FGDArgs, GpuShareArgs
+from moorage.scheduler.framework.cycle import ASSUMED, CycleState, StateKey
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.metering import GaugeReading, GaugeSource
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import (
+    DependsOn,
+    FilterPlugin,
+    PreBindPlugin,
+    PreFilterAnswer,
+    PreFilterPlugin,
+    ReservePlugin,
+)
+from moorage.scheduler.framework.status import Status, Verdict
+
+NO_GPU: Final = Status.unresolvable("node(s) had no GPUs to share")
+OTHER_MODEL: Final = Status.unresolvable("node(s) had GPUs of another model")
+TOO_FEW: Final = Status.unresolvable("node(s) had too few GPUs")
+NONE_FREE: Final = Status.unschedulable("node(s) had too few free GPUs")
+NO_SHARE_FREE: Final = Status.unschedulable("node(s) had no GPU with enough left to share")
+
+GIVEN: Final = StateKey[str]("the devices that the pod is given")
+
+
+class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, GaugeSource):
+    """Let a pod onto a node that has GPUs of a model that will do, and enough of them with enough left.
+
+    Which devices it is given is written into its annotations before it is bound, so that a scheduler that starts anew
+    finds them there. Pods without GPUs are let pass.
+    """
+
+    Args = GpuShareArgs
+    depends_on = DependsOn.PODS
+    _idle_when_skipped = True
+
+    def __init__(self, *, args: GpuShareArgs | None = None, handle: Handle) -> None:
+        args = args or GpuShareArgs()
+        self._handle = handle
+        self._books = books_of(handle)
+        self._choose = way_to_choose(args.device_selection, args.seed, self._books)
+        self._pool_label = args.pool_label
+        self._claimed = ClaimedDevices(handle, args.dra_driver) if args.dra_driver else None
+        self._learned = LearnedShapes(handle, FGDArgs(), self._claimed)
+
+    def sign(self, pod: Pod) -> Hashable:
+        return demand_of(pod)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        node_change = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL
+        return (
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deletion),
+            EventRegistration(ClusterEvent(Resource.NODE, node_change), after_node_change),
+            EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE), after_own_change),
+        )
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        demand = demand_of(pod)
+        if isinstance(demand, UnreadableDemand):
+            return Status.unresolvable(demand.problem)
+        return Status.skip() if demand is None else None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        demand = readable_demand(pod)
+        if demand is None:
+            return None
+        gpus = self._books.columns.of(node)
+        if not gpus.free:
+            return NO_GPU
+        if not demand.accepts(gpus.model):
+            return OTHER_MODEL
+        if len(gpus.free) < demand.count:
+            return TOO_FEW
+        if not fits(gpus.free, demand):
+            return NO_SHARE_FREE if demand.is_share else NONE_FREE
+        return None
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        demand = readable_demand(pod)
+        if demand is None:
+            return Verdict.accept(len(nodes))
+        table = self._books.columns.through(nodes)
+        left = table.count > 0
+        rejections = [(~left, NO_GPU)]
+        if demand.models:
+            will_do = table.models.is_in(demand.models)
+            rejections.append((left & ~will_do, OTHER_MODEL))
+            left &= will_do
+        rejections.append((left & (table.count < demand.count), TOO_FEW))
+        left &= table.count >= demand.count
+        enough = (table.free >= demand.milli).sum(axis=1) >= demand.count
+        rejections.append((left & ~enough, NO_SHARE_FREE if demand.is_share else NONE_FREE))
+        return Verdict(len(nodes), tuple((where, status) for where, status in rejections if np.any(where)))
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        demand, info = readable_demand(pod), self._handle.nodes.find(node_name)
+        if demand is None or info is None:
+            return None
+        others = info.copy()
+        if pod.uid in others.pods:
+            others.remove_pod(pod)
+        devices = self._choose(pod, demand, gpus_of(others))
+        if not devices:
+            return NO_SHARE_FREE if demand.is_share else NONE_FREE
+        cycle[GIVEN] = given = ",".join(map(str, devices))
+        cycle[ASSUMED] = _with_devices(cycle.get(ASSUMED) or pod, given)
+        return None
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        """Keep no books: once the pod is off its node, so is what it had of the devices."""
+
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        return None if GIVEN in cycle else Status.skip()
+
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        await self._handle.cluster.patch(pod, {"metadata": {"annotations": {GPU_DEVICES: cycle[GIVEN]}}})
+        return None
+
+    def gauges(self) -> Iterable[GaugeReading]:
+        """Read how fragmented each pool is, and how large a job may be that starts now."""
+        shapes = self._books.shapes or self._learned
+        shapes.refresh()
+        nodes = self._handle.nodes
+        table = self._books.columns.through(nodes)
+        if self._claimed is not None:
+            table = with_claimed(table, nodes, self._claimed)
+        return gauges(table, nodes.label(self._pool_label), shapes.typical)
+
+
+def _with_devices(pod: Pod, given: str) -> Pod:
+    annotations = {**pod.metadata.annotations, GPU_DEVICES: given}
+    told = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
+    # What is known of the pod follows from its spec, so it need not be worked out again.
+    told.__dict__.update(pod.__dict__)
+    return told
+
+
+def after_pod_deletion(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
+    """Try again when a pod is gone that had a part of a GPU."""
+    return QueueingHint.QUEUE if old.node_name and readable_demand(old) is not None else QueueingHint.SKIP
+
+
+def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+    """Try again when a node came, or has other GPUs than before, and the pod would fit it were it empty."""
+    demand = readable_demand(pod)
+    count = new.allocatable.get(GPU_COUNT, 0)
+    if demand is None or count < demand.count or not demand.accepts(new.labels.get(GPU_MODEL)):
+        return QueueingHint.SKIP
+    if old is None or old.allocatable.get(GPU_COUNT, 0) < count:
+        return QueueingHint.QUEUE
+    is_other_model = old.labels.get(GPU_MODEL) != new.labels.get(GPU_MODEL)
+    return QueueingHint.QUEUE if is_other_model else QueueingHint.SKIP
+
+
+def after_own_change(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
+    """Try again when the pod asks for something else of GPUs than before."""
+    if old is None or new is None:
+        return QueueingHint.SKIP
+    before, after = old.metadata.annotations, new.metadata.annotations
+    changed = any(before.get(key) != after.get(key) for key in (GPU_COUNT, GPU_MILLI, GPU_MODEL))
+    return QueueingHint.QUEUE if changed else QueueingHint.SKIP

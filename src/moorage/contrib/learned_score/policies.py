@@ -1,0 +1,87 @@
+"""Policies: functions from observations to scores, named as ``module:function`` or kept in ONNX files."""
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from moorage.contrib.learned_score.observation import Float32Array, Observation
+from moorage.scheduler.config.learned_args import ONNX_SUFFIX
+from moorage.scheduler.framework.faults import shown
+from moorage.scheduler.framework.status import FloatArray
+
+ScoringFunction = Callable[[Float32Array, Float32Array], Any]
+"""Takes the columns of the nodes, a row each, and those of the pod; returns one number a node, the more the better."""
+
+_INPUTS: Final = ("nodes", "pod")
+
+
+class UnusablePolicy(Exception):
+    """A policy cannot be loaded; the message says why."""
+
+
+class NonsenseAnswer(Exception):
+    """A policy answered something other than one finite number for each node."""
+
+
+def load_policy_function(policy: str) -> ScoringFunction:
+    """Find a policy by its name or its file; UnusablePolicy says what is wrong with it."""
+    if policy.endswith(ONNX_SUFFIX):
+        return _onnx_function(Path(policy))
+    module_name, _, path = policy.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise UnusablePolicy(f"the policy {policy} cannot be imported: {error}; is it on PYTHONPATH?") from error
+    for name in path.split("."):
+        if not hasattr(found, name):
+            raise UnusablePolicy(f"the policy {policy} is not there: {shown(found)} has no {name!r}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise UnusablePolicy(f"the policy {policy} is {shown(found)}, which cannot be called: name a function")
+    function: ScoringFunction = found
+    return function
+
+
+def _onnx_function(file: Path) -> ScoringFunction:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise UnusablePolicy(f"the policy {file} needs onnxruntime: pip install 'moorage[onnx]'") from None
+    if not file.is_file():
+        raise UnusablePolicy(f"the policy {file} is not there")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # the scheduler has the other cores, and sums must not depend on their number
+    try:
+        session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the library's own errors share no base
+        raise UnusablePolicy(f"the policy {file} cannot be read: {error}") from error
+    inputs = {given.name for given in session.get_inputs()}
+    if not inputs <= set(_INPUTS) or "nodes" not in inputs:
+        found = ", ".join(sorted(inputs))
+        raise UnusablePolicy(f"the policy {file} has the inputs {found}: call them nodes and (if it is needed) pod")
+
+    def score(nodes: Float32Array, pod: Float32Array) -> Any:
+        given = {"nodes": nodes, "pod": pod}
+        return session.run(None, {name: given[name] for name in inputs})[0]
+
+    return score
+
+
+def scores_by(function: ScoringFunction, observation: Observation) -> FloatArray:
+    """Have a policy score nodes; NonsenseAnswer if that is not one finite number each. What it raises is passed on."""
+    answer = function(observation.nodes, observation.pod)
+    count = len(observation.nodes)
+    try:
+        scores = np.asarray(answer, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise NonsenseAnswer(f"it answered {shown(answer)}, not one number for each of {count} nodes") from error
+    if scores.shape == (count, 1):
+        scores = scores[:, 0]
+    if scores.shape != (count,):
+        raise NonsenseAnswer(f"it answered an array of shape {scores.shape} for {count} nodes")
+    if not np.isfinite(scores).all():
+        raise NonsenseAnswer("a score is not a number")
+    return scores

@@ -1,0 +1,1 @@
+"""Answers about a cluster: explain, what-if, shadow comparison, snapshots and the web page."""

@@ -1,0 +1,302 @@
+"""Explaining one pod: where it stands, what keeps it off which nodes, what would help, and what wakes it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from time import monotonic
+from typing import Final
+
+from msgspec.structs import replace
+
+from moorage.common.errors import InputError, did_you_mean
+from moorage.insight.explain.explanation import (
+    PodExplanation,
+    PossibleChange,
+    ReasonGroup,
+    ScoreDifference,
+    WakingEvent,
+)
+from moorage.insight.explain.fixes.resources import shortage, written
+from moorage.insight.explain.group_search import search_group
+from moorage.insight.explain.groups import (
+    GroupView,
+    described_key,
+    group_facts,
+    is_judged_with_its_group,
+    place_most,
+    view_group,
+    without_gates,
+)
+from moorage.insight.explain.obstacles import INSUFFICIENT, TOO_MANY_PODS, Obstacles, find_obstacles
+from moorage.insight.explain.search import search
+from moorage.insight.explain.subject import DEFAULT_SECONDS, Limits, Remedy
+from moorage.insight.whatif.attempts import Attempt
+from moorage.insight.whatif.session import Session
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.decisions.decision import Decision, NodeEntry, Result
+from moorage.scheduler.framework.events import Action, ClusterEvent
+from moorage.scheduler.framework.nodetable import NodeTable
+
+MAX_EXAMPLES: Final = 3
+PODS: Final = "pods"
+
+
+def explain_pod(
+    session: Session,
+    key: str,
+    *,
+    node: str = "",
+    seconds: float = DEFAULT_SECONDS,
+    with_changes: bool = True,
+    spared: frozenset[str] = frozenset(),
+) -> PodExplanation:
+    """Explain a pod; ``node`` asks why not there, ``spared`` are pods that must not go for it."""
+    pod = session.pod(key)
+    if pod.is_finished:
+        raise InputError(f"Pod {pod.key}", f"it has ended ({pod.status.phase}): nothing is decided about it any more")
+    if pod.is_terminating and not pod.node_name:
+        raise InputError(f"Pod {pod.key}", "it is being deleted: no node is looked for any more")
+    session.cycle_of(pod)
+    if node and session.scheduler.cache.node(node) is None:
+        known = session.scheduler.cache.nodes.names
+        raise InputError(f"--node {node}", "there is no such node", hint=did_you_mean(node, known))
+    with session.branch():
+        if pod.node_name:
+            return _placed(session, pod, node)
+        if not node and is_judged_with_its_group(session, pod):
+            return explain_member(session, pod, view_group(session, pod.group_key or "", in_detail=True), seconds)
+        if not node and (key := described_key(session, pod)):
+            return _described(session, pod, key)
+        explained = _waiting(session, pod)
+        if with_changes and (not explained.decision.node or (node and _is_rejected(explained, node))):
+            found = search(session, pod.key, only_node=node, seconds=seconds, spared=spared)
+            explained = replace(explained, changes=tuple(map(_change, found.offers)), stopped=found.stopped)
+        return _about_one_node(explained, node)
+
+
+def _described(session: Session, pod: Pod, key: str) -> PodExplanation:
+    """Explain a pod of a group that only a plugin knows of; there is no object of it that could be changed."""
+    outcome = session.try_group(key, in_detail=True)
+    decision = outcome.decisions[pod.key]
+    if outcome.gates:
+        decision = _gated(decision, Attempt(decision, gates=outcome.gates[:1]))
+    reasons = tuple(group_reasons(decision, pod, session.scheduler.cache.nodes))
+    wakes = () if decision.node else tuple(_wakes(session, pod, decision.unschedulable_plugins))
+    because, runner_up = compare(session, pod, decision, decision.node)
+    return PodExplanation(
+        decision=decision,
+        reasons=reasons,
+        because=because,
+        runner_up=runner_up,
+        wakes=wakes,
+        group=group_facts(session, pod),
+    )
+
+
+def _is_rejected(explained: PodExplanation, node: str) -> bool:
+    return explained.decision.nodes.get(node, NodeEntry(code="?")).is_rejected
+
+
+def _waiting(session: Session, pod: Pod) -> PodExplanation:
+    attempt = session.try_pod(pod, in_detail=True)
+    decision = attempt.decision
+    obstacles = find_obstacles(session, pod, attempt) if not attempt.decision.node else None
+    reasons = tuple(group_reasons(decision, pod, session.scheduler.cache.nodes, obstacles))
+    because, runner_up = compare(session, pod, decision, decision.node)
+    if attempt.gates:
+        decision = _gated(decision, attempt)
+    return PodExplanation(
+        decision=decision,
+        reasons=reasons,
+        because=because,
+        runner_up=runner_up,
+        wakes=tuple(_wakes(session, pod, decision.unschedulable_plugins)) if not attempt.node else (),
+        group=group_facts(session, pod),
+    )
+
+
+def explain_member(session: Session, pod: Pod, view: GroupView, seconds: float) -> PodExplanation:
+    """Explain a pod that waits with its group: what the group's attempt decided on it, and what the group lacks."""
+    outcome = view.outcome
+    decision = outcome.decisions[pod.key]
+    if outcome.gates:
+        decision = _gated(decision, Attempt(decision, gates=outcome.gates))
+    because, runner_up = compare(session, pod, decision, decision.node)
+    explained = PodExplanation(decision=decision, because=because, runner_up=runner_up, group=view.facts())
+    if decision.node:
+        return explained
+    seen, reasons = _what_stops_the_next(session, view)
+    plugins = sorted({*seen.unschedulable_plugins, *decision.unschedulable_plugins}) or ["GangScheduling"]
+    wakes = tuple(_wakes(session, pod, plugins))
+    found = search_group(session, view, Limits(monotonic() + seconds))
+    changes = tuple(_change(offer) for offer in found.offers)
+    return replace(explained, reasons=reasons, wakes=wakes, changes=changes, stopped=found.stopped)
+
+
+def _what_stops_the_next(session: Session, view: GroupView) -> tuple[Decision, tuple[ReasonGroup, ...]]:
+    """Say what is wrong with the nodes for the first member that finds no place beside those that do."""
+    stuck = view.blocked
+    if not stuck:
+        return next(iter(view.outcome.decisions.values())), ()
+    with session.branch():
+        session.apply(*without_gates(session, list(view.outcome.decisions)))
+        place_most(session, view.key)
+        attempt = session.try_pod(stuck, in_detail=True, preempts=False)
+        seen = _in_domain(session, attempt.decision, view)
+        return seen, tuple(group_reasons(seen, session.pod(stuck), session.scheduler.cache.nodes))
+
+
+def _in_domain(session: Session, decision: Decision, view: GroupView) -> Decision:
+    """Leave out nodes where the rest of the group is not."""
+    if not view.domain:
+        return decision
+    infos = session.scheduler.cache.nodes
+    here = {info.name for info in infos if info.labels.get(view.topology_key) == view.domain}
+    return replace(decision, nodes={name: entry for name, entry in decision.nodes.items() if name in here})
+
+
+def _gated(decision: Decision, attempt: Attempt) -> Decision:
+    plugins = tuple(sorted({status.plugin for status in attempt.gates}))
+    # Every member of a group that is held back as a whole says the same.
+    message = "; ".join(dict.fromkeys(status.message for status in attempt.gates))
+    return replace(
+        decision,
+        result=Result.GATED,
+        node="",
+        tied=(),
+        message=message,
+        unschedulable_plugins=plugins,
+        post_filter=None,
+    )
+
+
+def _placed(session: Session, pod: Pod, node: str) -> PodExplanation:
+    """Explain a pod that has a node, as if it were to be placed now, with all others where they are."""
+    waiting = session.unplace(pod)
+    attempt = session.try_pod(waiting, in_detail=True, preempts=False)
+    because, runner_up = compare(session, waiting, attempt.decision, pod.node_name)
+    decision = Decision(
+        pod=pod.key,
+        profile=pod.scheduler_name,
+        result=Result.SCHEDULED,
+        node=pod.node_name,
+        nodes=attempt.decision.nodes,
+        pre_filter=attempt.decision.pre_filter,
+    )
+    reasons = tuple(group_reasons(decision, waiting, session.scheduler.cache.nodes))
+    explained = PodExplanation(decision=decision, is_bound=True, reasons=reasons, because=because, runner_up=runner_up)
+    return _about_one_node(explained, node)
+
+
+def _about_one_node(explained: PodExplanation, node: str) -> PodExplanation:
+    if not node:
+        return explained
+    entry = explained.decision.nodes.get(node)
+    only = {} if entry is None else {node: entry}
+    return replace(explained, decision=replace(explained.decision, nodes=only))
+
+
+def _change(offer: Remedy) -> PossibleChange:
+    attempt = offer.attempt
+    return PossibleChange(
+        text=offer.text,
+        kind=offer.kind,
+        edits=[edit.as_data() for edit in offer.edits],
+        node=attempt.node or attempt.nominated_node,
+        victims=() if attempt.node else attempt.victims,
+    )
+
+
+def group_reasons(
+    decision: Decision, pod: Pod, nodes: NodeTable, obstacles: Obstacles | None = None
+) -> list[ReasonGroup]:
+    """Group the rejected nodes by what is wrong with them, most nodes first."""
+    if decision.pre_filter is not None:
+        said = decision.pre_filter
+        return [ReasonGroup(said.plugin, reason, len(nodes)) for reason in said.reasons]
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, entry in decision.nodes.items():
+        for reason in entry.reasons if entry.is_rejected else ():
+            groups.setdefault((entry.plugin, reason), []).append(name)
+    made = [
+        ReasonGroup(
+            plugin,
+            reason,
+            len(names),
+            tuple(names[:MAX_EXAMPLES]),
+            _short(reason, names, pod, nodes),
+            0 if obstacles is None else _alone(plugin, names, nodes, obstacles),
+            _taints(names, pod, nodes) if plugin == "TaintToleration" else {},
+        )
+        for (plugin, reason), names in groups.items()
+    ]
+    return sorted(made, key=lambda group: -group.nodes)
+
+
+def _alone(plugin: str, names: Iterable[str], nodes: NodeTable, obstacles: Obstacles) -> int:
+    """Count the nodes on which nothing else is in the way."""
+    rows = (info.row for name in names if (info := nodes.find(name)) is not None)
+    return sum(obstacles.of(row).keys() == {plugin} and len(obstacles.of(row)[plugin].reasons) == 1 for row in rows)
+
+
+def _taints(names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, int]:
+    """Count the taints that keep the pod off."""
+    counted: Counter[str] = Counter()
+    for name in names:
+        info = nodes.find(name)
+        for taint in info.taints if info is not None else ():
+            if taint.keeps_pods_off and not pod.tolerates(taint):
+                counted[taint.text] += 1
+    return dict(counted.most_common(MAX_EXAMPLES))
+
+
+def _short(reason: str, names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, str]:
+    resource = PODS if reason == TOO_MANY_PODS else reason.removeprefix(INSUFFICIENT)
+    if resource == reason:
+        return {}
+    infos = [info for name in names if (info := nodes.find(name)) is not None]
+    missing = [shortage(info, resource, pod.requests.get(resource, 0)) for info in infos]
+    least = min((amount for amount in missing if amount > 0), default=0)
+    return {resource: written(resource, least)} if least else {}
+
+
+def compare(session: Session, pod: Pod, decision: Decision, winner: str) -> tuple[tuple[ScoreDifference, ...], str]:
+    """Set the winner's scores beside those of the best of the others."""
+    scored = {name: entry for name, entry in decision.nodes.items() if entry.scores is not None}
+    won = scored.pop(winner, None)
+    if won is None or won.scores is None or not scored:
+        return (), ""
+    runner_up = max(scored, key=lambda name: scored[name].total or 0)
+    second = scored[runner_up].scores or {}
+    weights = session.cycle_of(pod).profile.weights
+    differences = tuple(
+        ScoreDifference(plugin, weights[plugin], score.weighted, second[plugin].weighted if plugin in second else 0)
+        for plugin, score in won.scores.items()
+    )
+    return differences, runner_up
+
+
+def _wakes(session: Session, pod: Pod, plugins: Iterable[str]) -> Iterator[WakingEvent]:
+    registrations = session.cycle_of(pod).profile.registrations()
+    seen: set[tuple[str, str]] = set()
+    for plugin in plugins:
+        for registration in registrations.get(plugin, ()):
+            for name in event_names(registration.event):
+                if (name, plugin) not in seen:
+                    seen.add((name, plugin))
+                    yield WakingEvent(name, plugin)
+
+
+def event_names(event: ClusterEvent) -> list[str]:
+    """Spell an event, and each of several that were registered at once.
+
+    >>> event_names(ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_TAINT))
+    ['Node/Add', 'Node/UpdateNodeTaint']
+    """
+    whole = ClusterEvent(event.resource, event.action).label.removeprefix(str(event.resource))
+    if whole:
+        return [f"{event.resource}/{whole}"]
+    parts = [action for action in Action if action & event.action]
+    if event.action & Action.UPDATE == Action.UPDATE:
+        parts = [action for action in parts if not action & Action.UPDATE] + [Action.UPDATE]
+    names = (ClusterEvent(event.resource, action).label.removeprefix(str(event.resource)) for action in parts)
+    return [f"{event.resource}/{name}" for name in names if name]

@@ -1,0 +1,106 @@
+"""The answer: everything a decision says of a pod, why, and what would help; as data, in camelCase on the wire."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from moorage.scheduler.decisions.decision import Decision
+
+
+class ReasonGroup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One reason, and the nodes that it keeps the pod off; ``short``: the least that is missing on any of them.
+
+    ``alone``: on so many of these nodes nothing else is in the way. ``details``: what exactly, and on how many.
+    """
+
+    plugin: str
+    reason: str
+    nodes: int
+    examples: tuple[str, ...] = ()
+    short: dict[str, str] = {}
+    alone: int = 0
+    details: dict[str, int] = {}
+
+    def as_data(self) -> dict[str, Any]:
+        """Write it down as the format has it, without what is for the page only."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return {key: item for key, item in data.items() if key not in ("alone", "details")}
+
+
+class PossibleChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A change that would let the pod run, as a sentence and as edits; where it would go, and who would have to go."""
+
+    text: str
+    kind: str
+    edits: list[dict[str, Any]]
+    node: str = ""
+    victims: tuple[str, ...] = ()
+
+
+class ScoreDifference(msgspec.Struct, frozen=True, rename="camel"):
+    """What one plugin gave the winner and the runner-up, weighted."""
+
+    plugin: str
+    weight: int
+    winner: int
+    runner_up: int
+
+
+class WakingEvent(msgspec.Struct, frozen=True):
+    """What can bring a pod back to the queue, and the plugin that hopes for it."""
+
+    event: str
+    plugin: str
+
+
+class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a pod waits, or is where it is."""
+
+    decision: Decision
+    is_bound: bool = False
+    reasons: tuple[ReasonGroup, ...] = ()
+    changes: tuple[PossibleChange, ...] = ()
+    stopped: str = ""
+    """Why the search for changes stopped before everything was tried."""
+    because: tuple[ScoreDifference, ...] = ()
+    runner_up: str = ""
+    wakes: tuple[WakingEvent, ...] = ()
+    group: Mapping[str, Any] | None = None
+
+    @property
+    def stopped_sentence(self) -> str:
+        """Say that there may be other changes, and why they were not looked for; nothing if all were."""
+        return f"The search stopped before everything was tried: {self.stopped}." if self.stopped else ""
+
+    def as_data(self) -> dict[str, Any]:
+        """Write it down as the format has it."""
+        data: dict[str, Any] = msgspec.to_builtins(self.decision)
+        if self.is_bound:
+            data["result"] = "bound"
+        data |= {"reasons": [group.as_data() for group in self.reasons], "changes": msgspec.to_builtins(self.changes)}
+        if self.stopped:
+            data["stopped"] = self.stopped_sentence
+        if self.because:
+            data |= {"because": msgspec.to_builtins(self.because), "runnerUp": self.runner_up}
+        data["wakes"] = msgspec.to_builtins(self.wakes)
+        if self.group is not None:
+            data["group"] = dict(self.group)
+        return data
+
+
+class WorkloadExplanation(msgspec.Struct, frozen=True):
+    """How many pods of a workload fit, and what stops the next one."""
+
+    workload: str
+    fits: int
+    of: int
+    next: PodExplanation | None = None
+    group: Mapping[str, Any] | None = None
+    """What is said of a group that is placed as a whole."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Write it down as the format has it."""
+        data: dict[str, Any] = {"workload": self.workload, "fits": self.fits, "of": self.of}
+        data |= {} if self.group is None else {"group": dict(self.group)}
+        return data if self.next is None else {**data, "next": self.next.as_data()}

@@ -1,0 +1,161 @@
+"""Other pods that are in the way, or are not there: affinity between pods, ports of the node, spreading."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from moorage.insight.explain.fixes.nodes import label_edit, topology_keys
+from moorage.insight.explain.subject import Remedy, Subject
+from moorage.insight.whatif.edits import Edit, remove_items
+from moorage.kube.api.pod import HostPort
+from moorage.scheduler.framework.nodeinfo import ports_conflict
+
+HARD: Final = "DoNotSchedule"
+SOFT: Final = "ScheduleAnyway"
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+MAX_SETS: Final = 12
+MAX_SKEW: Final = 2**31 - 1
+
+
+def drop_terms(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Drop the required terms of affinity and anti-affinity between pods that are in the way: as few as will do."""
+    affinity = subject.content.get("spec", {}).get("affinity") or {}
+    terms = [
+        (field, place)
+        for field in ("podAffinity", "podAntiAffinity")
+        for place, _ in enumerate((affinity.get(field) or {}).get(REQUIRED) or ())
+    ]
+
+    def edits_for(chosen: Sequence[tuple[str, int]]) -> list[Edit]:
+        draft = subject.draft()
+        for field in ("podAffinity", "podAntiAffinity"):
+            places = [place for name, place in chosen if name == field]
+            draft.do(*remove_items(("spec", "affinity", field, REQUIRED), places))
+        return [draft.edit()]
+
+    found = subject.fewest(terms, edits_for)
+    if found is not None:
+        said = [f"the required {_words(field)} term {_term_text(affinity[field][REQUIRED][at])}" for field, at in found]
+        if (
+            offer := subject.offer("affinity", f"Drop {' and '.join(said)}", *edits_for(found), cost=len(found))
+        ) is not None:
+            yield offer
+
+
+def _words(field: str) -> str:
+    return "pod affinity" if field == "podAffinity" else "pod anti-affinity"
+
+
+def _term_text(term: dict[str, Any]) -> str:
+    selector = term.get("labelSelector") or {}
+    labels = [f"{key}={text}" for key, text in (selector.get("matchLabels") or {}).items()]
+    labels += [
+        f"{item.get('key')} {item.get('operator')} {','.join(item.get('values') or ())}".strip()
+        for item in selector.get("matchExpressions") or ()
+    ]
+    return f"({', '.join(labels) or 'every pod'}; per {term.get('topologyKey')})"
+
+
+def drop_labels(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Drop labels of the pod by which others keep it away, or by which it is counted."""
+    labels = subject.content.get("metadata", {}).get("labels") or {}
+
+    def edits_for(chosen: Sequence[str]) -> list[Edit]:
+        draft = subject.live_draft()
+        for key in chosen:
+            draft.remove("metadata", "labels", key)
+        return [draft.edit()]
+
+    found = subject.fewest(list(labels), edits_for)
+    if found is not None:
+        text = f"Take the label {' and '.join(f'{key}={labels[key]}' for key in found)} off the pod: others avoid it"
+        if offer := subject.offer("label", text, *edits_for(found), cost=len(found)):
+            yield offer
+
+
+def free_ports(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+    """Do without the ports of the node that are taken: as few as there are on some node."""
+    wanted = list(_written_ports(subject))
+    sets: dict[tuple[int, ...], None] = {}
+    for row in rows:
+        used = subject.nodes[row].used_ports
+        taken = tuple(n for n, (_, _, port) in enumerate(wanted) if ports_conflict((port,), used))
+        if taken:
+            sets.setdefault(taken)
+    for taken in sorted(sets, key=len)[:MAX_SETS]:
+        draft = subject.draft()
+        is_host = bool(subject.pod.spec.host_network)
+        for number in sorted(taken, reverse=True):
+            (kind, container), place, _ = wanted[number]
+            path = ("spec", kind, container, "ports", place)
+            draft.remove(*path) if is_host else draft.remove(*path, "hostPort")
+        said = ", ".join(f"{wanted[n][2].port}/{wanted[n][2].protocol}" for n in taken)
+        if (
+            offer := subject.offer("port", f"Do without the host port {said}", draft.edit(), cost=len(taken))
+        ) is not None:
+            yield offer
+            return
+
+
+def _written_ports(subject: Subject) -> Iterator[tuple[tuple[str, int], int, HostPort]]:
+    """List the host ports of a pod with the places where they are written."""
+    spec = subject.pod.spec
+    for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
+        for number, container in enumerate(containers):
+            if kind == "containers" or container.is_sidecar:
+                for place, port in enumerate(container.ports):
+                    if port.host_port > 0:
+                        found = HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+                        yield (kind, number), place, found
+
+
+def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Let a spread constraint be more uneven, as little as will do; or make it a preference."""
+    constraints = subject.content.get("spec", {}).get("topologySpreadConstraints") or []
+    hard = [place for place, item in enumerate(constraints) if item.get("whenUnsatisfiable") == HARD]
+    path = ("spec", "topologySpreadConstraints")
+    for place in hard:
+
+        def skewed(skew: int, place: int = place) -> list[Edit]:
+            # The smallest skew that will do is the largest of the negative ones.
+            return [subject.draft().put((*path, place, "maxSkew"), -skew).edit()]
+
+        now = int(constraints[place].get("maxSkew", 1))
+        found = subject.largest(-MAX_SKEW, -now, skewed, -now - 1)
+        if found is not None:
+            key = constraints[place].get("topologyKey")
+            text = f"Raise maxSkew of the spread over {key} from {now} to {-found}"
+            if offer := subject.offer("spread", text, *skewed(found), cost=1):
+                yield offer
+                return
+
+    def softened(chosen: Sequence[int]) -> list[Edit]:
+        draft = subject.draft()
+        for at in chosen:
+            draft.put((*path, at, "whenUnsatisfiable"), SOFT)
+            if "minDomains" in constraints[at]:
+                draft.remove(*path, at, "minDomains")
+        return [draft.edit()]
+
+    chosen = subject.fewest(hard, softened)
+    if chosen is not None:
+        keys = " and ".join(str(constraints[at].get("topologyKey")) for at in chosen)
+        text = f"Make the spread over {keys} a preference (whenUnsatisfiable: {SOFT})"
+        if offer := subject.offer("spread", text, *softened(chosen), cost=2):
+            yield offer
+
+
+def label_domain(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+    """Give a node the topology label that it lacks, so that it is in a domain."""
+    keys = topology_keys(subject)
+    for row in rows[:MAX_SETS]:
+        node = subject.nodes[row]
+        missing = [key for key in keys if key not in node.labels]
+        if len(missing) != 1:
+            continue
+        known = sorted({text for text in subject.nodes.label(missing[0]).values if text is not None})
+        for text in [*known[:MAX_SETS], f"{node.name}"]:
+            edit = label_edit(subject, node.name, {missing[0]: text})
+            said = f"Add the label {missing[0]}={text} to node {node.name}"
+            if offer := subject.offer("node-label", said, edit, cost=2):
+                yield offer
+                return

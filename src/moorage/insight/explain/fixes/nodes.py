@@ -1,0 +1,320 @@
+"""Nodes that do not take the pod: taints, cordons, labels; and nodes that are not there yet."""
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from moorage.insight.explain.subject import Remedy, Subject
+from moorage.insight.whatif.changes import UNSCHEDULABLE, cloned_node
+from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, remove_items
+from moorage.kube.api.affinity import Taint
+from moorage.kube.api.selectors import EVERYTHING, NodeTermMatcher, Requirement, node_matcher
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.plugins.node_affinity import demands_of
+from moorage.scheduler.plugins.node_declared_features import required_features
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+MAX_SETS: Final = 12
+"""So many different sets of taints or labels are tried, the smallest first."""
+MAX_SHAPES: Final = 12
+MAX_OFFERS: Final = 2
+
+
+def tolerate(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+    """Tolerate the taints of some node: as few as will do."""
+    found = 0
+    for taints, _ in _untolerated(subject, rows):
+        draft = subject.live_draft()
+        draft.append(("spec", "tolerations"), [_toleration(taint) for taint in taints])
+        text = f"Tolerate {_listed(taint.text for taint in taints)}"
+        if offer := subject.offer("toleration", text, draft.edit(), cost=len(taints)):
+            yield offer
+            found += 1
+            if found == MAX_OFFERS:
+                return
+
+
+def untaint(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+    """Take the taints off a node: one with as few as there are."""
+    for taints, row in _untolerated(subject, rows):
+        name = subject.nodes[row].name
+        draft = subject.draft_of("Node", name)
+        listed = draft.content.get("spec", {}).get("taints") or []
+        places = [place for place, item in enumerate(listed) if _is_one_of(item, taints)]
+        draft.do(*remove_items(("spec", "taints"), places))
+        text = f"Take the taint {_listed(taint.text for taint in taints)} off node {name}"
+        if offer := subject.offer("node-taint", text, draft.edit(), cost=len(taints)):
+            yield offer
+            return
+
+
+def _untolerated(subject: Subject, rows: list[int]) -> list[tuple[tuple[Taint, ...], int]]:
+    """List the sets of taints that keep the pod off, each with a node that has no others; the smallest first."""
+    found: dict[tuple[Taint, ...], int] = {}
+    for row in rows:
+        keeping = (taint for taint in subject.nodes[row].taints if taint.keeps_pods_off)
+        taints = tuple(dict.fromkeys(taint for taint in keeping if not subject.pod.tolerates(taint)))
+        if taints:
+            found.setdefault(taints, row)
+    return sorted(found.items(), key=lambda item: len(item[0]))[:MAX_SETS]
+
+
+def _toleration(taint: Taint) -> dict[str, str]:
+    if not taint.value:
+        return {"key": taint.key, "operator": "Exists", "effect": taint.effect}
+    return {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+
+
+def _is_one_of(item: Mapping[str, Any], taints: Iterable[Taint]) -> bool:
+    return any((item.get("key", ""), item.get("value") or "", item.get("effect")) == tuple(_parts(t)) for t in taints)
+
+
+def _parts(taint: Taint) -> tuple[str, str, str]:
+    return taint.key, taint.value, taint.effect
+
+
+def _listed(words: Iterable[str]) -> str:
+    return " and ".join(words)
+
+
+def uncordon(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+    """Let a cordoned node take pods again."""
+    for row in rows[:MAX_SETS]:
+        name = subject.nodes[row].name
+        draft = subject.draft_of("Node", name)
+        if not draft.content.get("spec", {}).get("unschedulable"):
+            continue
+        draft.remove("spec", "unschedulable")
+        listed = draft.content.get("spec", {}).get("taints") or []
+        draft.do(*remove_items(("spec", "taints"), _cordon_taints(listed, subject)))
+        if offer := subject.offer("cordon", f"Uncordon node {name}", draft.edit()):
+            yield offer
+            return
+
+
+def _cordon_taints(listed: list[Mapping[str, Any]], subject: Subject) -> list[int]:
+    """Find the taint that goes with a cordon, if the pod minds it."""
+    taint = Taint(UNSCHEDULABLE, "", "NoSchedule")
+    if subject.pod.tolerates(taint):
+        return []
+    return [place for place, item in enumerate(listed) if item.get("key") == UNSCHEDULABLE]
+
+
+def tolerate_cordon(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Have the pod go to a cordoned node all the same."""
+    draft = subject.live_draft()
+    toleration = {"key": UNSCHEDULABLE, "operator": "Exists", "effect": "NoSchedule"}
+    draft.append(("spec", "tolerations"), [toleration])
+    text = f"Tolerate {UNSCHEDULABLE}:NoSchedule, so that cordoned nodes will do"
+    if offer := subject.offer("toleration", text, draft.edit(), cost=2):
+        yield offer
+
+
+def declare_features(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+    """Have a node declare the features that the pod needs: one that lacks the fewest."""
+    needed = required_features(subject.pod)
+    lacking = {row: needed.difference(subject.nodes[row].node.status.declared_features) for row in rows}
+    for row in sorted(rows, key=lambda row: len(lacking[row]))[:MAX_OFFERS]:
+        name = subject.nodes[row].name
+        draft = subject.draft_of("Node", name)
+        listed = draft.content.get("status", {}).get("declaredFeatures") or []
+        draft.put(("status", "declaredFeatures"), sorted({*listed, *lacking[row]}))
+        text = f"Have node {name} support {_listed(sorted(lacking[row]))}: upgrade its kubelet"
+        if offer := subject.offer("node-feature", text, draft.edit()):
+            yield offer
+            return
+
+
+def label_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+    """Give a node the labels that the pod or the profile demands: the fewest."""
+    tried: set[tuple[tuple[str, str | None], ...]] = set()
+    wanted = [(labels, row) for row in rows if (labels := _missing_labels(subject, subject.nodes[row])) is not None]
+    for labels, row in sorted(wanted, key=lambda item: len(item[0])):
+        key = tuple(sorted(labels.items()))
+        if not labels or key in tried or len(tried) > MAX_SETS:
+            continue
+        tried.add(key)
+        name = subject.nodes[row].name
+        edit = label_edit(subject, name, labels)
+        text = f"{_label_text(labels)} node {name}"
+        if offer := subject.offer("node-label", text, edit, cost=len(labels)):
+            yield offer
+            return
+
+
+def label_edit(subject: Subject, name: str, labels: Mapping[str, str | None]) -> Edit:
+    """Change labels of a node; ``None`` takes one off."""
+    draft = subject.draft_of("Node", name)
+    for key, text in labels.items():
+        if text is None:
+            draft.remove("metadata", "labels", key)
+        else:
+            draft.put(("metadata", "labels", key), text)
+    return draft.edit()
+
+
+def _label_text(labels: Mapping[str, str | None]) -> str:
+    added = [f"{key}={text}" for key, text in labels.items() if text is not None]
+    taken = [key for key, text in labels.items() if text is None]
+    parts = ([f"the label {_listed(added)} to"] if added else []) + (
+        [f"the label {_listed(taken)} off"] if taken else []
+    )
+    if added and taken:
+        return f"Put the label {_listed(added)} on, and take {_listed(taken)} off,"
+    return f"Add {parts[0]}" if added else f"Take {parts[0]}"
+
+
+def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] | None:
+    """Work out which labels would make a node what the pod demands; ``None`` if labels cannot."""
+    labels = _demanded(subject, node.labels, node.name)
+    if labels is None:
+        return None
+    changed: dict[str, str | None] = {key: text for key, text in labels.items() if node.labels.get(key) != text}
+    changed.update({key: None for key in node.labels if key not in labels})
+    return None if HOSTNAME in changed and node.labels.get(HOSTNAME) == node.name else changed
+
+
+def _demanded(subject: Subject, given: Mapping[str, str], name: str) -> dict[str, str] | None:
+    """Change labels as little as will do for the pod and its profile; ``None`` if a node of that name never will."""
+    labels = dict(given)
+    demands = demands_of(subject.pod)
+    _satisfy(labels, demands.labels.requirements if demands.labels is not EVERYTHING else ())
+    affinities = [demands.affinity] if demands.affinity is not None else []
+    profile = subject.session.cycle_of(subject.pod).profile.config
+    for entry in profile.plugin_config:
+        added = getattr(entry.args, "added_affinity", None)
+        if added is not None and added.required is not None:
+            affinities.append(node_matcher(added.required))
+    for affinity in affinities:
+        ways = [way for term in affinity.terms if (way := _satisfied(labels, term, name)) is not None]
+        if not ways:
+            return None
+        labels = min(ways, key=lambda way: len(way.items() ^ labels.items()))
+    return labels
+
+
+def _satisfied(labels: Mapping[str, str], term: NodeTermMatcher, name: str) -> dict[str, str] | None:
+    changed = dict(labels)
+    if term.matches_nothing or any(not field.accepts(name) for field in term.fields):
+        return None
+    _satisfy(changed, term.expressions)
+    return changed if all(item.matches(changed) for item in term.expressions) else None
+
+
+def _satisfy(labels: dict[str, str], requirements: Iterable[Requirement]) -> None:
+    for item in requirements:
+        if item.matches(labels):
+            continue
+        match item.operator:
+            case "In":
+                labels[item.key] = min(item.values)
+            case "Exists":
+                labels[item.key] = "true"
+            case "Gt":
+                labels[item.key] = str(item.bound + 1)
+            case "Lt":
+                labels[item.key] = str(item.bound - 1)
+            case _:
+                labels.pop(item.key, None)
+
+
+def add_node(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Add a node like one there is, the smallest that will do; if there is none at all, one that just suits the pod."""
+    if subject.only_node:
+        return
+    known = shapes(subject)
+    for info in known[:MAX_SHAPES]:
+        node, *beside = clone_node(subject, info.name, free_name(subject, info.name))
+        needed = _needed(subject, node, beside)
+        if offer := subject.offer("add-node", f"Add a node like {info.name}", node, *needed):
+            yield offer
+            return
+    made = _made_to_measure(subject) if not known else None
+    if made is not None and (offer := subject.offer("add-node", "Add a node: there is none", CreateObject(made))):
+        yield offer
+
+
+def shapes(subject: Subject) -> list[NodeInfo]:
+    """Return a node of every shape that there is, the smallest first."""
+    found: dict[tuple[Any, ...], NodeInfo] = {}
+    for info in subject.nodes:
+        found.setdefault(_shape(info), info)
+    return sorted(found.values(), key=lambda info: (info.allocatable.get("cpu", 0), info.allocatable.get("memory", 0)))
+
+
+def _needed(subject: Subject, node: Edit, beside: list[Edit]) -> list[Edit]:
+    """Leave out what comes with a node and does not matter to the pod."""
+    kept = list(beside)
+    for edit in beside:
+        fewer = [other for other in kept if other is not edit]
+        if subject.trial(node, *fewer):
+            kept = fewer
+    return kept
+
+
+def _shape(info: NodeInfo) -> tuple[Any, ...]:
+    labels = frozenset((key, text) for key, text in info.labels.items() if text != info.name)
+    return frozenset(info.allocatable.items()), labels, info.taints
+
+
+def free_name(subject: Subject, like: str) -> str:
+    """Find a name that no node has."""
+    number = 1
+    while ObjectId("Node", "", f"{like}-new-{number}") in subject.session.objects:
+        number += 1
+    return f"{like}-new-{number}"
+
+
+def clone_node(subject: Subject, like: str, name: str) -> list[Edit]:
+    """Describe a new node like another one, with the CSI drivers and devices that come with such a node."""
+    objects = subject.session.objects
+    made: list[Edit] = [CreateObject(cloned_node(objects.content(ObjectId("Node", "", like)), name))]
+    if subject.pod.spec.volumes and ObjectId("CSINode", "", like) in objects:
+        csi = objects.content(ObjectId("CSINode", "", like))
+        made.append(CreateObject({**_headed(csi, name), "spec": copy.deepcopy(csi.get("spec", {}))}))
+    if subject.pod.spec.resource_claims or any("/" in resource for resource in subject.pod.requests):
+        for found in objects.known("ResourceSlice"):
+            content = objects.content(found)
+            spec = content.get("spec") or {}
+            if spec.get("nodeName") == like:
+                pool = {**spec.get("pool", {}), "name": f"{(spec.get('pool') or {}).get('name', '')}-{name}"}
+                head = _headed(content, f"{found.name}-{name}")
+                made.append(CreateObject({**head, "spec": {**copy.deepcopy(spec), "nodeName": name, "pool": pool}}))
+    return made
+
+
+def _headed(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {"apiVersion": content["apiVersion"], "kind": content["kind"], "metadata": {"name": name}}
+
+
+def _made_to_measure(subject: Subject) -> dict[str, Any] | None:
+    from moorage.insight.explain.fixes.resources import written
+
+    asked = {name: written(name, amount) for name, amount in subject.pod.requests.items() if amount}
+    for name in ("node-1", *_names_asked_for(subject)):
+        own = dict.fromkeys((HOSTNAME, *topology_keys(subject)), name)
+        labels = _demanded(subject, own, name)
+        if labels is not None:
+            return {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": labels},
+                "status": {"allocatable": {**asked, "pods": "110"}, "capacity": {**asked, "pods": "110"}},
+            }
+    return None
+
+
+def _names_asked_for(subject: Subject) -> list[str]:
+    """List the names of nodes that the pod would go to, if it says any."""
+    affinity = demands_of(subject.pod).affinity
+    fields = [field for term in (affinity.terms if affinity is not None else ()) for field in term.fields]
+    return sorted({name for field in fields for name in field.values if field.accepts(name)})
+
+
+def topology_keys(subject: Subject) -> list[str]:
+    """List the labels that tell in which domain a node is, as far as the pod asks for any."""
+    spec = subject.pod.spec
+    keys = dict.fromkeys(item.topology_key for item in spec.topology_spread_constraints)
+    if spec.affinity is not None and spec.affinity.pod_affinity is not None:
+        keys.update(dict.fromkeys(term.topology_key for term in spec.affinity.pod_affinity.required))
+    return list(keys)

@@ -1,0 +1,263 @@
+"""Too little of something on the nodes: ask for less, or have a node with more."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from moorage.common.errors import InputError
+from moorage.insight.explain.obstacles import short_of
+from moorage.insight.explain.subject import Draft, Remedy, Subject
+from moorage.insight.whatif.edits import Edit
+from moorage.kube.api.container import Container
+from moorage.kube.api.quantity import NANO, nano_value
+from moorage.kube.api.requests import CPU, MEMORY, NATIVE, PODS
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+
+HUGEPAGES: Final = "hugepages-"
+MEBIBYTE: Final = 1 << 20
+MAX_NODES: Final = 3
+"""So many nodes are looked at for one kind of change."""
+
+
+def unit_of(resource: str) -> int:
+    """Return the usual step of an amount, in what the scheduler counts: milli-CPU, bytes, pieces."""
+    if resource == MEMORY:
+        return MEBIBYTE
+    if resource.startswith(HUGEPAGES):
+        return max(1, nano_value(resource.removeprefix(HUGEPAGES)) // NANO)
+    return 1
+
+
+def written(resource: str, amount: int) -> str:
+    """Write an amount as people do.
+
+    >>> written("cpu", 1500), written("cpu", 2000), written("memory", 512 * 2**20), written("example.com/gpu", 2)
+    ('1500m', '2', '512Mi', '2')
+    """
+    if resource == CPU:
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if amount and (resource == MEMORY or resource.startswith(HUGEPAGES)):
+        return f"{amount // MEBIBYTE}Mi" if amount % MEBIBYTE == 0 else str(amount)
+    return str(amount)
+
+
+def shortage(node: NodeInfo, resource: str, asked: int) -> int:
+    """Return how much of something a node has too little for a pod."""
+    if resource == PODS:
+        return len(node.pods) + 1 - node.allocatable.get(PODS, 0)
+    return asked - (node.allocatable.get(resource, 0) - node.requested.get(resource, 0))
+
+
+def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourcesFit") -> Iterator[Remedy]:
+    """Cut requests as little as will do: of one resource, or of all that are short on the same nodes."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for row in rows:
+        status = subject.obstacles.of(row).get(plugin)
+        if status is not None and (names := short_of(status)) and PODS not in names:
+            groups.setdefault(names, []).append(row)
+    for names, places in sorted(groups.items(), key=lambda item: len(item[0])):
+        try:
+            offer = _lowered(subject, names, places)
+        except InputError:
+            continue
+        if offer is not None:
+            yield offer
+
+
+def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remedy | None:
+    """Lower some resources at once: the others as far as the best node needs it, then each as little as will do."""
+    asked = subject.pod.requests
+    best = min(
+        subject.infos(rows),
+        key=lambda node: sum(shortage(node, name, asked[name]) / max(1, asked[name]) for name in names),
+    )
+    targets = {name: _steps(name, asked[name] - shortage(best, name, asked[name])) for name in names}
+
+    def edits_for(chosen: Mapping[str, int]) -> list[Edit]:
+        draft = subject.draft()
+        for name, steps in chosen.items():
+            lower(draft, subject, name, steps * unit_of(name))
+        return [draft.edit()] if draft.operations else []
+
+    for name in names:
+
+        def with_steps(steps: int, name: str = name) -> list[Edit]:
+            return edits_for({**targets, name: steps})
+
+        highest = -(-asked[name] // unit_of(name))
+        found = subject.largest(0, highest, with_steps, max(0, targets[name]))
+        if found is None:
+            return None
+        targets[name] = found
+    if len(names) > 1 and any(
+        subject.trial(*edits_for({k: v for k, v in targets.items() if k != name})) for name in names
+    ):
+        return None  # fewer resources are enough, elsewhere
+    draft = subject.draft()
+    lowered = [text for name in names for text in lower(draft, subject, name, targets[name] * unit_of(name))]
+    return subject.offer("request", _sentence(lowered), draft.edit(), cost=len(names))
+
+
+def _steps(name: str, amount: int) -> int:
+    return max(0, amount) // unit_of(name)
+
+
+def _sentence(lowered: Sequence[str]) -> str:
+    return f"Lower {' and '.join(lowered)}"
+
+
+class ContainerAsk:
+    """A container as far as one resource is concerned."""
+
+    def __init__(self, kind: str, place: int, container: Container, resource: str) -> None:
+        self.kind, self.place, self.name = kind, place, container.name
+        self.is_sidecar = kind == "initContainers" and container.is_sidecar
+        self.said = container.resources.requests.get(resource, 0)
+        self.asked = self.now = nano_value(container.resources.requests.get(resource, 0))
+
+
+def lower(draft: Draft, subject: Subject, resource: str, most: int) -> list[str]:
+    """Lower the requests of containers until the pod as a whole asks for at most so much: the hungriest first.
+
+    Return what was lowered, in words.
+    """
+    said: list[str] = []
+    spec = subject.pod.spec
+    scale = NANO // 1000 if resource == CPU else NANO
+    overhead = nano_value(spec.overhead.get(resource, 0)) if spec.overhead else 0
+    limit = max(0, most * scale - overhead)
+    level = spec.resources.requests.get(resource) if spec.resources is not None else None
+    if level is not None and nano_value(level) > limit:
+        said.append(f"the {resource} request of the pod from {level} to {written(resource, limit // scale)}")
+        _write(draft, ("spec", "resources"), resource, limit // scale)
+    parts = [ContainerAsk("containers", place, item, resource) for place, item in enumerate(spec.containers)]
+    parts += [ContainerAsk("initContainers", place, item, resource) for place, item in enumerate(spec.init_containers)]
+    step = unit_of(resource) * scale
+    while excess := _excess(parts, limit):
+        over, members = excess
+        hungriest = max(members, key=lambda part: part.now)
+        rest = max(0, hungriest.now - over)
+        hungriest.now = rest // step * step
+    for part in parts:
+        if part.now < part.asked:
+            if level is not None:
+                _forgo(draft, part, resource)
+                continue
+            amount = written(resource, part.now // scale)
+            said.append(f"the {resource} request of container {part.name} from {part.said} to {amount}")
+            _write(draft, ("spec", part.kind, part.place, "resources"), resource, part.now // scale)
+    return said
+
+
+def _forgo(draft: Draft, part: ContainerAsk, resource: str) -> None:
+    """Take the request of a container out, where the pod as a whole says how much there is for all.
+
+    The API server refuses containers that ask for more than their pod. InputError if the request follows from a limit.
+    """
+    written_there = draft.content["spec"][part.kind][part.place].get("resources") or {}
+    if resource in (written_there.get("limits") or {}) or resource not in (written_there.get("requests") or {}):
+        raise InputError(f"container {part.name}", f"its {resource} request is as large as its limit")
+    draft.remove("spec", part.kind, part.place, "resources", "requests", resource)
+
+
+def _excess(parts: Sequence[ContainerAsk], limit: int) -> tuple[int, list[ContainerAsk]] | None:
+    """Find a moment in the life of a pod at which it asks for too much, and who asks then."""
+    sidecars: list[ContainerAsk] = []
+    running = [part for part in parts if part.kind == "containers" or part.is_sidecar]
+    moments = [running]
+    for part in parts:
+        if part.kind == "initContainers":
+            if not part.is_sidecar:
+                moments.append([part, *sidecars])
+            else:
+                sidecars.append(part)
+    for members in moments:
+        total = sum(part.now for part in members)
+        if total > limit and any(part.now for part in members):
+            return total - limit, members
+    return None
+
+
+def _write(draft: Draft, path: tuple[str | int, ...], resource: str, amount: int) -> None:
+    """Write a request; of what cannot be overcommitted, the limit as well."""
+    found: Any = draft.content
+    for step in path:
+        found = (found.get(step) if isinstance(found, dict) else found[step]) or {}
+    limits, requests = found.get("limits") or {}, found.get("requests") or {}
+    is_shared = resource in NATIVE
+    if not is_shared and resource in limits:
+        draft.put((*path, "limits", resource), written(resource, amount))
+    if is_shared or resource in requests or resource not in limits:
+        draft.put((*path, "requests", resource), written(resource, amount))
+
+
+def enlarge_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+    """Give the node that is least short just as much as is missing."""
+    asked = subject.pod.requests
+
+    def missing(row: int) -> dict[str, int]:
+        status = subject.obstacles.of(row).get("NodeResourcesFit")
+        names = short_of(status) if status is not None else ()
+        return {name: shortage(subject.nodes[row], name, asked.get(name, 0)) for name in names}
+
+    def weight(row: int) -> float:
+        node = subject.nodes[row]
+        return sum(amount / max(1, node.allocatable.get(name, 0)) for name, amount in missing(row).items())
+
+    for row in sorted((row for row in rows if missing(row)), key=weight)[:MAX_NODES]:
+        if offer := _enlarged(subject, subject.nodes[row], missing(row)):
+            yield offer
+            return
+
+
+def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Remedy | None:
+    """Give a node as much more of each thing as will do: what is missing for one pod, or for all that wait together."""
+    have = {name: node.allocatable.get(name, 0) for name in short}
+
+    def steps_for(name: str, amount: int) -> int:
+        return -(-(have[name] + amount) // unit_of(name))
+
+    def edits_for(totals: Mapping[str, int]) -> list[Edit]:
+        draft = subject.draft_of("Node", node.name)
+        field = "allocatable" if draft.content.get("status", {}).get("allocatable") else "capacity"
+        for name, steps in totals.items():
+            draft.put(("status", field, name), written(name, steps * unit_of(name)))
+        return [draft.edit()]
+
+    totals = {name: steps_for(name, amount * subject.pods) for name, amount in short.items()}
+    for name, amount in short.items():
+        rest = {other: steps for other, steps in totals.items() if other != name}
+        if rest and subject.trial(*edits_for(rest)):
+            totals = rest  # of several pods the one that is short of it may go elsewhere then
+            continue
+
+        def with_fewer(fewer: int, name: str = name, rest: Mapping[str, int] = rest) -> list[Edit]:
+            return edits_for({**rest, name: -fewer})
+
+        # The smallest amount that will do is the largest of the negative ones.
+        found = subject.largest(-totals[name] - 1, -(have[name] // unit_of(name)), with_fewer, -steps_for(name, amount))
+        if found is None:
+            return None
+        totals[name] = -found
+    more = [f"{written(name, steps * unit_of(name) - have[name])} more {name}" for name, steps in totals.items()]
+    return subject.offer("node-capacity", f"Give node {node.name} {' and '.join(more)}", *edits_for(totals))
+
+
+def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Ask for less of the resources that devices serve."""
+    for name, asked in subject.pod.requests.items():
+        if "/" in name and asked:
+
+            def edits_for(amount: int, name: str = name) -> list[Edit]:
+                draft = subject.draft()
+                lower(draft, subject, name, amount)
+                return [draft.edit()] if draft.operations else []
+
+            found = subject.largest(0, asked, edits_for, asked - 1)
+            if found is not None:
+                draft = subject.draft()
+                lowered = lower(draft, subject, name, found)
+                if offer := subject.offer("request", _sentence(lowered), draft.edit()):
+                    yield offer
+
+
+Fix = Callable[[Subject, list[int]], Iterator[Remedy]]

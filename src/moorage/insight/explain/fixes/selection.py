@@ -1,0 +1,113 @@
+"""What a pod demands of nodes by their labels and names."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from moorage.common.errors import SelectorError
+from moorage.insight.explain.subject import Draft, Remedy, Subject
+from moorage.insight.whatif.edits import remove_items
+from moorage.kube.api.selectors import NODE_NAME_FIELD, NodeSelectorTerm, node_term_matcher
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.plugins.node_affinity import demands_of, node_affinity_of
+
+MAX_SETS: Final = 12
+REQUIRED: Final = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+
+
+def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+    """Drop the labels of the node selector, or the expressions of an affinity term, that some node does not meet."""
+    ways: dict[tuple[Any, ...], int] = {}
+    for row in rows:
+        for way in _ways(subject, subject.nodes[row]):
+            ways.setdefault(way, 0)
+    found: set[str] = set()
+    for way in sorted(ways, key=lambda way: _size(subject, way))[:MAX_SETS]:
+        keys, term, expressions, fields = way
+        draft = subject.draft()
+        for key in keys:
+            draft.remove("spec", "nodeSelector", key)
+        said = [f"{key}={(subject.pod.spec.node_selector or {})[key]} from its node selector" for key in keys]
+        if term is not None:
+            said.append(_drop(draft, subject, term, expressions, fields))
+        kind = "affinity" if term is not None else "selector"
+        if kind in found:
+            continue
+        if (
+            offer := subject.offer(kind, f"Drop {' and '.join(said)}", draft.edit(), cost=_size(subject, way))
+        ) is not None:
+            found.add(kind)
+            yield offer
+
+
+def _size(subject: Subject, way: tuple[Any, ...]) -> int:
+    """Count what is dropped: all there is, where not even an empty term would be left."""
+    keys, term, expressions, fields = way
+    if term is None:
+        return len(keys)
+    if _is_dropped_whole(subject, term, expressions, fields):
+        return len(keys) + sum(len(item.match_expressions) + len(item.match_fields) for item in _terms(subject)) + 1
+    return len(keys) + len(expressions) + len(fields)
+
+
+def _ways(subject: Subject, node: NodeInfo) -> Iterator[tuple[Any, ...]]:
+    """List what could be dropped so that a node will do: keys of the selector, and parts of one affinity term."""
+    selector = subject.pod.spec.node_selector or {}
+    keys = tuple(key for key, text in selector.items() if node.labels.get(key) != text)
+    demands, required = demands_of(subject.pod), node_affinity_of(subject.pod).required
+    if demands.affinity is None or required is None or _is_met(subject, node):
+        yield (keys, None, (), ())
+        return
+    for place, term in enumerate(required.node_selector_terms):
+        try:
+            matcher = node_term_matcher(term)
+        except SelectorError:
+            continue
+        unmet = tuple(n for n, item in enumerate(matcher.expressions) if not item.matches(node.labels))
+        misnamed = tuple(
+            n
+            for n, item in enumerate(matcher.fields)
+            if not item.accepts(node.name if item.key == NODE_NAME_FIELD else None)
+        )
+        yield (keys, place, unmet, misnamed)
+    yield (keys, -1, (), ())
+
+
+def _is_met(subject: Subject, node: NodeInfo) -> bool:
+    affinity = demands_of(subject.pod).affinity
+    if affinity is None or not affinity.matches(node.labels, node.name):
+        return False
+    status = subject.obstacles.of(node.row).get("NodeAffinity")
+    return status is None or node_affinity_of(subject.pod).required is None or not _names_conflict(subject)
+
+
+def _names_conflict(subject: Subject) -> bool:
+    return "NodeAffinity" in subject.obstacles.everywhere
+
+
+def _drop(draft: Draft, subject: Subject, place: int, expressions: tuple[int, ...], fields: tuple[int, ...]) -> str:
+    terms = _terms(subject)
+    if _is_dropped_whole(subject, place, expressions, fields):
+        draft.remove(*REQUIRED)
+        return "its required node affinity"
+    path = (*REQUIRED, "nodeSelectorTerms", place)
+    draft.do(*remove_items((*path, "matchExpressions"), expressions))
+    draft.do(*remove_items((*path, "matchFields"), fields))
+    term = terms[place]
+    dropped = [*(term.match_expressions[n] for n in expressions), *(term.match_fields[n] for n in fields)]
+    texts = [" ".join((item.key, item.operator, ",".join(item.values))).strip() for item in dropped]
+    return f"{' and '.join(repr(text) for text in texts)} from its required node affinity"
+
+
+def _terms(subject: Subject) -> tuple[NodeSelectorTerm, ...]:
+    required = node_affinity_of(subject.pod).required
+    assert required is not None
+    return required.node_selector_terms
+
+
+def _is_dropped_whole(subject: Subject, place: int, expressions: tuple[int, ...], fields: tuple[int, ...]) -> bool:
+    """Tell whether nothing is left of a term, which would then match nothing, or nothing is to be taken out of it."""
+    return place < 0 or not (expressions or fields) or _becomes_empty(_terms(subject)[place], expressions, fields)
+
+
+def _becomes_empty(term: NodeSelectorTerm, expressions: tuple[int, ...], fields: tuple[int, ...]) -> bool:
+    return len(term.match_expressions) == len(expressions) and len(term.match_fields) == len(fields)

@@ -1,0 +1,246 @@
+"""Volumes and devices: do without, make what is missing, or let a node hold more."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from moorage.insight.explain.subject import Draft, Remedy, Subject
+from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, remove_items
+from moorage.kube.api.storage import CSINode, PersistentVolumeClaim, StorageClass
+
+WAITS: Final = "WaitForFirstConsumer"
+CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+MAX_NODES: Final = 8
+
+
+def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Do without volumes: as few as will do."""
+    volumes = subject.content.get("spec", {}).get("volumes") or []
+    places = [place for place, volume in enumerate(subject.pod.spec.volumes) if not volume.is_plain]
+
+    def edits_for(chosen: Sequence[int]) -> list[Edit]:
+        draft = subject.draft()
+        for place in sorted(chosen, reverse=True):
+            name = volumes[place].get("name")
+            _drop_from_containers(draft, ("volumeMounts",), name)
+            _drop_from_containers(draft, ("volumeDevices",), name)
+            draft.remove("spec", "volumes", place)
+        return [draft.edit()]
+
+    found = subject.fewest(places, edits_for)
+    if found is not None:
+        names = " and ".join(str(volumes[place].get("name")) for place in found)
+        if offer := subject.offer("volume", f"Do without the volume {names}", *edits_for(found), cost=5):
+            yield offer
+
+
+def _drop_from_containers(draft: Draft, path: tuple[str, ...], name: Any) -> None:
+    for kind in CONTAINERS:
+        for number, container in enumerate(draft.content.get("spec", {}).get(kind) or ()):
+            listed: Any = container
+            for step in path:
+                listed = (listed or {}).get(step)
+            places = [place for place, item in enumerate(listed or ()) if item.get("name") == name]
+            draft.do(*remove_items(("spec", kind, number, *path), places))
+
+
+def make_claim(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Make the claim that a volume names and that is not there, of a class that provisions on demand."""
+    objects = subject.session.objects
+    for volume in subject.pod.spec.volumes:
+        source = volume.persistent_volume_claim
+        if source is None or ObjectId("PersistentVolumeClaim", subject.pod.namespace, source.claim_name) in objects:
+            continue
+        for name in _provisioning(subject)[:MAX_NODES]:
+            made = {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": source.claim_name, "namespace": subject.pod.namespace},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                    "storageClassName": name,
+                },
+            }
+            text = f"Make the claim {source.claim_name}, of storage class {name}"
+            if offer := subject.offer("claim", text, CreateObject(made), cost=1):
+                yield offer
+                return
+
+
+def change_class(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Have an unbound claim be of another class, which makes volumes where the pod goes."""
+    claims = subject.session.scheduler.objects[PersistentVolumeClaim]
+    for name in _claims_of(subject):
+        claim = claims.get(name, subject.pod.namespace)
+        if claim is None or claim.spec.volume_name:
+            continue
+        target = ObjectId("PersistentVolumeClaim", subject.pod.namespace, name)
+        for other in [item for item in _provisioning(subject) if item != claim.spec.storage_class_name][:MAX_NODES]:
+            draft = Draft(target, subject.session.objects.content(target), must_replace=True)
+            edit = draft.put(("spec", "storageClassName"), other).edit()
+            was = f" instead of {claim.spec.storage_class_name}" if claim.spec.storage_class_name else ""
+            if offer := subject.offer("claim", f"Make the claim {name} of storage class {other}{was}", edit, cost=2):
+                yield offer
+                return
+
+
+def _provisioning(subject: Subject) -> list[str]:
+    """List the classes that make a volume once it is known where."""
+    lister = subject.session.scheduler.objects[StorageClass]
+    return [item.name for item in lister.list() if item.volume_binding_mode == WAITS]
+
+
+def _claims_of(subject: Subject) -> Iterator[str]:
+    """Name the claims of the pod's volumes."""
+    for volume in subject.pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield volume.persistent_volume_claim.claim_name
+        elif volume.ephemeral:
+            yield f"{subject.pod.name}-{volume.name}"
+
+
+def make_volume(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Make a volume that an unbound claim can have, reachable from every node."""
+    objects = subject.session.objects
+    claims = subject.session.scheduler.objects[PersistentVolumeClaim]
+    for name in _claims_of(subject):
+        claim = claims.get(name, subject.pod.namespace)
+        if claim is None or claim.spec.volume_name:
+            continue
+        made_name, number = f"{name}-volume", 1
+        while ObjectId("PersistentVolume", "", made_name) in objects:
+            made_name, number = f"{name}-volume-{number}", number + 1
+        spec: dict[str, Any] = {
+            "capacity": {"storage": claim.spec.resources.requests.get("storage", "1Gi")},
+            "accessModes": list(claim.spec.access_modes),
+            "hostPath": {"path": f"/volumes/{made_name}"},
+        }
+        if claim.spec.storage_class_name:
+            spec["storageClassName"] = claim.spec.storage_class_name
+        if claim.spec.volume_mode:
+            spec["volumeMode"] = claim.spec.volume_mode
+        metadata: dict[str, Any] = {"name": made_name}
+        if claim.spec.selector is not None and claim.spec.selector.match_labels:
+            metadata["labels"] = dict(claim.spec.selector.match_labels)
+        made = {
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata,
+            "spec": spec, "status": {"phase": "Available"},
+        }  # fmt: skip
+        text = f"Make a volume for the claim {name}"
+        if offer := subject.offer("volume", text, CreateObject(made), cost=2):
+            yield offer
+            return
+
+
+def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+    """Let a node hold more volumes of a driver: as many more as will do."""
+    lister = subject.session.scheduler.objects[CSINode]
+    for row in rows[:MAX_NODES]:
+        node = lister.get(subject.nodes[row].name)
+        for place, driver in enumerate(node.spec.drivers if node is not None else ()):
+            count = driver.allocatable.count if driver.allocatable is not None else None
+            if node is None or count is None:
+                continue
+
+            def edits_for(less: int, place: int = place, name: str = node.name) -> list[Edit]:
+                draft = subject.draft_of("CSINode", name)
+                return [draft.put(("spec", "drivers", place, "allocatable", "count"), -less).edit()]
+
+            most = count + len(subject.nodes[row].pods) * 8 + len(subject.pod.spec.volumes) + 1
+            found = subject.largest(-most, -count, edits_for, -count - 1)
+            if found is not None:
+                text = f"Let node {node.name} hold {-found} volumes of {driver.name} instead of {count}"
+                if offer := subject.offer("node-capacity", text, *edits_for(found), cost=2):
+                    yield offer
+                    return
+
+
+def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Do without resource claims: as few as will do."""
+    claims = subject.content.get("spec", {}).get("resourceClaims") or []
+
+    def edits_for(chosen: Sequence[int]) -> list[Edit]:
+        draft = subject.draft()
+        for place in sorted(chosen, reverse=True):
+            _drop_from_containers(draft, ("resources", "claims"), claims[place].get("name"))
+            draft.remove("spec", "resourceClaims", place)
+        return [draft.edit()]
+
+    found = subject.fewest(list(range(len(claims))), edits_for)
+    if found is not None:
+        names = " and ".join(str(claims[place].get("name")) for place in found)
+        if offer := subject.offer("claim", f"Do without the claim {names}", *edits_for(found), cost=5):
+            yield offer
+
+
+def loosen_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Ask less of devices: as few selectors and constraints fewer as will do."""
+    paths = [
+        (target, path, said)
+        for target in _device_claims(subject)
+        for path, said in _demands(subject.session.objects.content(target))
+    ]
+
+    def edits_for(chosen: Sequence[tuple[ObjectId, tuple[str | int, ...], str]]) -> list[Edit]:
+        drafts: dict[ObjectId, Draft] = {}
+        for target, path, _ in reversed(chosen):
+            content = subject.session.objects.content(target)
+            drafts.setdefault(target, Draft(target, content, must_replace=True)).remove(*path)
+        return [draft.edit() for draft in drafts.values()]
+
+    found = subject.fewest(paths, edits_for)
+    if found is not None:
+        said = " and ".join(f"{text} of the claim {target.name}" for target, _, text in found)
+        if offer := subject.offer("claim", f"Drop {said}", *edits_for(found), cost=2):
+            yield offer
+
+
+def _device_claims(subject: Subject) -> Iterator[ObjectId]:
+    """Name the claims of the pod that are there, and have no devices yet."""
+    statuses = {item.name: item.resource_claim_name for item in subject.pod.status.resource_claim_statuses}
+    for use in subject.pod.spec.resource_claims:
+        target = ObjectId(
+            "ResourceClaim", subject.pod.namespace, use.resource_claim_name or statuses.get(use.name) or ""
+        )
+        if target in subject.session.objects:
+            content = subject.session.objects.content(target)
+            if not (content.get("status") or {}).get("allocation"):
+                yield target
+
+
+def _demands(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """List where a claim says what devices must be like, in the order of the file."""
+    asked = (content.get("spec") or {}).get("devices") or {}
+    for at, request in enumerate(asked.get("requests") or ()):
+        way = ("spec", "devices", "requests", at)
+        if (request.get("exactly") or {}).get("selectors"):
+            yield (*way, "exactly", "selectors"), f"the selectors of request {request.get('name')}"
+        for number, option in enumerate(request.get("firstAvailable") or ()):
+            if option.get("selectors"):
+                place = (*way, "firstAvailable", number, "selectors")
+                yield place, f"the selectors of request {request.get('name')}/{option.get('name')}"
+    if asked.get("constraints"):
+        yield ("spec", "devices", "constraints"), "the constraints"
+
+
+def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Ask for fewer devices in a claim: as many as will do."""
+    for target in _device_claims(subject):
+        content = subject.session.objects.content(target)
+        for place, request in enumerate(((content.get("spec") or {}).get("devices") or {}).get("requests") or ()):
+            count = int((request.get("exactly") or {}).get("count") or 1)
+            if count < 2:
+                continue
+
+            def edits_for(wanted: int, place: int = place, target: ObjectId = target) -> list[Edit]:
+                draft = Draft(target, subject.session.objects.content(target), must_replace=True)
+                return [draft.put(("spec", "devices", "requests", place, "exactly", "count"), wanted).edit()]
+
+            found = subject.largest(1, count, edits_for, count - 1)
+            if found is not None:
+                text = (
+                    f"Ask for {found} instead of {count} devices in the claim {target.name}, request {request['name']}"
+                )
+                if offer := subject.offer("claim", text, *edits_for(found), cost=1):
+                    yield offer
+                    return

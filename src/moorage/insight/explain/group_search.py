@@ -1,0 +1,232 @@
+"""The search for changes that let a whole group of pods start, each tried by the group's own cycle."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moorage.common.errors import InputError
+from moorage.insight.explain.fixes.leaving import CURED_BY_LEAVING, may_leave
+from moorage.insight.explain.fixes.nodes import MAX_SHAPES, clone_node, shapes
+from moorage.insight.explain.groups import GroupView, in_order, needing, place_most, without_gates
+from moorage.insight.explain.obstacles import Obstacles, find_obstacles
+from moorage.insight.explain.search import SearchResult, by_plugin, collected, together
+from moorage.insight.explain.subject import Limits, Remedy, Subject
+from moorage.insight.whatif.attempts import Attempt, GroupOutcome
+from moorage.insight.whatif.edits import DeleteObject, Edit, ObjectId, PatchObject
+from moorage.insight.whatif.session import Session
+from moorage.kube.api.cluster import PodDisruptionBudget
+from moorage.scheduler.decisions.decision import Decision, Result
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.plugins.default_preemption.budgets import Budgets
+
+ELSEWHERE: Final = Status.unresolvable("node(s) are in another domain than the rest of the group").by("the group")
+OWN_FIELDS: Final = ("hostname", "nodeName")
+"""What members that are alike may differ in."""
+MAX_LEAVING: Final = 64
+
+
+class GroupSubject(Subject):
+    """A group that waits; ``key`` is a member that finds no node beside those that do.
+
+    An edit of that member is made to all that are just like it.
+    """
+
+    def __init__(
+        self, session: Session, key: str, limits: Limits, *, view: GroupView, base: tuple[Edit, ...] = ()
+    ) -> None:
+        self.view = view
+        super().__init__(session, key, limits, base=base)
+
+    @property
+    def may_preempt(self) -> bool:
+        """Never: who would be preempted for the group is said of the group itself."""
+        return False
+
+    @property
+    def pods(self) -> int:
+        """How many members wait."""
+        return max(1, self.view.members - self.view.scheduled)
+
+    def _like(self, *, base: tuple[Edit, ...], preempts: bool = False) -> "Subject":
+        return GroupSubject(self.session, self.key, self.limits, view=self.view, base=base)
+
+    def _look(self) -> tuple[Attempt, Obstacles]:
+        """Place as many as go together, and see what is in the way of the next one."""
+        session = self.session
+        with session.branch():
+            most = place_most(session, self.view.key)
+            placed = most.placed if most is not None else {}
+            waiting = [pod.key for pod in in_order(session, self.view.key)]
+            self.key = next((name for name in [self.key, *waiting] if name not in placed), self.key)
+            if self.key in placed:
+                return _attempt(self.key, placed[self.key]), Obstacles([{} for _ in range(len(self.nodes))])
+            attempt = session.try_pod(self.key, preempts=False)
+            obstacles = find_obstacles(session, session.pod(self.key), attempt)
+            self._leave_out_other_domains(obstacles, placed)
+            return attempt, obstacles
+
+    def _leave_out_other_domains(self, obstacles: Obstacles, placed: dict[str, str]) -> None:
+        key = self.view.topology_key
+        known = self.session.groups().members(self.view.key)
+        homes = [pod.node_name for pod in known.scheduled()] if known is not None else []
+        infos = [self.nodes.find(name) for name in (*placed.values(), *homes)]
+        domains = {info.labels.get(key) for info in infos if info is not None}
+        if key and domains:
+            for row, info in enumerate(self.nodes):
+                if info.labels.get(key) not in domains:
+                    obstacles.rows[row].setdefault(ELSEWHERE.plugin, ELSEWHERE)
+
+    def alike(self) -> list[ObjectId]:
+        """Name the members that wait and are just like this one, this one first."""
+        wanted = _comparable(self.session, self.id)
+        names = (pod.key for pod in in_order(self.session, self.view.key))
+        others = (ObjectId("Pod", *name.split("/", 1)) for name in names if name != self.key)
+        return [self.id, *(found for found in others if _comparable(self.session, found) == wanted)]
+
+    def _for_all(self, edits: Sequence[Edit]) -> list[Edit]:
+        made: list[Edit] = []
+        for edit in edits:
+            if isinstance(edit, PatchObject) and edit.target == self.id:
+                made += [replace(edit, target=target) for target in self.alike()]
+            else:
+                made.append(edit)
+        return made
+
+    def _try(self, edits: Sequence[Edit]) -> Attempt | None:
+        return super()._try(self._for_all(edits))
+
+    def _placed(self) -> Attempt | None:
+        outcome = self.session.place_group(self.view.key, preempts=False)
+        return self._outcome(outcome) if self._will_do(outcome) else None
+
+    def _will_do(self, outcome: GroupOutcome) -> bool:
+        """Tell whether the group can start; if it can anyway, whether this member can follow."""
+        return outcome.fits and (self.key in outcome.placed or not (self.view.is_met or self.view.needed is None))
+
+    def _outcome(self, outcome: GroupOutcome) -> Attempt:
+        return _attempt(self.key, outcome.placed.get(self.key) or next(iter(outcome.placed.values()), ""))
+
+    def cannot_do_without(self, *edits: Edit) -> bool:
+        """Believe it: with one obstacle fewer the group did not fit, and what is done to all pods is one change."""
+        return True
+
+    def offer(self, kind: str, text: str, *edits: Edit, cost: int = 0) -> Remedy | None:
+        """Make a change known if it helps; what is done to one member is done to all like it."""
+        attempt = self.trial(*edits)
+        if attempt is None:
+            return None
+        whole = self._for_all(edits)
+        said = f"{text}, in all {len(self.alike())} pods" if len(whole) > len(edits) else text
+        return Remedy(kind, said, (*self.base, *whole), attempt, cost)
+
+
+def _attempt(key: str, node: str) -> Attempt:
+    return Attempt(Decision(pod=key, profile="", result=Result.SCHEDULED, node=node))
+
+
+def _comparable(session: Session, target: ObjectId) -> dict[str, Any]:
+    spec = session.objects.content(target).get("spec") or {}
+    return {name: item for name, item in spec.items() if name not in OWN_FIELDS}
+
+
+def search_group(session: Session, view: GroupView, limits: Limits) -> SearchResult:
+    """Look for changes with which a group could start, or one more member could follow."""
+    return collected(_search(session, view, limits), limits)
+
+
+def _search(session: Session, view: GroupView, limits: Limits) -> Iterator[Remedy]:
+    waiting = [pod.key for pod in in_order(session, view.key)]
+    if not waiting:
+        return
+    gates = tuple(without_gates(session, waiting))
+    subject = GroupSubject(session, view.blocked or waiting[0], limits, view=view, base=gates)
+    if gates:
+        count = f"{len(gates)} of its pods" if len(gates) < len(waiting) else "its pods"
+        free = GroupSubject(session, subject.key, limits, view=view)
+        if (offer := free.offer("gate", f"Remove the scheduling gates of {count}", *gates)) is not None:
+            yield offer
+            return
+    any_found = False
+    for offer in _single(subject):
+        any_found = True
+        yield replace(offer, kind="pair", text=f"Remove its scheduling gates. {offer.text}") if gates else offer
+    if not any_found:
+        yield from together(subject)
+
+
+def _single(subject: GroupSubject) -> Iterator[Remedy]:
+    for fix in (_need_fewer, _leave_the_domain, by_plugin, _add_nodes, _make_room):
+        try:
+            yield from fix(subject)
+        except InputError:
+            continue  # the object as it is written does not have what was to be changed
+
+
+def _need_fewer(subject: GroupSubject) -> Iterator[Remedy]:
+    """Have the group start with fewer members: as many as there are places for."""
+    needed, name = subject.view.needed, subject.view.key.rpartition("/")[2]
+    if needed is None or needed < 2 or subject.view.is_met:
+        return
+
+    def edits_for(count: int) -> list[Edit]:
+        return [needing(subject.session, subject.view.key, count)]
+
+    found = subject.largest(1, needed, edits_for, subject.view.most)
+    if found is not None:
+        text = f"Let {name} start with {found} pods: lower its minCount from {needed} to {found}"
+        if offer := subject.offer("group", text, *edits_for(found)):
+            yield offer
+
+
+def _leave_the_domain(subject: GroupSubject) -> Iterator[Remedy]:
+    """Have the pods of the group be anywhere."""
+    if subject.view.topology_key:
+        namespace, _, name = subject.view.key.rpartition("/")
+        edit = subject.draft_of("PodGroup", name, namespace).remove("spec", "schedulingConstraints").edit()
+        text = f"Let the pods of {name} be in several domains of {subject.view.topology_key}: drop the constraint"
+        if offer := subject.offer("topology", text, replace(edit, must_replace=True)):
+            yield offer
+
+
+def _add_nodes(subject: GroupSubject) -> Iterator[Remedy]:
+    """Add as few nodes like one there is as will do, of the smallest shape of which so few will do."""
+    most, best = len(in_order(subject.session, subject.view.key)), ""
+
+    def edits_for(fewer: int) -> list[Edit]:
+        names = (f"{like}-new-{number}" for number in range(1, 1 - fewer))
+        return [edit for name in names for edit in clone_node(subject, like, name)]
+
+    for like in [info.name for info in shapes(subject)[:MAX_SHAPES]]:
+        # The fewest are the largest of the negative numbers.
+        found = subject.largest(-most, 0, edits_for, -1) if most else None
+        if found is not None:
+            most, best = -found - 1, like
+    if best:
+        like, count = best, most + 1
+        text = f"Add a node like {like}" if count == 1 else f"Add {count} nodes like {like}"
+        if offer := subject.offer("add-node", text, *edits_for(-count), cost=count):
+            yield offer
+
+
+def _make_room(subject: GroupSubject) -> Iterator[Remedy]:
+    """Delete pods of others, as few as will do, the least important first; budgets are respected."""
+    budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
+    rows = subject.rows_where_only(*CURED_BY_LEAVING)
+    others = [pod for row in rows for pod in subject.nodes[row].pods.values() if pod.group_key != subject.view.key]
+    pods = may_leave(others, budgets)[:MAX_LEAVING]
+
+    def edits_for(fewer: int) -> list[Edit]:
+        return [DeleteObject(ObjectId("Pod", pod.namespace, pod.name)) for pod in pods[:-fewer]]
+
+    found = subject.largest(-len(pods), 0, edits_for, -1) if pods else None
+    if found is None:
+        return
+    kept = pods[:-found]
+    for pod in [*kept]:
+        fewer = [other for other in kept if other is not pod]
+        if fewer and subject.trial(*(DeleteObject(ObjectId("Pod", other.namespace, other.name)) for other in fewer)):
+            kept = fewer
+    edits = [DeleteObject(ObjectId("Pod", pod.namespace, pod.name)) for pod in kept]
+    if offer := subject.offer("delete-pod", f"Delete {' and '.join(pod.key for pod in kept)}", *edits, cost=len(kept)):
+        yield offer

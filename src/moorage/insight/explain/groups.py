@@ -1,0 +1,182 @@
+"""Pods that belong together: how many members of a group fit at once, where, and who finds no place beside them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from moorage.insight.whatif.attempts import GroupOutcome
+from moorage.insight.whatif.edits import Edit, ObjectId, PatchObject, put, remove
+from moorage.insight.whatif.session import Session
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import PodGroup
+from moorage.scheduler.engine.group_results import GroupTrial
+from moorage.scheduler.framework.groups import DescribedGroup
+from moorage.scheduler.state.pod_groups import group_key
+
+GATES = ("spec", "schedulingGates")
+
+
+def pods_that_count(session: Session) -> list[Pod]:
+    """List the pods that run or wait, and are not on their way out."""
+    found = (session.objects.find(known) for known in session.objects.known("Pod"))
+    return [pod for pod in found if isinstance(pod, Pod) and not pod.is_finished and not pod.is_terminating]
+
+
+class GroupView(Struct, frozen=True):
+    """A group as it would fare: as a whole, and as many of its members as go together."""
+
+    key: str
+    outcome: GroupOutcome
+    """What the group's own attempt comes to."""
+    members: int
+    scheduled: int
+    most: int
+    """So many members have a node, or would get one if the group did not need more."""
+    needed: int | None
+    """How many it needs to start; ``None`` if each may go alone."""
+    blocked: str = ""
+    """The first member that finds no node beside those that do; empty if all do."""
+    topology_key: str = ""
+    domain: str = ""
+    """The part of the cluster that holds the most."""
+    domains: int = 0
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the group can start, or has."""
+        return self.outcome.fits
+
+    def facts(self) -> dict[str, Any]:
+        """Write it down as the format has it."""
+        facts: dict[str, Any] = {"name": self.key.rpartition("/")[2], "members": self.members, "fits": self.most}
+        facts |= {} if self.needed is None else {"minCount": self.needed}
+        if self.topology_key:
+            facts |= {"topologyKey": self.topology_key, "domains": self.domains, "bestDomain": self.domain}
+        facts |= {"message": self.outcome.message} if self.outcome.message else {}
+        return {**facts, "victims": list(self.outcome.victims)} if self.outcome.victims else facts
+
+
+def is_judged_with_its_group(session: Session, pod: Pod) -> bool:
+    """Tell whether a pod waits as a member of a group that is there."""
+    groups = session.scheduler.cache.groups
+    return groups is not None and not pod.node_name and groups.root_of(pod) is not None
+
+
+def described_key(session: Session, pod: Pod) -> str:
+    """Name the group that a plugin puts a pod into, by whatever it knows; empty if none does."""
+    groups, seen = session.scheduler.cache.groups, session.scheduler.objects[Pod].find(pod.key)
+    key = None if groups is None or seen is None else group_key(seen)
+    return key if groups is not None and key and isinstance(groups.group(key), DescribedGroup) else ""
+
+
+def view_group(session: Session, key: str, *, in_detail: bool = False) -> GroupView:
+    """Try a group as it is, and then as many of its members as go together."""
+    groups = session.groups()
+    outcome = session.try_group(key, in_detail=in_detail)
+    known = groups.members(key)
+    assert known is not None
+    assert known.group is not None
+    members, scheduled, topology = known.known_count, known.scheduled_count, known.group.spec.topology_key or ""
+    waiting = [pod.key for pod in in_order(session, key)]
+    with session.branch():
+        session.apply(*without_gates(session, waiting))
+        most = place_most(session, key)
+        placed = most.placed if most is not None else {}
+    is_by_topology = bool(topology) and session.policy.features.enabled("TopologyAwareWorkloadScheduling")
+    names = {info.labels.get(topology) for info in session.scheduler.cache.nodes} - {None} if is_by_topology else set()
+    return GroupView(
+        key=key,
+        outcome=outcome,
+        members=members,
+        scheduled=scheduled,
+        most=scheduled + sum(name in placed for name in waiting),
+        needed=known.group.min_count,
+        blocked=next((name for name in waiting if name not in placed), ""),
+        topology_key=topology if is_by_topology else "",
+        domain=_domain(most, key) if most is not None else "",
+        domains=len(names),
+    )
+
+
+def in_order(session: Session, key: str) -> list[Pod]:
+    """List the members of a group that wait and are not on their way out, in the order in which they are tried."""
+    queued = session.queued_group(key)
+    infos = () if queued is None else queued.members
+    return [info.pod for info in infos if info.pod.group_key == key and not info.pod.is_terminating]
+
+
+def place_most(session: Session, key: str) -> GroupOutcome | None:
+    """Place as many members as go together, whatever the group needs; they stay. ``None`` if none has a place."""
+    known = session.groups().members(key)
+    assert known is not None
+    assert known.group is not None
+    best = 0
+    while (wanted := max(best, known.scheduled_count) + 1) <= known.known_count:
+        with session.branch():
+            session.apply(needing(session, key, wanted))
+            outcome = session.place_group(key, preempts=False)
+        if not outcome.fits:
+            break
+        best = max(wanted, known.scheduled_count + len([name for name in outcome.placed if _is_of(session, name, key)]))
+        if known.group.spec.topology_key is None:
+            break  # in one place the first that fit are all there are; of several places another may hold more
+    if not best:
+        return None
+    session.apply(needing(session, key, best))
+    return session.place_group(key, preempts=False)
+
+
+def _is_of(session: Session, name: str, key: str) -> bool:
+    return session.pod(name).group_key == key
+
+
+def _domain(outcome: GroupOutcome, key: str) -> str:
+    def below(trial: GroupTrial) -> Iterator[GroupTrial]:
+        yield from trial.leaves
+
+    trial = outcome.attempt.trial if outcome.attempt is not None else None
+    return next((leaf.placement for leaf in below(trial) if leaf.tree.key == key), "") if trial is not None else ""
+
+
+def needing(session: Session, key: str, count: int) -> PatchObject:
+    """Have a group need so many members to start."""
+    target = ObjectId("PodGroup", *key.split("/", 1))
+    content = session.objects.content(target)
+    operation = put(content, ("spec", "schedulingPolicy"), {"gang": {"minCount": count}})
+    if ((content.get("spec") or {}).get("schedulingPolicy") or {}).get("gang"):
+        operation = put(content, ("spec", "schedulingPolicy", "gang", "minCount"), count)
+    return PatchObject(target, (operation,), api_version=str(content.get("apiVersion", "")))
+
+
+def without_gates(session: Session, names: list[str]) -> list[Edit]:
+    """Let the members go that are held back by gates of their own."""
+    gated = (ObjectId("Pod", *name.split("/", 1)) for name in names)
+    return [
+        PatchObject(target, (remove(*GATES),), api_version="v1")
+        for target in gated
+        if (session.objects.content(target).get("spec") or {}).get("schedulingGates")
+    ]
+
+
+def group_named(session: Session, key: str) -> PodGroup | None:
+    """Return a group by ``namespace/name``, as it is stored."""
+    found = session.objects.find(ObjectId("PodGroup", *key.split("/", 1)))
+    return found if isinstance(found, PodGroup) else None
+
+
+def group_facts(session: Session, pod: Pod) -> dict[str, Any] | None:
+    """Say of a pod's group, where groups are not tried as a whole, how many members fit one after the other."""
+    described = described_key(session, pod)
+    key = described or pod.group_key
+    if not key:
+        return None
+    everyone = pods_that_count(session)
+    members = [other for other in everyone if (described_key(session, other) if described else other.group_key) == key]
+    fits = 0
+    with session.branch():
+        for other in members:
+            fits += bool(other.node_name or session.place(other.key, preempts=False).node)
+    group = session.groups().group(key) if described else group_named(session, key)
+    facts: dict[str, Any] = {"name": key.rpartition("/")[2], "members": len(members), "fits": fits}
+    return facts if group is None or group.min_count is None else {**facts, "minCount": group.min_count}

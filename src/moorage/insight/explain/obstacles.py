@@ -1,0 +1,197 @@
+"""What stands in a pod's way on each node: every plugin's answer, not only the first one's.
+
+A scheduler stops at the first plugin that rejects a node. To know what would help, one has to know whether that plugin
+was the only one.
+"""
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from moorage.common.errors import PluginError
+from moorage.insight.whatif.attempts import Attempt
+from moorage.insight.whatif.session import Session
+from moorage.kube.api.container import Container, ResourceRequirements
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.requests import PODS
+from moorage.scheduler.engine.cycle.found import ExtendedNodes
+from moorage.scheduler.engine.extension_points import pre_filter
+from moorage.scheduler.engine.outcomes import NOT_EXAMINED
+from moorage.scheduler.engine.profile import Profile
+from moorage.scheduler.engine.statuses import StatusTable, rejected_rows
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.framework.plugin import FilterPlugin, NodeNames, PreFilterAnswer, PreFilterPlugin
+from moorage.scheduler.framework.status import Code, Status
+from moorage.scheduler.plugins.dynamic_resources.filtering import CANNOT_FIT
+
+FIT: Final = "NodeResourcesFit"
+DEVICES: Final = "DynamicResources"
+INSUFFICIENT: Final = "Insufficient "
+TOO_MANY_PODS: Final = "Too many pods"
+NARROWED: Final = Status.unresolvable("node(s) didn't match the names that the pod asks for")
+
+
+class Obstacles(Struct):
+    """Per row the statuses with which plugins reject it; ``everywhere`` are those that reject the pod as such."""
+
+    rows: list[dict[str, Status]]
+    everywhere: dict[str, Status] = field(default_factory=dict)
+
+    def plugins(self) -> list[str]:
+        """Name everybody who rejects something, in the order in which they are met."""
+        met = dict.fromkeys(self.everywhere)
+        for row in self.rows:
+            met.update(dict.fromkeys(row))
+        return list(met)
+
+    def of(self, row: int) -> dict[str, Status]:
+        """Return what stands in the way on one row, with what does everywhere."""
+        return {**self.everywhere, **self.rows[row]}
+
+    def where_only(self, names: Iterable[str], *, but_for_preemption: bool = False) -> list[int]:
+        """Find the rows on which nobody else stands in the way; preemption may clear what is not unresolvable."""
+        allowed = frozenset(names)
+        if not self._are_in(self.everywhere, allowed, but_for_preemption=False):
+            return []
+        return [
+            row
+            for row, found in enumerate(self.rows)
+            if self._are_in(found, allowed, but_for_preemption=but_for_preemption)
+        ]
+
+    @staticmethod
+    def _are_in(found: dict[str, Status], allowed: frozenset[str], *, but_for_preemption: bool) -> bool:
+        return all(
+            name in allowed or (but_for_preemption and status.code == Code.UNSCHEDULABLE)
+            for name, status in found.items()
+        )
+
+
+def find_obstacles(session: Session, pod: Pod, attempt: Attempt) -> Obstacles:
+    """Ask every filter about every node."""
+    profile, nodes = session.cycle_of(pod).profile, session.scheduler.cache.nodes
+    obstacles = Obstacles([{} for _ in range(len(nodes))])
+    state = CycleState()
+    skipped: set[str] = set()
+    for preparing in profile.pre_filter:
+        said = _prepared(preparing, state, pod, nodes)
+        if isinstance(said, NodeNames):
+            _narrow(obstacles, nodes, said, preparing.name)
+        elif isinstance(said, Status):
+            skipped.add(preparing.name)
+            if said.code == Code.SKIP:
+                state.skipped_filters.add(preparing.name)
+            else:
+                obstacles.everywhere[preparing.name] = said.by(preparing.name)
+    for plugin in profile.filter:
+        if plugin.name not in skipped:
+            for row, status in _rejected(plugin, state, pod, nodes, np.arange(len(nodes))):
+                obstacles.rows[row].setdefault(plugin.name, status)
+    _ask_devices_again(obstacles, profile, pod, nodes)
+    _add_nominated(obstacles, nodes, attempt)
+    return obstacles
+
+
+def _prepared(plugin: PreFilterPlugin, state: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+    try:
+        return pre_filter(plugin, state, pod, nodes)
+    except PluginError as error:
+        return Status.error(str(error))
+
+
+def _rejected(
+    plugin: FilterPlugin, state: CycleState, pod: Pod, nodes: NodeTable, rows: RowArray
+) -> Iterator[tuple[int, Status]]:
+    """Ask a filter about some rows. An error on one of them says nothing of the others: that one is looked for."""
+    alive = None if len(rows) == len(nodes) else np.isin(np.arange(len(nodes)), rows)
+    table = StatusTable()
+    try:
+        found = list(rejected_rows(plugin, state, pod, nodes, table, alive))
+    except PluginError as error:
+        if len(rows) == 1:
+            yield int(rows[0]), Status.error(str(error)).by(plugin.name)
+            return
+        for half in np.array_split(rows, 2):
+            yield from _rejected(plugin, state, pod, nodes, half)
+        return
+    for rejected, number in found:
+        status = table[number]
+        assert status is not None
+        yield from ((int(row), status) for row in np.flatnonzero(rejected))
+
+
+def _ask_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes: NodeTable) -> None:
+    """Find out what DynamicResources would say of nodes if what they do not have at all were not asked of them.
+
+    It rejects such nodes without looking at their devices. A scheduler never gets that far, since NodeResourcesFit has
+    rejected them for the same want: counted twice it would look like two obstacles.
+    """
+    groups: dict[frozenset[str], list[int]] = {}
+    for row, met in enumerate(obstacles.rows):
+        fit, devices = met.get(FIT), met.get(DEVICES)
+        if fit is not None and devices is not None and devices.reasons == CANNOT_FIT.reasons:
+            absent = {name for name in short_of(fit) if "/" in name and name not in nodes[row].allocatable}
+            groups.setdefault(frozenset(absent), []).append(row)
+    for names, rows in groups.items():
+        if names:
+            for row in rows:
+                del obstacles.rows[row][DEVICES]
+            less, state = without_resources(pod, names), CycleState()
+            preparing = next(item for item in profile.pre_filter if item.name == DEVICES)
+            if _prepared(preparing, state, less, nodes) is None:
+                plugin = next(item for item in profile.filter if item.name == DEVICES)
+                for row, status in _rejected(plugin, state, less, nodes, np.array(rows, dtype=np.int64)):
+                    obstacles.rows[row][DEVICES] = status
+
+
+def short_of(status: Status) -> tuple[str, ...]:
+    """Read from a rejection what a node has too little of."""
+    found = [reason.removeprefix(INSUFFICIENT) for reason in status.reasons if reason.startswith(INSUFFICIENT)]
+    return tuple(found + [PODS for reason in status.reasons if reason == TOO_MANY_PODS])
+
+
+def without_resources(pod: Pod, names: AbstractSet[str]) -> Pod:
+    """Return a pod as it would be if its containers asked for none of some resources."""
+
+    def less(asked: ResourceRequirements) -> ResourceRequirements:
+        requests = {name: amount for name, amount in asked.requests.items() if name not in names}
+        return replace(
+            asked, requests=requests, limits={key: text for key, text in asked.limits.items() if key not in names}
+        )
+
+    def containers(listed: Iterable[Container]) -> tuple[Container, ...]:
+        return tuple(replace(item, resources=less(item.resources)) for item in listed)
+
+    spec = pod.spec
+    spec = replace(spec, containers=containers(spec.containers), init_containers=containers(spec.init_containers))
+    return replace(pod, spec=spec)
+
+
+def _narrow(obstacles: Obstacles, nodes: NodeTable, said: NodeNames, plugin: str) -> None:
+    for row, info in enumerate(nodes):
+        if info.name not in said.names:
+            obstacles.rows[row].setdefault(plugin, NARROWED.by(plugin))
+
+
+def _add_nominated(obstacles: Obstacles, nodes: NodeTable, attempt: Attempt) -> None:
+    """Add what only the attempt itself met: nodes that others are nominated to, and what extenders said."""
+    found = attempt.found.found if isinstance(attempt.found, ExtendedNodes) else attempt.found
+    if found is None or found.diagnosis.pre_filter is not None:
+        return
+    statuses = found.diagnosis.statuses
+    for row, met in enumerate(obstacles.rows):
+        if not met and not attempt.fits_on(row):
+            status = statuses[nodes[row].name]
+            if status is not NOT_EXAMINED:
+                met[status.plugin] = status
+
+
+def rows_of(names: Iterable[str], nodes: NodeTable) -> RowArray:
+    """Look the rows of some nodes up."""
+    found = (nodes.find(name) for name in names)
+    return np.array([info.row for info in found if info is not None], dtype=np.int64)

@@ -1,0 +1,299 @@
+"""The search for changes: which smallest ones would let a pod run.
+
+Single changes first, each sort of obstacle by what can be done about it; when no single one helps, two together, then
+three, up to :data:`MAX_TOGETHER`. Nothing is offered that the real plugins have not agreed to on the changed cluster.
+"""
+
+from collections.abc import Iterator, Sequence
+from time import monotonic
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from moorage.common.errors import InputError
+from moorage.insight.explain.fixes import configuration, leaving, neighbours, nodes, resources, selection, storage
+from moorage.insight.explain.fixes.resources import Fix
+from moorage.insight.explain.obstacles import FIT
+from moorage.insight.explain.subject import DEFAULT_SECONDS, LimitReached, Limits, Remedy, Subject
+from moorage.insight.whatif.edits import Edit, ObjectId, PatchObject
+from moorage.insight.whatif.session import Session
+
+_VOLUMES: Final[tuple[Fix, ...]] = (
+    *(storage.make_claim, storage.change_class, storage.make_volume, storage.drop_volumes),
+)
+FIXES: Final[dict[str, tuple[Fix, ...]]] = {
+    "NodeResourcesFit": (resources.lower_requests, resources.enlarge_node),
+    "TaintToleration": (nodes.tolerate, nodes.untaint),
+    "NodeUnschedulable": (nodes.uncordon, nodes.tolerate_cordon),
+    "NodeAffinity": (selection.loosen, nodes.label_node),
+    "NodeDeclaredFeatures": (nodes.declare_features,),
+    "NodePorts": (neighbours.free_ports,),
+    "InterPodAffinity": (neighbours.drop_terms, neighbours.drop_labels, neighbours.label_domain),
+    "PodTopologySpread": (neighbours.allow_skew, neighbours.drop_labels, neighbours.label_domain),
+    "VolumeBinding": _VOLUMES,
+    "VolumeZone": _VOLUMES,
+    "VolumeRestrictions": _VOLUMES,
+    "NodeVolumeLimits": (*_VOLUMES, storage.raise_volume_limit),
+    "DynamicResources": (
+        *(storage.shrink_claims, storage.loosen_claims, storage.drop_claims, resources.lower_extended),
+    ),
+}
+"""What can be done about each plugin's rejections."""
+
+INTRUSIVENESS: Final = (
+    *("gate", "toleration", "request", "spread", "affinity", "selector", "port", "claim", "volume", "priority"),
+    *("group", "topology", "label", "cordon", "node-label", "node-taint", "delete-pod", "add-node", "node-capacity"),
+    *("node-feature", "config"),
+)
+"""Kinds of changes, the least intrusive first: the pod itself, then its surroundings, then everybody's rules."""
+FAMILIES: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(
+        ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits"),
+        ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits"),
+    ),
+    "NodeUnschedulable": ("NodeUnschedulable", "TaintToleration"),
+}
+"""Plugins that one change may satisfy together: all of them look at volumes, and a cordon is a taint as well."""
+MAX_TOGETHER: Final = 4
+"""So many obstacles on one node are cleared together; where there are more, the search gives up and says so."""
+MAX_ALIKE_ROWS: Final = 8
+"""Of the nodes with the same sorts of obstacles so many are looked at."""
+MAX_IDEAS: Final = 4
+SEVERAL: Final = "several"
+FEW_NODES: Final = 500
+"""On so few it costs little to see what would be without a plugin, though something else was found."""
+
+
+class SearchResult(Struct):
+    """What a search has come to."""
+
+    offers: list[Remedy] = field(default_factory=list)
+    stopped: str = ""
+    """Why it stopped looking before everything was tried."""
+    trials: int = 0
+
+
+def search(
+    session: Session,
+    key: str,
+    *,
+    only_node: str = "",
+    seconds: float = DEFAULT_SECONDS,
+    spared: frozenset[str] = frozenset(),
+) -> SearchResult:
+    """Look for changes with which a pod that waits would fit, somewhere or on one node, with ``spared`` pods there."""
+    limits = Limits(monotonic() + seconds)
+    return collected(_search(Subject(session, key, limits, only_node=only_node, spared=spared)), limits)
+
+
+def collected(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
+    """Take offers as they come, each once, until there are no more or a limit is reached; order them."""
+    found = SearchResult()
+    try:
+        for offer in offers:
+            if all(offer.edits != known.edits for known in found.offers):
+                found.offers.append(offer)
+    except LimitReached as limit:
+        found.stopped = str(limit)
+    found.trials = limits.trials
+    found.offers.sort(key=_intrusiveness)
+    return found
+
+
+def _intrusiveness(offer: Remedy) -> tuple[int, list[int], int, int]:
+    """Order by kind; what takes several comes last, by the most intrusive of its parts."""
+    parts = sorted(map(_rank, offer.parts), reverse=True)
+    return _rank(offer.kind), parts, offer.cost, len(offer.edits)
+
+
+def _rank(kind: str) -> int:
+    return INTRUSIVENESS.index(kind) if kind in INTRUSIVENESS else len(INTRUSIVENESS)
+
+
+def _search(subject: Subject) -> Iterator[Remedy]:
+    released = _released(subject) if subject.attempt.gates else None
+    if released is None:
+        yield from offers(subject)
+        return
+    kind, text, edit = released
+    offer = subject.offer(kind, text, edit)
+    if offer is None and subject.may_preempt:
+        offer = subject.preempting().offer(kind, text, edit)
+    if offer is not None:
+        yield offer
+        return
+    for offer in _search(subject.with_base(edit)):
+        parts = (kind, *(offer.parts or (offer.kind,)))
+        several = SEVERAL if offer.parts else "pair"
+        yield replace(offer, kind=several, text=f"{text}. {offer.text}", edits=merged(offer.edits), parts=parts)
+
+
+def offers(subject: Subject) -> Iterator[Remedy]:
+    """Look for single changes, then for several together, and last for a plugin to do without."""
+    any_found = False
+    for offer in _single(subject):
+        any_found = True
+        yield offer
+    if any_found:
+        return
+    stopped: LimitReached | None = None
+    try:
+        for offer in together(subject):
+            any_found = True
+            yield offer
+    except LimitReached as limit:
+        stopped = limit
+    # The last resort, and the dearest to try: the whole cluster is read anew for each plugin.
+    if not any_found or len(subject.nodes) <= FEW_NODES:
+        yield from configuration.leave_out_plugins(subject, set(subject.obstacles.plugins()))
+    if stopped is not None:
+        raise stopped
+
+
+def _released(subject: Subject) -> tuple[str, str, PatchObject] | None:
+    """Let go of what holds the pod back before it is tried: its gates, or a group that is not there."""
+    spec = subject.content.get("spec") or {}
+    if gates := spec.get("schedulingGates"):
+        names = " and ".join(str(gate.get("name")) for gate in gates)
+        edit = subject.live_draft().remove("spec", "schedulingGates").edit()
+        return "gate", f"Remove the scheduling gate {names}", edit
+    group = (spec.get("schedulingGroup") or {}).get("podGroupName")
+    if group and ObjectId("PodGroup", subject.pod.namespace, group) not in subject.session.objects:
+        text = f"Make it no member of the pod group {group}, which is not there"
+        return "group", text, subject.draft().remove("spec", "schedulingGroup").edit()
+    return None
+
+
+def _single(subject: Subject) -> Iterator[Remedy]:
+    """Try every sort of single change; if a sort is of no use alone, perhaps it lets the pod preempt."""
+    if subject.may_raise_priority:
+        yield from leaving.raise_priority(subject)
+    yield from by_plugin(subject)
+    for fix in (nodes.add_node, leaving.delete_pods):
+        yield from fix(subject, [])
+    yield from configuration.change_arguments(subject, set(subject.obstacles.plugins()))
+
+
+def by_plugin(subject: Subject) -> Iterator[Remedy]:
+    """Try what can be done about the plugins that are in the way."""
+    preempting: Subject | None = None
+    tried: set[tuple[object, ...]] = set()
+    for plugin in subject.obstacles.plugins():
+        for fix in FIXES.get(plugin, ()):
+            if (fix, _family(plugin)) in tried:
+                continue
+            tried.add((fix, _family(plugin)))
+            offers = list(_tried(fix, subject, plugin))
+            if not offers and subject.may_preempt:
+                preempting = preempting or subject.preempting()
+                offers = list(_tried(fix, preempting, plugin))
+            yield from offers
+
+
+def _tried(fix: Fix, subject: Subject, plugin: str) -> Iterator[Remedy]:
+    rows = subject.rows_where_only(*_family(plugin))
+    try:
+        yield from fix(subject, rows) if rows else ()
+    except InputError:
+        return  # the object as it is written does not have what was to be changed
+
+
+def _family(plugin: str) -> tuple[str, ...]:
+    return FAMILIES.get(plugin, (plugin,))
+
+
+def _obstacles_of(subject: Subject, row: int) -> list[str]:
+    """Name the sorts of obstacles on a row, each by the first plugin of its family that is met."""
+    found: dict[tuple[str, ...], str] = {}
+    for plugin in subject.obstacles.of(row):
+        found.setdefault(_family(plugin), plugin)
+    return list(found.values())
+
+
+def together(subject: Subject) -> Iterator[Remedy]:
+    """Clear all obstacles of one node: of those that have the fewest, so that no change is larger than it must be."""
+    rows = _rows_by_obstacles(subject)
+    for count in range(2, MAX_TOGETHER + 1):
+        any_found = False
+        for names, alike in rows.get(count, {}).items():
+            for row in alike[:MAX_ALIKE_ROWS]:
+                offer = next(_cleared(subject, names, row, subject), None)
+                if offer is not None:
+                    any_found = True
+                    kind = "pair" if len(offer.parts) == 2 else SEVERAL
+                    yield replace(offer, kind=kind, edits=merged(offer.edits))
+                    break
+        if any_found:
+            return
+    if any(count > MAX_TOGETHER for count in rows):
+        raise LimitReached(f"on the nodes that are left more than {MAX_TOGETHER} things are in the way at once")
+
+
+def _rows_by_obstacles(subject: Subject) -> dict[int, dict[tuple[str, ...], list[int]]]:
+    """Group the nodes by how many sorts of obstacles they have, and by which."""
+    grouped: dict[int, dict[tuple[str, ...], list[int]]] = {}
+    only = subject.nodes.find(subject.only_node) if subject.only_node else None
+    for row in range(len(subject.nodes)) if not subject.only_node else () if only is None else (only.row,):
+        # What has an amount comes last: it is then as small as it can be on any node that is left.
+        names = tuple(sorted(_obstacles_of(subject, row), key=lambda name: name == FIT))
+        grouped.setdefault(len(names), {}).setdefault(names, []).append(row)
+    return grouped
+
+
+def _cleared(subject: Subject, plugins: Sequence[str], row: int, whole: Subject) -> Iterator[Remedy]:
+    """Clear one obstacle of a node after the other; only what the whole could not do without counts."""
+    first, *rest = plugins
+    if not rest:
+        for offer in _last(subject, first, row):
+            if whole.cannot_do_without(*offer.edits[len(whole.base) :]):
+                yield offer
+        return
+    for idea in _ideas(subject, first, row):
+        try:
+            nested = subject.with_base(*idea.edits[len(subject.base) :])
+        except InputError:
+            continue
+        # What went with it needs nothing more: a cordon may have had a taint of its own.
+        left = [plugin for plugin in rest if plugin in nested.obstacles.of(row)]
+        for offer in _cleared(nested, left, row, whole) if left else ():
+            parts = (idea.kind, *(offer.parts or (offer.kind,)))
+            yield replace(offer, text=f"{idea.text}. {offer.text}", parts=parts)
+
+
+def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
+    """Find changes after which a plugin no longer minds a node, whatever the others say."""
+    family = _family(plugin)
+    # What is a family only for another one is an obstacle of its own: a cordoned node may have further taints.
+    aiming = subject.aiming(tuple(name for name in family if _family(name) == family), row)
+    for fix in _fixes_beside_others(plugin):
+        try:
+            yield from list(fix(aiming, [row]))[:MAX_IDEAS]
+        except InputError:
+            continue
+
+
+def _last(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
+    if row in subject.rows_where_only(*_family(plugin)):
+        for fix in _fixes_beside_others(plugin):
+            yield from _tried(fix, subject, plugin)
+
+
+def _fixes_beside_others(plugin: str) -> Iterator[Fix]:
+    """List what can be done about a plugin where more is in the way: pods of the node can leave it, too."""
+    yield from FIXES.get(plugin, ())
+    if plugin in leaving.CURED_BY_LEAVING:
+        yield leaving.delete_from
+
+
+def merged(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
+    """Put patches of one object together, if they are applied in the same way."""
+    merged: list[Edit] = []
+    for edit in edits:
+        last = merged[-1] if merged else None
+        if isinstance(edit, PatchObject) and isinstance(last, PatchObject) and last.target == edit.target:
+            operations = (*last.operations, *edit.operations)
+            merged[-1] = replace(last, operations=operations, must_replace=last.must_replace or edit.must_replace)
+        else:
+            merged.append(edit)
+    return tuple(merged)

@@ -1,0 +1,250 @@
+"""Whole workloads: how many of their pods fit, and what stops the next one."""
+
+import copy
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.common.errors import InputError
+from moorage.insight.explain.explain import explain_member, explain_pod
+from moorage.insight.explain.explanation import PodExplanation, PossibleChange, WorkloadExplanation
+from moorage.insight.explain.groups import is_judged_with_its_group, pods_that_count, view_group
+from moorage.insight.explain.subject import DEFAULT_SECONDS
+from moorage.insight.whatif.edits import CreateObject, ObjectId
+from moorage.insight.whatif.objects import missing
+from moorage.insight.whatif.session import Session
+from moorage.kube.api.codec import convert
+from moorage.kube.api.kinds import BY_NAME, Kind
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import LabelMatcher, LabelSelector, label_matcher, label_set_matcher
+
+WORKLOADS: Final = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "PodGroup")
+MAX_PODS: Final = 100_000
+
+
+class NamedWorkload(Struct, frozen=True):
+    """A workload that was asked for, as it is written."""
+
+    id: ObjectId
+    content: dict[str, Any]
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What it asks for."""
+        spec: dict[str, Any] = self.content.get("spec") or {}
+        return spec
+
+    @property
+    def wanted(self) -> int:
+        """How many pods it wants at once."""
+        if self.id.kind == "Job":
+            parallel = int(self.spec.get("parallelism", 1))
+            return min(parallel, int(self.spec.get("completions") or parallel))
+        return int(self.spec.get("replicas", 1))
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether anything is known that its pods could be told by."""
+        return bool(self.spec.get("selector") or self._template_labels)
+
+    @property
+    def _template_labels(self) -> dict[str, str]:
+        labels: dict[str, str] = ((self.spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        return labels
+
+    @property
+    def matcher(self) -> LabelMatcher:
+        """What its pods are known by."""
+        selector = self.spec.get("selector")
+        labels = self._template_labels
+        if self.id.kind == "ReplicationController":
+            return label_set_matcher(selector or labels)
+        return label_matcher(convert(LabelSelector, selector)) if selector else label_set_matcher(labels)
+
+
+def workload_named(session: Session, wanted: str, namespace: str) -> NamedWorkload | None:
+    """Find a workload by what a user wrote, ``deployment/web``; ``None`` if that names a pod."""
+    word, slash, name = wanted.partition("/")
+    kind = _kind(word, WORKLOADS) if slash else None
+    if kind is None:
+        _check_is_pod(session, wanted)
+        return None
+    target = ObjectId(kind.name, namespace, name)
+    known = [ObjectId.of(content) for content in session.objects.contents() if content.get("kind") == kind.name]
+    if target not in known:
+        raise missing(target, (found.key for found in known))
+    return NamedWorkload(target, session.objects.content(target))
+
+
+def _check_is_pod(session: Session, wanted: str) -> None:
+    """Refuse other kinds of objects, unless a namespace is called so."""
+    word, slash, name = wanted.partition("/")
+    kind = _kind(word, [name for name in BY_NAME if name != "Pod"]) if slash else None
+    if kind is not None and ObjectId("Pod", word, name) not in session.objects:
+        known = ", ".join(sorted(known.lower() for known in WORKLOADS))
+        hint = f"explain takes a pod (NAME or NAMESPACE/NAME) or one of {known}"
+        raise InputError(wanted, f"a {kind.name} is nothing that explain can place", hint=hint)
+
+
+def _kind(word: str, names: Iterable[str]) -> Kind | None:
+    for name in names:
+        kind = BY_NAME[name]
+        if word.lower() in (kind.name.lower(), kind.plural, *kind.short_names):
+            return kind
+    return None
+
+
+def explain_workload(
+    session: Session, workload: NamedWorkload, *, seconds: float = DEFAULT_SECONDS
+) -> WorkloadExplanation:
+    """Place the pods of a workload one after the other, until one does not fit."""
+    title = f"{workload.id.kind.lower()}/{workload.id.name}"
+    if workload.id.kind == "PodGroup":
+        return _explain_group(session, workload.id.key, title, seconds)
+    own = [pod for pod in pods_that_count(session) if _is_of(pod, workload)]
+    with session.branch():
+        own += _made_as_gang(session, workload, title) if not own else []
+        gang = next((pod.group_key for pod in own if is_judged_with_its_group(session, pod)), None)
+        if gang is not None:
+            whole = _explain_group(session, gang, title, seconds)
+            names = {pod.key for pod in own}
+            return whole if whole.next is None else replace(whole, next=_of_template(whole.next, workload, names))
+    running = [pod for pod in own if pod.node_name]
+    waiting = [pod.key for pod in own if not pod.node_name]
+    placed = {pod.key for pod in running}
+    wanted = max(workload.wanted, len(running))
+    _check_count(title, wanted)
+    fits = len(running)
+    with session.branch():
+        while fits < wanted:
+            is_made = not waiting
+            key = waiting.pop(0) if waiting else _make(session, workload, fits)
+            if not session.place(key, preempts=False).node:
+                # One that goes for another of the same workload would come back and wait itself.
+                explained = explain_pod(session, key, seconds=seconds, spared=frozenset(placed))
+                return WorkloadExplanation(
+                    title, fits, wanted, _of_template(explained, workload, {key}) if is_made else explained
+                )
+            placed.add(key)
+            fits += 1
+    return WorkloadExplanation(title, fits, wanted)
+
+
+def _check_count(title: str, wanted: int) -> None:
+    if wanted > MAX_PODS:
+        raise InputError(title, f"{wanted} pods are more than can be tried", hint=f"the limit is {MAX_PODS}")
+
+
+def _is_of(pod: Pod, workload: NamedWorkload) -> bool:
+    """Tell whose a pod is: by who made it, or else by its labels, if those of the workload say anything."""
+    if pod.namespace != workload.id.namespace:
+        return False
+    maker = next((item for item in pod.metadata.owner_references if item.controller), None)
+    if maker is not None and workload.id.kind != "Deployment":
+        return (maker.kind, maker.name) == (workload.id.kind, workload.id.name)
+    if maker is not None and maker.kind != "ReplicaSet":
+        return False
+    return workload.has_labels and workload.matcher.matches(pod.labels)
+
+
+def _made_as_gang(session: Session, workload: NamedWorkload, title: str) -> list[Pod]:
+    """Make the group and the pods that a Job which asks for a gang would make; nothing where there are no groups."""
+    asked = workload.spec.get("scheduling") if workload.id.kind == "Job" else None
+    if not asked or session.scheduler.cache.groups is None:
+        return []
+    _check_count(title, workload.wanted)
+    target = ObjectId("PodGroup", workload.id.namespace, workload.id.name)
+    metadata = {"name": target.name, "namespace": target.namespace}
+    head = {"apiVersion": BY_NAME[target.kind].api_version, "kind": target.kind, "metadata": metadata}
+    session.apply(CreateObject({**head, "spec": _group_spec(asked, workload)}))
+    named = {"schedulingGroup": {"podGroupName": target.name}}
+    keys = [_make(session, workload, number, named) for number in range(workload.wanted)]
+    return [session.pod(key) for key in keys]
+
+
+def _group_spec(asked: Mapping[str, Any], workload: NamedWorkload) -> dict[str, Any]:
+    policy = asked.get("schedulingPolicy") or {"basic": {}}
+    if "gang" in policy:
+        policy = {"gang": {"minCount": (policy["gang"] or {}).get("minCount") or max(1, workload.wanted)}}
+    settings = {name: asked[name] for name in ("schedulingConstraints", "disruptionMode") if name in asked}
+    priority = ((workload.spec.get("template") or {}).get("spec") or {}).get("priorityClassName")
+    return {"schedulingPolicy": policy, **settings, **({"priorityClassName": priority} if priority else {})}
+
+
+def _make(session: Session, workload: NamedWorkload, number: int, more: Mapping[str, Any] | None = None) -> str:
+    """Make the next pod from the template, with the claims that a stateful set makes for it."""
+    template = copy.deepcopy(workload.spec.get("template") or {})
+    name = f"{workload.id.name}-{number}"
+    while ObjectId("Pod", workload.id.namespace, name) in session.objects:
+        name += "-new"
+    metadata = {**(template.get("metadata") or {}), "name": name, "namespace": workload.id.namespace}
+    spec = {**(template.get("spec") or {}), **(more or {})}
+    for claim in workload.spec.get("volumeClaimTemplates") or ():
+        volume = claim["metadata"]["name"]
+        target = ObjectId("PersistentVolumeClaim", workload.id.namespace, f"{volume}-{name}")
+        if target not in session.objects:
+            head = {"apiVersion": "v1", "kind": target.kind}
+            named = {"name": target.name, "namespace": target.namespace}
+            session.apply(CreateObject({**head, "metadata": named, "spec": claim.get("spec") or {}}))
+        source = {"name": volume, "persistentVolumeClaim": {"claimName": target.name}}
+        spec["volumes"] = [*(item for item in spec.get("volumes") or () if item.get("name") != volume), source]
+    session.apply(CreateObject({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
+    return f"{workload.id.namespace}/{name}"
+
+
+def _of_template(explained: PodExplanation, workload: NamedWorkload, pods: AbstractSet[str]) -> PodExplanation:
+    """Have changes of pods that were only thought of, or are all alike, be changes of their template."""
+    changes = tuple(_change_of_template(change, pods, workload) for change in explained.changes)
+    return replace(explained, changes=changes)
+
+
+def _change_of_template(change: PossibleChange, pods: AbstractSet[str], workload: NamedWorkload) -> PossibleChange:
+    edits: list[dict[str, Any]] = []
+    for edit in change.edits:
+        target = edit.get("object", {})
+        if target.get("kind") == "Pod" and f"{target.get('namespace')}/{target.get('name')}" in pods:
+            patch = [{**operation, "path": f"/spec/template{operation['path']}"} for operation in edit["patch"]]
+            owner = workload.id.as_data(str(workload.content.get("apiVersion", "")))
+            is_fixed = workload.id.kind == "Job"
+            made = {"object": owner, "apply": "replace" if is_fixed else "patch", "patch": patch}
+            # What is done to all pods of a group is one change of the template.
+            edits += [made] if made not in edits else []
+        elif target.get("kind") == "PodGroup" and workload.id.kind == "Job":
+            moved = [{**operation, "path": f"/spec/scheduling{operation['path'][5:]}"} for operation in edit["patch"]]
+            owner = workload.id.as_data(str(workload.content.get("apiVersion", "")))
+            edits.append({"object": owner, "apply": "replace", "patch": moved})
+        else:
+            edits.append(edit)
+    return replace(change, edits=edits)
+
+
+def _explain_group(session: Session, key: str, title: str, seconds: float) -> WorkloadExplanation:
+    """Try a group as a whole; where groups are not looked at, its members one after the other."""
+    groups = session.scheduler.cache.groups
+    if groups is None:
+        return _one_by_one(session, key, title, seconds)
+    known = groups.members(key)
+    if known is None or not known.known_count:
+        return WorkloadExplanation(title, 0, 0)
+    with session.branch():
+        view = view_group(session, key, in_detail=True)
+        stuck = session.pod(view.blocked) if view.blocked else None
+        explained = None if stuck is None else explain_member(session, stuck, view, seconds)
+    return WorkloadExplanation(title, view.most, view.members, explained, view.facts())
+
+
+def _one_by_one(session: Session, key: str, title: str, seconds: float) -> WorkloadExplanation:
+    members = [pod for pod in pods_that_count(session) if pod.group_key == key]
+    fits = sum(1 for pod in members if pod.node_name)
+    with session.branch():
+        for pod in members:
+            if not pod.node_name:
+                if not session.place(pod.key, preempts=False).node:
+                    return WorkloadExplanation(
+                        title, fits, len(members), explain_pod(session, pod.key, seconds=seconds)
+                    )
+                fits += 1
+    return WorkloadExplanation(title, fits, len(members))

@@ -1,0 +1,220 @@
+"""Questions about a cluster, answered by a session: a pod's page, a node's page, and what would help whom."""
+
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+
+from moorage.common.errors import InputError, MoorageError, did_you_mean
+from moorage.insight.explain import page
+from moorage.insight.explain.explain import compare, explain_pod
+from moorage.insight.explain.explanation import PodExplanation
+from moorage.insight.explain.groups import pods_that_count
+from moorage.insight.explain.obstacles import Obstacles, find_obstacles
+from moorage.insight.page.trying import try_changes
+from moorage.insight.whatif.session import Session
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.decisions.decision import NodeEntry
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+
+POD_SECONDS: Final = 5.0
+"""How long changes are looked for while somebody waits for the page."""
+HELP_SECONDS: Final = 2.0
+MAX_ALMOST: Final = 20
+ALMOST_SECONDS: Final = 2.0
+
+
+def answer(session: Session, question: str, asked: Mapping[str, Any]) -> Any:
+    """Answer a question; InputError if it cannot be answered. The session is left as it was."""
+    known = QUESTIONS.get(question)
+    if known is None:
+        raise InputError(question, "nobody can answer this", hint=f"ask one of {', '.join(QUESTIONS)}")
+    with session.branch():
+        return known(session, asked)
+
+
+def _name(asked: Mapping[str, Any], key: str) -> str:
+    name = asked.get(key)
+    if not isinstance(name, str) or not name:
+        raise InputError(key, "say which one", hint=f"add {key}=NAME to the address")
+    return name
+
+
+def explain(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Say of a pod what `moorage explain` says, in the same words, and what every plugin says of every node."""
+    key = _name(asked, "pod")
+    explained = explain_pod(session, key, seconds=POD_SECONDS, with_changes=asked.get("changes") != "no")
+    pod = session.pod(key)
+    because = explained.because
+    return {
+        "pod": explained.decision.pod,
+        "headline": page.headline(explained),
+        "node": explained.decision.node,
+        "isBound": explained.is_bound,
+        "result": "bound" if explained.is_bound else explained.decision.result,
+        "facts": _facts(pod),
+        "reasons": [{"line": page.group_line(item), **msgspec.to_builtins(item)} for item in explained.reasons],
+        "preemption": explained.decision.post_filter,
+        "changes": [{"line": page.change_line(item), **msgspec.to_builtins(item)} for item in explained.changes],
+        "stopped": explained.stopped,
+        "isSearched": asked.get("changes") != "no",
+        "because": [msgspec.to_builtins(item) for item in because],
+        "runnerUp": explained.runner_up,
+        "wakes": page.wake_lines(explained),
+        "group": explained.group,
+        "table": _table(session, pod, explained),
+    }
+
+
+def _facts(pod: Pod) -> dict[str, Any]:
+    owner = pod.metadata.owner_references
+    return {
+        "requests": dict(pod.requests),
+        "priority": pod.priority,
+        "profile": pod.scheduler_name,
+        "labels": dict(pod.labels),
+        "owner": f"{owner[0].kind.lower()}/{owner[0].name}" if owner else "",
+        "nominated": pod.nominated_node_name,
+        "tolerations": len(pod.spec.tolerations),
+        "gates": [gate.name for gate in pod.spec.scheduling_gates],
+    }
+
+
+def _table(session: Session, pod: Pod, explained: PodExplanation) -> dict[str, Any]:
+    """Say what every plugin says of every node, not only the first that objects; texts are sent once."""
+    with session.branch():
+        waiting = session.unplace(pod) if pod.node_name else pod
+        attempt = session.try_pod(waiting, preempts=False)
+        obstacles = find_obstacles(session, waiting, attempt)
+        profile, nodes = session.cycle_of(waiting).profile, session.scheduler.cache.nodes
+        scoring = list(profile.weights)
+        texts: dict[str, int] = {}
+        rows = [_row(info, obstacles, explained.decision.nodes, scoring, texts) for info in nodes]
+        return {
+            "filters": [plugin.name for plugin in profile.filter],
+            "objecting": obstacles.plugins(),
+            "scores": scoring,
+            "weights": dict(profile.weights),
+            "texts": list(texts),
+            "rows": rows,
+        }
+
+
+def _row(
+    info: NodeInfo,
+    obstacles: Obstacles,
+    entries: Mapping[str, NodeEntry],
+    scoring: Sequence[str],
+    texts: dict[str, int],
+) -> list[Any]:
+    """Write one node down: its name, who objects with which text, its total, and the weighted scores."""
+    found = {
+        plugin: texts.setdefault("; ".join(status.reasons) or status.message, len(texts))
+        for plugin, status in obstacles.of(info.row).items()
+    }
+    entry = entries.get(info.name)
+    if entry is None or entry.scores is None:
+        return [info.name, found, None, None]
+    scores = entry.scores
+    return [info.name, found, entry.total, [scores[name].weighted if name in scores else None for name in scoring]]
+
+
+def node(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Say what is on a node, and what almost was."""
+    name = _name(asked, "node")
+    info = session.scheduler.cache.node(name)
+    if info is None:
+        known = session.scheduler.cache.nodes.names
+        raise InputError(f"Node {name}", "there is no such node", hint=did_you_mean(name, known))
+    return {**node_facts(info), "almost": _almost(session, info), "second": _second(session, info)}
+
+
+def node_facts(info: NodeInfo) -> dict[str, Any]:
+    """Describe a node and the pods on it, the largest first."""
+    taken = info.node
+    return {
+        "node": info.name,
+        "labels": dict(info.labels),
+        "taints": [msgspec.to_builtins(taint) for taint in taken.taints],
+        "isCordoned": taken.spec.unschedulable,
+        "conditions": {item.type: item.status for item in taken.status.conditions},
+        "allocatable": dict(info.allocatable),
+        "requested": {**info.requested, "pods": len(info.pods)},
+        "pods": sorted((_on_node(pod) for pod in info.pods.values()), key=_size),
+    }
+
+
+def _on_node(pod: Pod) -> dict[str, Any]:
+    facts = _facts(pod)
+    return {"pod": pod.key, "requests": facts["requests"], "priority": pod.priority, "owner": facts["owner"]}
+
+
+def _size(line: Mapping[str, Any]) -> tuple[int, str]:
+    return -line["requests"].get("cpu", 0), line["pod"]
+
+
+def _waiting_kinds(session: Session) -> list[Pod]:
+    """Pick waiting pods that differ in what they ask for, as many as are worth looking at."""
+    kinds: dict[Any, Pod] = {}
+    for pod in pods_that_count(session):
+        if not pod.node_name and pod.scheduler_name in session.scheduler.cycles:
+            kinds.setdefault((pod.namespace, pod.shape, tuple(sorted(pod.labels.items()))), pod)
+            if len(kinds) >= MAX_ALMOST:
+                break
+    return list(kinds.values())
+
+
+def _almost(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
+    """Find pods that wait and what keeps them off this node, those with the fewest obstacles first."""
+    found = []
+    end = monotonic() + ALMOST_SECONDS
+    for pod in _waiting_kinds(session):
+        if monotonic() > end:
+            break
+        attempt = session.try_pod(pod, preempts=False)
+        obstacles = find_obstacles(session, pod, attempt).of(info.row)
+        reasons = [{"plugin": plugin, "text": "; ".join(item.reasons)} for plugin, item in obstacles.items()]
+        reasons += [{"plugin": gate.plugin, "text": gate.message} for gate in attempt.gates]
+        found.append({"pod": pod.key, "obstacles": reasons})
+    return sorted(found, key=lambda item: len(item["obstacles"]))
+
+
+def _second(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
+    """Find pods on other nodes for which this one would be the next best; the youngest are looked at."""
+    others = [pod for pod in pods_that_count(session) if pod.node_name and pod.node_name != info.name]
+    others.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key), reverse=True)
+    found = []
+    end = monotonic() + ALMOST_SECONDS
+    for pod in others[:MAX_ALMOST]:
+        if monotonic() > end or pod.scheduler_name not in session.scheduler.cycles:
+            break
+        with session.branch():
+            waiting = session.unplace(pod)
+            attempt = session.try_pod(waiting, in_detail=True, preempts=False)
+            because, runner_up = compare(session, waiting, attempt.decision, pod.node_name)
+        if runner_up == info.name:
+            lead = sum(item.winner - item.runner_up for item in because)
+            found.append({"pod": pod.key, "node": pod.node_name, "lead": lead})
+    return found
+
+
+def helps(session: Session, asked: Mapping[str, Any]) -> dict[str, str]:
+    """Say for some pods which change would help first; nothing if none was found in time."""
+    found: dict[str, str] = {}
+    for key in asked.get("pods") or ():
+        try:
+            explained = explain_pod(session, str(key), seconds=HELP_SECONDS)
+        except MoorageError:
+            continue  # it is gone by now, or another scheduler's
+        found[str(key)] = page.change_line(explained.changes[0]) if explained.changes else ""
+    return found
+
+
+QUESTIONS: Final[Mapping[str, Callable[[Session, Mapping[str, Any]], Any]]] = {
+    "pod": explain,
+    "node": node,
+    "helps": helps,
+    "try": try_changes,
+}
+"""What can be asked, by name."""

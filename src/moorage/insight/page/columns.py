@@ -1,0 +1,74 @@
+"""Nodes as the page draws them: columns taken from the rows of a scheduler's cache."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from moorage.insight.page.data import Grouping, NodeLayout, NodeLoad
+from moorage.kube.api.node import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL, Node
+from moorage.scheduler.framework.nodetable import NodeTable
+
+MAX_GROUPS: Final = 200
+"""A label with more values than this is no way to divide a map."""
+MAX_LABELS: Final = 16
+FIRST_LABELS: Final = (ZONE_LABEL, REGION_LABEL)
+WORDS: Final = ("rack", "pool", "group", "instance-type", "row", "block")
+"""Labels with these words in their names are looked for first."""
+READY: Final = "Ready"
+
+
+def layout_of(nodes: Sequence[Node], version: int) -> NodeLayout:
+    """Describe nodes in the order in which their loads are sent."""
+    resources = dict.fromkeys(name for node in nodes for name in node.allocatable)
+    taints = [", ".join(taint.text for taint in node.taints) for node in nodes]
+    return NodeLayout(
+        version=version,
+        names=[node.name for node in nodes],
+        labels={key: _grouping(node.labels.get(key) for node in nodes) for key in dividing_labels(nodes)},
+        allocatable={name: [node.allocatable.get(name, 0) for node in nodes] for name in resources},
+        taints=_grouping(text or None for text in taints),
+        cordoned=[row for row, node in enumerate(nodes) if node.spec.unschedulable],
+        not_ready=[row for row, node in enumerate(nodes) if is_not_ready(node)],
+    )
+
+
+def load_of(nodes: NodeTable) -> NodeLoad:
+    """Describe what is taken of each row."""
+    requested = nodes.requested
+    return NodeLoad(
+        requested={name: requested[name].tolist() for name in requested if name != "pods"},
+        pods=nodes.pod_count.tolist(),
+    )
+
+
+def is_not_ready(node: Node) -> bool:
+    """Tell whether a node says that it is not ready; one that says nothing is believed to be."""
+    ready = next((item for item in node.status.conditions if item.type == READY), None)
+    return ready is not None and ready.status != "True"
+
+
+def dividing_labels(nodes: Sequence[Node]) -> list[str]:
+    """Choose the labels that divide nodes into a few groups: zones first, then racks and pools, then the others."""
+    values: dict[str, set[str]] = {}
+    too_many: set[str] = {HOSTNAME_LABEL}
+    for node in nodes:
+        for key, text in node.labels.items():
+            if key not in too_many:
+                found = values.setdefault(key, set())
+                found.add(text)
+                if len(found) > MAX_GROUPS:
+                    too_many.add(key)
+                    del values[key]
+    return sorted(values, key=lambda key: (_rank(key), len(values[key]) < 2, key))[:MAX_LABELS]
+
+
+def _rank(key: str) -> int:
+    if key in FIRST_LABELS:
+        return FIRST_LABELS.index(key)
+    name = key.rpartition("/")[2]
+    return next((place for place, word in enumerate(WORDS, start=2) if word in name), 99)
+
+
+def _grouping(texts: Iterable[str | None]) -> Grouping:
+    codes: dict[str, int] = {}
+    of = [-1 if text is None else codes.setdefault(text, len(codes)) for text in texts]
+    return Grouping(values=list(codes), of=of)

@@ -1,0 +1,118 @@
+"""Server-sent events: whoever looks at the page learns that there is something new, and then asks for it.
+
+The events are small and say the newest version only, so a reader who is slow misses some and loses nothing, and costs
+no memory here.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from moorage.insight.page.paths import API, problem
+from moorage.kube.http.messages import HttpRequest, Reply, Sink, chunk
+
+TICK_SECONDS: Final = 1.0
+QUIET_TICKS: Final = 15
+"""After so many ticks without news a comment is sent, so that nobody in between thinks the connection dead."""
+STALLED_TICKS: Final = 60
+"""A reader who has not read for so long is dropped; the page comes back by itself."""
+MAX_READERS: Final = 64
+MAX_TICKS: Final = 1800
+"""After so long a stream ends, and the page opens another: who may no longer read is found out then."""
+STREAM: Final = "text/event-stream; charset=utf-8"
+
+Poll = Callable[[HttpRequest], Awaitable[Reply]]
+
+
+class EventStream:
+    """One reader's stream."""
+
+    content_type = STREAM
+
+    def __init__(self, news: "PageNews") -> None:
+        self._news = news
+        self._sink: Sink | None = None
+        self._sent = b""
+        self._stalled = 0
+        self._ticks = 0
+
+    def start(self, sink: Sink) -> None:
+        """Begin: the reader learns at once which version there is."""
+        self._sink = sink
+        sink.send(chunk(b"retry: 2000\n\n"))
+        self._news.add(self)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Send the newest version, unless the reader has it or does not read."""
+        latest = self._news.latest
+        if self._sink is not None and not self._sink.is_full and latest and latest != self._sent:
+            self._sent = latest
+            self._sink.send(chunk(b"event: version\ndata: %b\n\n" % latest))
+
+    def tick(self) -> None:
+        """Go on; keep the connection alive, and drop a reader who does not read."""
+        sink = self._sink
+        if sink is None:
+            return
+        self._ticks += 1
+        if sink.is_full:
+            self._stalled += 1
+            if self._stalled >= STALLED_TICKS:
+                self.stop()
+                sink.abort()
+            return
+        self._stalled = 0
+        self.go_on()
+        if self._ticks >= MAX_TICKS:
+            self.stop()
+            sink.end()
+        elif self._ticks % QUIET_TICKS == 0:
+            sink.send(chunk(b": still here\n\n"))
+
+    def stop(self) -> None:
+        """Stop: nobody reads any more."""
+        self._sink = None
+        self._news.discard(self)
+
+
+class PageNews:
+    """Asks the page's data for its version once a second, while there is somebody to tell."""
+
+    def __init__(self, poll: Poll) -> None:
+        self._poll = poll
+        self._readers: dict[EventStream, None] = {}
+        self._ticking: asyncio.Task[None] | None = None
+        self.latest = b""
+
+    def stream(self) -> EventStream | Reply:
+        """Return a stream for one more reader, or a refusal if there are too many."""
+        if len(self._readers) >= MAX_READERS:
+            return problem(503, "too many pages are open")
+        return EventStream(self)
+
+    def add(self, reader: EventStream) -> None:
+        """Tell a reader what is new from now on."""
+        self._readers[reader] = None
+        if self._ticking is None or self._ticking.done():
+            self._ticking = asyncio.get_running_loop().create_task(self._tick(), name="page news")
+
+    def discard(self, reader: EventStream) -> None:
+        """Stop telling a reader."""
+        self._readers.pop(reader, None)
+
+    async def _tick(self) -> None:
+        while self._readers:
+            answer = await self._poll(HttpRequest("GET", f"{API}version".encode(), [], b""))
+            if answer.status == 200:
+                self.latest = answer.body
+            for reader in tuple(self._readers):
+                reader.tick()
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def stop(self) -> None:
+        """Stop asking."""
+        self._readers.clear()
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)

@@ -1,0 +1,228 @@
+"""A scheduler at work: its cache and queue as the page shows them, read now and then on the scheduler's own loop."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from moorage.common.clock import Clock
+from moorage.common.errors import InputError, did_you_mean
+from moorage.insight.page.columns import layout_of, load_of
+from moorage.insight.page.data import (
+    About,
+    DecisionLine,
+    NodeLayout,
+    PageState,
+    RunDifference,
+    TimeLines,
+    WaitingPodLine,
+)
+from moorage.insight.page.helping import Helping
+from moorage.insight.page.source import MAX_STEPS, page_state
+from moorage.insight.page.waiting import Help, events_of, hoped_for, pod_groups
+from moorage.insight.page.watching import PageObserver, SecondOfWork
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.profile import Profile
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.queue.entries import QueuedPodInfo
+
+PAUSE_SECONDS: Final = 1.0
+BUSY_SHARE: Final = 20.0
+"""A state that takes long to read is kept for so many times as long: the page costs at most a twentieth of the loop."""
+HELP_SECONDS: Final = 60.0
+"""What helps is looked for anew after so long."""
+
+Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+"""Answers a question on a copy of the cluster, beside the scheduler."""
+
+
+class LiveCluster:
+    """What a scheduler knows, as a page; it is only read. ``ask`` answers questions elsewhere.
+
+    How long a state is kept goes by ``moment``: a wall clock, which the scheduler's may be, can be set back.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        observer: PageObserver,
+        clock: Clock,
+        title: str,
+        ask: Ask,
+        moment: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._scheduler, self._observer, self._clock = scheduler, observer, clock
+        self._title, self._ask, self._moment = title, ask, moment
+        self._registered: tuple[object, dict[str, list[str]]] = (None, {})
+        self._helping = Helping(self._ask_helps)
+        self._helped_at = 0.0
+        self._layout: NodeLayout | None = None
+        self._state: PageState | None = None
+        self._waiting: list[WaitingPodLine] = []
+        self._fresh_until = 0.0
+        self._version = 0
+        self._seen: tuple[int, ...] = ()
+        self._counts: deque[tuple[int, int]] = deque(maxlen=600)
+
+    @property
+    def version(self) -> int:
+        """A number that grows when there is something new to see, and not before it can be seen.
+
+        Whoever learns of a version asks for its state, once: were it told while the last state is still kept, it would
+        get that one, and hear of nothing more in a cluster where nothing more happens.
+        """
+        if self._state is not None and self._moment() < self._fresh_until:
+            return self._state.version
+        return self._newest()
+
+    def _newest(self) -> int:
+        queue = self._scheduler.queue
+        nodes = self._scheduler.cache.nodes
+        seen = (nodes.position, nodes.nodes_version, len(queue), self._observer.count, self._helping.version)
+        if seen != self._seen:
+            self._seen = seen
+            self._version += 1
+        return self._version
+
+    @property
+    def _profiles(self) -> list[Profile]:
+        return [cycle.profile for cycle in self._scheduler.cycles.values()]  # others after a change of configuration
+
+    def _events(self) -> dict[str, list[str]]:
+        if self._registered[0] is not self._scheduler.cycles:
+            self._registered = self._scheduler.cycles, events_of(self._profiles)
+        return self._registered[1]
+
+    def about(self) -> About:
+        """Say what this is."""
+        weights = {profile.name: dict(profile.weights) for profile in self._profiles}
+        start = self._clock.now()
+        return About(
+            kind="live", title=self._title, runs=[self._title], clock_start=time.time() - start, weights=weights
+        )
+
+    def layout(self, run: int) -> NodeLayout:
+        """Describe the nodes; worked out anew only when one of them has changed."""
+        nodes = self._scheduler.cache.nodes
+        if self._layout is None or self._layout.version != nodes.nodes_version:
+            self._layout = layout_of([info.node for info in nodes], nodes.nodes_version)
+        return self._layout
+
+    def state(self, run: int, at: float) -> PageState:
+        """Describe the cluster as it is now, or was a moment ago."""
+        now = self._moment()
+        if self._state is None or (now >= self._fresh_until and self._state.version != self._newest()):
+            self._state = self._read()
+            self._fresh_until = now + max(PAUSE_SECONDS, BUSY_SHARE * (self._moment() - now))
+            self._help(now, self._state)
+        return self._state
+
+    def _read(self) -> PageState:
+        queue, nodes = self._scheduler.queue, self._scheduler.cache.nodes
+        lines = self._waiting = [self._line(info) for info in queue]
+        sizes = queue.sizes()
+        self._counts.append((int(self._clock.now()), len(lines)))
+        load = load_of(nodes)
+        return page_state(
+            lines,
+            self._helping.found,
+            version=self._newest(),
+            layout=nodes.nodes_version,
+            time=self._clock.now(),
+            load=load,
+            placed=sum(load.pods),
+            bound=self._observer.bound_count,
+            queues={name: count for name, count in sizes._asdict().items() if count},
+            events=hoped_for(lines, self._events()),
+            groups=pod_groups(lines, self._members(lines)),
+        )
+
+    def _line(self, info: QueuedPodInfo) -> WaitingPodLine:
+        pod, failure = info.pod, self._observer.failures.find(info.uid)
+        is_gated = info.is_gated
+        return WaitingPodLine(
+            pod=info.key,
+            place=self._scheduler.queue.where(pod) or "in-flight",
+            since=info.initial_attempt_timestamp or info.timestamp,
+            attempts=info.attempts,
+            reasons=() if failure is None or is_gated else failure.reasons,
+            plugins=(info.gating_plugin,) if is_gated else tuple(sorted(info.rejectors)),
+            message="" if failure is None else failure.message,
+            group=pod.group_key or "",
+            priority=info.priority,
+        )
+
+    def _members(self, lines: Sequence[WaitingPodLine]) -> Mapping[str, int]:
+        if not any(line.group for line in lines):
+            return {}
+        on_nodes = (pod for pod in self._scheduler.objects[Pod].list() if pod.node_name)
+        return Counter(group for pod in on_nodes if (group := pod.group_key))
+
+    def _help(self, now: float, state: PageState) -> None:
+        if now - self._helped_at > HELP_SECONDS:
+            self._helped_at = now
+            self._helping.forget()
+        self._helping.look_at(state.groups)
+
+    def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
+        """List the pods that wait, as the last state had them."""
+        self.state(run, at)
+        return self._waiting
+
+    def helps(self, run: int, at: float) -> Mapping[str, Help]:
+        """Return what is known to help which group."""
+        return self._helping.found
+
+    def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:
+        """List the attempts after a number, as far back as they are remembered."""
+        return [line for line in self._observer.recent if line.number >= since]
+
+    def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
+        """List the attempts of one pod that are remembered."""
+        return self._observer.attempts(pod)
+
+    def lines(self, run: int, at: float) -> TimeLines:
+        """Return the last minutes, second by second."""
+        now = int(self._clock.now())
+        start = now - MAX_STEPS + 1
+        work = {second.second: second for second in self._observer.seconds}
+        seconds = [work.get(second) or SecondOfWork(second) for second in range(start, now + 1)]
+        waiting, known, known_counts = [], 0, dict(self._counts)
+        for second in range(start, now + 1):
+            known = known_counts.get(second, known)
+            waiting.append(known)
+        return TimeLines(
+            start=float(start),
+            step=1.0,
+            placed=[second.placed for second in seconds],
+            failed=[second.failed for second in seconds],
+            waiting=waiting,
+            latency=[round(second.latency / max(1, second.placed), 6) for second in seconds],
+        )
+
+    def differences(self, at: float) -> Sequence[RunDifference]:
+        """List nobody: there is nothing to compare with."""
+        return ()
+
+    async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
+        """Have a question answered beside the scheduler; what is on a node is known here."""
+        if question == "node" and asked.get("deep") == "no":
+            from moorage.insight.page.answers import (
+                node_facts,
+            )  # with all that explains, which a cluster that starts has no use for
+
+            name = str(asked.get("node", ""))
+            info = self._scheduler.cache.node(name)
+            if info is None:
+                known = self._scheduler.cache.nodes.names
+                raise InputError(f"Node {name}", "there is no such node", hint=did_you_mean(name, known))
+            return node_facts(info)
+        return await self._ask(question, asked)
+
+    async def _ask_helps(self, pods: Sequence[str]) -> Mapping[str, str]:
+        found: Mapping[str, str] = await self._ask("helps", {"pods": list(pods)})
+        return found
+
+    async def stop(self) -> None:
+        """Give a search for help up."""
+        await self._helping.stop()

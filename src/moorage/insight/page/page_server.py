@@ -1,0 +1,64 @@
+"""Serving the page to people on this machine, or to those who have a token."""
+
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from moorage.common.errors import InputError
+from moorage.insight.page.events import PageNews
+from moorage.insight.page.paths import EVENTS, MAX_BODY, problem, public_paths
+from moorage.insight.page.service import PageService
+from moorage.insight.page.source import PageSource
+from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply, ReplyStream
+from moorage.kube.http.server import HttpServer, is_loopback
+from moorage.scheduler.daemon.caller_tokens import CallerTokens
+
+MAX_CONNECTIONS: Final = 256
+STOP_SECONDS: Final = 1.0
+
+
+class PageServer:
+    """A page on an address of its own, from start to stop."""
+
+    def __init__(self, source: PageSource, address: str, port: int, tokens: CallerTokens | None = None) -> None:
+        self._service = PageService(source)
+        self._news = PageNews(self._service.answer)
+        self._address, self._port = address, port
+        self._tokens = tokens or CallerTokens()
+        self._public = frozenset(public_paths())
+        self._http = HttpServer(HttpService(self._answer, problem, MAX_BODY), MAX_CONNECTIONS)
+        self.url = ""
+
+    async def start(self) -> None:
+        """Begin to serve; InputError if the address cannot be had."""
+        try:
+            port = await self._http.listen(self._address, self._port)
+        except OSError as error:
+            where = f"--address {self._address} --port {self._port}"
+            hint = "--port 0 takes any that is free"
+            raise InputError(where, f"cannot listen there: {error.strerror or error}", hint=hint) from error
+        host = f"[{self._address}]" if ":" in self._address else self._address
+        self.url = f"http://{host}:{port}/ui/"
+
+    async def stop(self) -> None:
+        """Stop serving."""
+        await self._news.stop()
+        await self._http.stop(STOP_SECONDS)
+
+    def _answer(self, request: HttpRequest) -> AnyReply:
+        if not self._tokens and not _is_for_this_machine(request):
+            return problem(403, "this page is for this machine only, under the name that was printed")
+        if request.path not in self._public and not self._tokens.admit(request):
+            return problem(401, "a token is needed: Authorization: Bearer TOKEN")
+        if request.path == EVENTS:
+            return self._news.stream()
+        return self._page(request)
+
+    def _page(self, request: HttpRequest) -> Coroutine[Any, Any, Reply | ReplyStream]:
+        return self._service.answer(request)
+
+
+def _is_for_this_machine(request: HttpRequest) -> bool:
+    """Refuse other names for our address: with one of those a page of somebody else could read what we serve."""
+    host = request.header(b"host").strip()
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return not name or is_loopback(name)

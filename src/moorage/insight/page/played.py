@@ -1,0 +1,272 @@
+"""Simulations to play forwards and backwards: one, or two under different configurations side by side."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from moorage.cluster.simulation.recording import RecordedDecision
+from moorage.cluster.simulation.replay import ClusterMoment, Replay, WaitingRecord
+from moorage.insight.page.columns import layout_of
+from moorage.insight.page.data import (
+    About,
+    DecisionLine,
+    NodeLayout,
+    NodeLoad,
+    PageState,
+    RunDifference,
+    TimeLines,
+    WaitingPodLine,
+)
+from moorage.insight.page.helping import Helping
+from moorage.insight.page.sessions import SessionThread
+from moorage.insight.page.source import MAX_STEPS, page_state
+from moorage.insight.page.waiting import Help, events_of, hoped_for, pod_groups
+from moorage.insight.whatif.session import Session
+from moorage.insight.whatif.sources import LoadedCluster
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.pod import Pod
+from moorage.kube.manifests import Document, documents_of
+from moorage.scheduler.queue.observing import GATED
+from moorage.scheduler.wiring.policy import Policy
+
+MAX_DECISIONS: Final = 200
+"""So many of the last attempts are sent at once."""
+
+
+WAITS: Final = "waits"
+
+
+class PlayedRun:
+    """One simulation that was recorded, and the policy it was run under."""
+
+    def __init__(self, name: str, policy: Policy, replay: Replay) -> None:
+        self.name, self.policy, self.replay = name, policy, replay
+        # Sessions are opened on another thread, which must not turn the pages of this one.
+        self.for_sessions = replay.apart()
+        self.layout = layout_of(replay.nodes, 1)
+        self.moments = [decision.moment for decision in replay.decisions]
+        self.events: dict[str, list[str]] = {}
+        self.weights: dict[str, dict[str, int]] = {}
+
+
+class PlayedCluster:
+    """Recorded simulations of one cluster; questions are asked of the cluster as it was at a moment."""
+
+    def __init__(self, cluster: LoadedCluster, runs: Sequence[PlayedRun], title: str) -> None:
+        self._cluster, self._runs, self._title = cluster, runs, title
+        self.thread = SessionThread(self._open)
+        self._helping: dict[Hashable, Helping] = {}
+        self._lines: dict[int, TimeLines] = {}
+
+    @property
+    def version(self) -> int:
+        """A number that grows when there is something new to see."""
+        return 1 + sum(helping.version for helping in self._helping.values())
+
+    async def start(self) -> None:
+        """Have every policy say what its plugins hope for."""
+        await self.thread.run(self._read)
+
+    def _read(self) -> None:
+        for number, run in enumerate(self._runs):
+            session = self.thread.session((number, 0.0))
+            profiles = [cycle.profile for cycle in session.scheduler.cycles.values()]
+            run.events = events_of(profiles)
+            run.weights = {profile.name: dict(profile.weights) for profile in profiles}
+
+    async def stop(self) -> None:
+        """Give everything back."""
+        for helping in self._helping.values():
+            await helping.stop()
+        await self.thread.close()
+
+    def _open(self, key: tuple[int, float]) -> Session:
+        """Open a session on the cluster as it was at a moment; at the begin it is as it was given."""
+        number, at = key
+        run = self._runs[number]
+        if at <= 0.0:
+            return self._cluster.session(run.policy)
+        others = [document for document in self._cluster.documents if document.kind != "Pod"]
+        pods = documents_of(map(_written, run.for_sessions.pods_at(at)), source="the simulation")
+        documents: list[Document] = [*others, *pods]
+        return Session(documents, run.policy, honours_nominations=False)
+
+    def about(self) -> About:
+        """Say what this is."""
+        return About(
+            kind="played",
+            title=self._title,
+            runs=[run.name for run in self._runs],
+            seconds=max(run.replay.seconds for run in self._runs),
+            note=self._cluster.note,
+            weights=self._runs[0].weights,
+        )
+
+    def layout(self, run: int) -> NodeLayout:
+        """Describe the nodes."""
+        return self._runs[run].layout
+
+    def state(self, run: int, at: float) -> PageState:
+        """Describe a moment, and begin to look for what would help those who wait then."""
+        played = self._runs[run]
+        at = min(at, played.replay.seconds)
+        moment = played.replay.at(at)
+        lines = self._waiting(played, moment)
+        helping = self._helping_at(run, at)
+        made = page_state(
+            lines,
+            helping.found,
+            version=self.version,
+            layout=1,
+            time=at,
+            load=NodeLoad(
+                requested={name: column.tolist() for name, column in moment.requested.items()},
+                pods=moment.pods.tolist(),
+            ),
+            placed=len(moment.placed),
+            bound=moment.bound,
+            queues=dict(Counter(line.place for line in lines)),
+            events=hoped_for(lines, played.events),
+            groups=pod_groups(lines, _members(played.replay, moment)),
+        )
+        if self._can_help(run, at):
+            helping.look_at(made.groups)
+        return made
+
+    def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
+        """List the pods that wait."""
+        played = self._runs[run]
+        return self._waiting(played, played.replay.at(at))
+
+    @staticmethod
+    def _waiting(played: PlayedRun, moment: ClusterMoment) -> list[WaitingPodLine]:
+        pods = played.replay.pods
+        return [_line(pods[key], record) for key, record in moment.waiting.items()]
+
+    def helps(self, run: int, at: float) -> Mapping[str, Help]:
+        """Return what is known to help which group."""
+        return self._helping_at(run, at).found
+
+    def _can_help(self, run: int, at: float) -> bool:
+        """Tell whether to look for help: at the end of a run, not at every step there, and by more than a log alone."""
+        return at >= self._runs[run].replay.seconds and bool(self._cluster.documents)
+
+    def _helping_at(self, run: int, at: float) -> Helping:
+        """Return what looks for help at a moment; at most of them, nothing does."""
+        if not self._can_help(run, at):
+            return Helping(self._no_helps)
+        end = self._runs[run].replay.seconds
+        if run not in self._helping:
+
+            async def ask(pods: Sequence[str]) -> Mapping[str, str]:
+                found: Mapping[str, str] = await self.thread.ask((run, end), "helps", {"pods": list(pods)})
+                return found
+
+            self._helping[run] = Helping(ask)
+        return self._helping[run]
+
+    async def _no_helps(self, _pods: Sequence[str]) -> Mapping[str, str]:
+        return {}
+
+    def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:
+        """List the attempts up to a moment."""
+        played = self._runs[run]
+        end = bisect_right(played.moments, at)
+        first = max(since, end - MAX_DECISIONS)
+        return [_decision(number, played.replay.decisions[number]) for number in range(first, end)]
+
+    def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
+        """List the attempts of one pod up to a moment, the last ones if there are many."""
+        found = [
+            _decision(number, decision)
+            for number, decision in enumerate(self._runs[run].replay.decisions)
+            if decision.pod == pod and decision.moment <= at
+        ]
+        return found[-MAX_DECISIONS:]
+
+    def lines(self, run: int, at: float) -> TimeLines:
+        """Return numbers over the whole run."""
+        if run not in self._lines:
+            self._lines[run] = _time_lines(self._runs[run].replay)
+        return self._lines[run]
+
+    def differences(self, at: float) -> Sequence[RunDifference]:
+        """List the pods that fare differently in the first two runs at a moment."""
+        if len(self._runs) < 2:
+            return ()
+        before, after = (_whereabouts(run.replay.at(at)) for run in self._runs[:2])
+        return [
+            RunDifference(pod=pod, before=before.get(pod, ""), after=after.get(pod, ""))
+            for pod in dict.fromkeys((*before, *after))
+            if before.get(pod) != after.get(pod)
+        ]
+
+    async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
+        """Have a question answered on the cluster as it was then."""
+        return await self.thread.ask((run, min(at, self._runs[run].replay.seconds)), question, asked)
+
+
+def _whereabouts(moment: ClusterMoment) -> dict[str, str]:
+    return {**moment.placed, **dict.fromkeys(moment.waiting, WAITS)}
+
+
+def _written(pod: Pod) -> dict[str, Any]:
+    kind = BY_TYPE[Pod]
+    data = msgspec.json.decode(msgspec.json.encode(pod))
+    data.pop("status", None)
+    return {"apiVersion": kind.api_version, "kind": kind.name, **data}
+
+
+def _line(pod: Pod, record: WaitingRecord) -> WaitingPodLine:
+    failure = record.failure
+    is_gated = bool(pod.spec.scheduling_gates)
+    return WaitingPodLine(
+        pod=pod.key,
+        place=GATED if is_gated else record.place,
+        since=record.since,
+        attempts=record.attempts,
+        reasons=() if failure is None or is_gated else failure.reasons,
+        plugins=("SchedulingGates",) if is_gated else () if failure is None else failure.plugins,
+        message="" if failure is None else failure.message,
+        event=record.event,
+        group=pod.group_key or "",
+        priority=pod.priority,
+    )
+
+
+def _members(replay: Replay, moment: ClusterMoment) -> Mapping[str, int]:
+    groups = (replay.pods[key].group_key for key in moment.placed)
+    return Counter(group for group in groups if group)
+
+
+def _decision(number: int, decision: RecordedDecision) -> DecisionLine:
+    return DecisionLine(
+        number=number,
+        time=decision.moment,
+        pod=decision.pod,
+        result=decision.result,
+        node=decision.node,
+        text=decision.message,
+        attempt=decision.attempt,
+    )
+
+
+def _time_lines(replay: Replay) -> TimeLines:
+    """Cut a run into equal steps, and count in each; the moments are gone through in order, once."""
+    step = max(replay.seconds / MAX_STEPS, 0.001)
+    count = max(1, min(MAX_STEPS, int(replay.seconds / step) + 1))
+    placed, failed, latency = [0] * count, [0] * count, [0.0] * count
+    begun = {step_.pod: step_.moment for step_ in reversed(replay.steps) if step_.what.name == "WAITS"}
+    for decision in replay.decisions:
+        place = min(int(decision.moment / step), count - 1)
+        if decision.node:
+            placed[place] += 1
+            latency[place] += decision.moment - begun.get(decision.pod, decision.moment)
+        else:
+            failed[place] += 1
+    waiting = [len(replay.at((place + 1) * step).waiting) for place in range(count)]
+    means = [round(total / max(1, number), 6) for total, number in zip(latency, placed, strict=True)]
+    return TimeLines(start=0.0, step=step, placed=placed, failed=failed, waiting=waiting, latency=means)

@@ -1,0 +1,160 @@
+"""The page over HTTP: its files, its data as JSON, and a stream that says when there is something new."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from math import isfinite
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+import structlog
+
+from moorage.common.errors import InputError, MoorageError
+from moorage.insight.page.paths import API, ROOT, SAFETY, assets, problem
+from moorage.insight.page.source import PageSource
+from moorage.insight.page.waiting import described, group_id, grouped, reasons_of
+from moorage.kube.http.messages import HttpRequest, Reply
+
+MAX_LISTED: Final = 200
+MAX_DIFFERENCES: Final = 1000
+
+log = structlog.get_logger(__name__)
+
+
+class Query:
+    """What a request asks for: a run, a moment, and the rest as it was given."""
+
+    def __init__(self, given: Mapping[str, Any], runs: int) -> None:
+        self.given = given
+        self.run = self.number("run", 0)
+        if self.run >= runs:
+            raise InputError("run", f"{self.run} is none of the {runs} runs", hint="the first is 0")
+        self.at = self._moment()
+
+    def number(self, key: str, default: int, most: int = 2**53) -> int:
+        """Read a whole number."""
+        text = str(self.given.get(key, default))
+        if not (text.isascii() and text.isdecimal()) or int(text) > most:
+            raise InputError(key, f"{text[:40]!r} is no number from 0 to {most}")
+        return int(text)
+
+    def _moment(self) -> float:
+        text = str(self.given.get("at", "inf"))
+        try:
+            at = float(text)
+        except ValueError as error:
+            raise InputError("at", f"{text[:40]!r} is no number of seconds") from error
+        return at if isfinite(at) else 2.0**53
+
+
+class PageService:
+    """Answers requests for the page of a source."""
+
+    def __init__(self, source: PageSource) -> None:
+        self._source = source
+        self._reading: Mapping[str, Callable[[Query], Any]] = {
+            "about": lambda _query: source.about(),
+            "version": lambda _query: {"version": source.version},
+            "nodes": lambda query: source.layout(query.run),
+            "state": lambda query: source.state(query.run, query.at),
+            "decisions": self._decisions,
+            "lines": lambda query: source.lines(query.run, query.at),
+            "waiting": self._waiting,
+            "reasons": self._reasons,
+            "differences": self._differences,
+        }
+
+    async def answer(self, request: HttpRequest) -> Reply:
+        """Answer one request; whoever may see the page has been let in already."""
+        path = unquote(request.path)
+        if path.startswith(API):
+            return await self._data(request, path.removeprefix(API))
+        if request.method not in ("GET", "HEAD"):
+            return problem(405, "the page is only read")
+        if path == "/ui" or not path.startswith(ROOT):
+            return Reply(302, b"", "text/plain", (("Location", ROOT), *SAFETY))
+        found = assets().get(path.removeprefix(ROOT) or "index.html")
+        return problem(404, f"there is nothing at {path[:200]}") if found is None else Reply(200, *found, SAFETY)
+
+    async def _data(self, request: HttpRequest, name: str) -> Reply:
+        try:
+            if (reading := self._reading.get(name)) is not None:
+                if request.method not in ("GET", "HEAD"):
+                    return problem(405, "this is only read")
+                return _json(reading(self._query(request.query)))
+            if name not in ("pod", "node", "try"):
+                return problem(404, f"there is nothing at {API}{name[:200]}")
+            if (request.method == "POST") != (name == "try"):
+                return problem(405, "pods and nodes are asked for with GET, what to try is sent with POST")
+            asked: Mapping[str, Any] = request.query if name != "try" else _body(request)
+            return await self._asked(name, asked)
+        except MoorageError as error:
+            return problem(422, str(error))
+        except Exception:  # one question must not end the service
+            log.exception("a page could not be answered", path=request.path)
+            return problem(500, "the question could not be answered; the log says why")
+
+    async def _asked(self, name: str, asked: Mapping[str, Any]) -> Reply:
+        query = self._query(asked)
+        answer = await self._source.ask(name, asked, query.run, query.at)
+        if name == "pod":
+            attempts = self._source.attempts(query.run, query.at, answer["pod"])
+            line = next((line for line in self._source.waiting(query.run, query.at) if line.pod == answer["pod"]), None)
+            answer = {**answer, "attempts": attempts, "waiting": line}
+        return _json(answer)
+
+    def _query(self, given: Mapping[str, Any]) -> Query:
+        return Query(given, len(self._source.about().runs))
+
+    def _decisions(self, query: Query) -> Any:
+        return {"decisions": self._source.decisions(query.run, query.at, query.number("since", 0))}
+
+    def _differences(self, query: Query) -> Any:
+        found = self._source.differences(query.at)
+        return {"differences": found[:MAX_DIFFERENCES], "count": len(found)}
+
+    def _waiting(self, query: Query) -> Any:
+        """List waiting pods, those of a group or whose name holds a text, page by page."""
+        wanted, group, place = (str(query.given.get(key, "")) for key in ("q", "group", "place"))
+        lines = self._source.waiting(query.run, query.at)
+        if group:
+            is_meant = cache(lambda reasons: group_id(reasons) == group)
+            lines = [line for line in lines if is_meant(reasons_of(line))]
+        if place:
+            lines = [line for line in lines if line.place == place]
+        if wanted:
+            lines = [line for line in lines if wanted in line.pod]
+        first = query.number("offset", 0)
+        return {"pods": lines[first : first + query.number("limit", MAX_LISTED, MAX_LISTED)], "count": len(lines)}
+
+    def _reasons(self, query: Query) -> Any:
+        """List the groups of waiting pods, those whose reasons hold a text, page by page."""
+        wanted = str(query.given.get("q", "")).lower()
+        helps = self._source.helps(query.run, query.at)
+        groups = grouped(self._source.waiting(query.run, query.at))
+        if wanted:
+            groups = [group for group in groups if any(wanted in text.lower() for text in reasons_of(group[0]))]
+        first = query.number("offset", 0)
+        shown = groups[first : first + query.number("limit", MAX_LISTED, MAX_LISTED)]
+        return {
+            "groups": [described(group, helps) for group in shown],
+            "count": len(groups),
+            "pods": sum(map(len, groups)),
+        }
+
+
+def _body(request: HttpRequest) -> Mapping[str, Any]:
+    # A page of somebody else can send forms and plain text here, but not JSON: for that a browser asks us first.
+    if request.header(b"content-type").partition(";")[0].strip() != "application/json":
+        raise InputError("the body", "it is not said to be JSON", hint="send Content-Type: application/json")
+    try:
+        asked = msgspec.json.decode(request.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError("the body", f"it is not JSON: {error}") from error
+    if not isinstance(asked, dict):
+        raise InputError("the body", "it is not a JSON object")
+    return asked
+
+
+def _json(answer: Any) -> Reply:
+    return Reply(200, msgspec.json.encode(answer), headers=SAFETY)

@@ -1,0 +1,61 @@
+"""Sessions on their own thread: one question at a time, while the page is served."""
+
+import asyncio
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from moorage.common.caches import LRU
+from moorage.common.errors import InputError
+from moorage.insight.page.answers import answer
+from moorage.insight.whatif.session import Session
+
+MAX_WAITING: Final = 32
+"""So many questions may wait; further ones are refused."""
+MAX_SESSIONS: Final = 4
+T = TypeVar("T")
+
+
+class SessionThread:
+    """Opens sessions and asks them, all on one thread; the last ones opened are kept.
+
+    ``open_session`` is given the key that a question names: which run, at which moment.
+    """
+
+    def __init__(self, open_session: Callable[[Any], Session]) -> None:
+        self._open = open_session
+        self._sessions: LRU[Hashable, Session] = LRU(MAX_SESSIONS, on_drop=lambda _key, session: session.close())
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page")
+        self._waiting = 0
+
+    async def ask(self, key: Hashable, question: str, asked: Mapping[str, Any]) -> Any:
+        """Have a question answered."""
+        if self._waiting >= MAX_WAITING:
+            raise InputError(question, "too many questions wait", hint="ask again in a moment")
+        return await self.run(lambda: answer(self.session(key), question, asked))
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run something on the thread, after what waits there."""
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+        finally:
+            self._waiting -= 1
+
+    def session(self, key: Hashable) -> Session:
+        """Return the session for a key, opening it if need be; to be called on the thread."""
+        found = self._sessions.find(key)
+        if found is None:
+            found = self._open(key)
+            self._sessions.put(key, found)
+        return found
+
+    async def close(self) -> None:
+        """Let go of all sessions; who still waits is served before."""
+        await self.run(self._close_sessions)
+        self._worker.shutdown(wait=False)
+
+    def _close_sessions(self) -> None:
+        for _, session in list(self._sessions.entries()):
+            session.close()
+        self._sessions.clear()

@@ -1,0 +1,107 @@
+"""What a page can be about: anything that has nodes, pods that wait, and a copy to ask questions of."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from moorage.insight.page.data import (
+    About,
+    DecisionLine,
+    GroupLine,
+    HopedForEvent,
+    NodeLayout,
+    NodeLoad,
+    PageState,
+    RunDifference,
+    TimeLines,
+    WaitingPodLine,
+)
+from moorage.insight.page.waiting import MAX_SHOWN, Help, described, grouped
+
+MAX_STEPS: Final = 240
+"""So many points a line has at most."""
+
+
+class PageSource(Protocol):
+    """What is shown. ``run`` is one of those side by side, ``at`` a moment; a live cluster has one run, and now."""
+
+    @property
+    def version(self) -> int:
+        """A number that grows when there is something new to see."""
+        ...
+
+    def about(self) -> About:
+        """Say what this is."""
+        ...
+
+    def layout(self, run: int) -> NodeLayout:
+        """Describe the nodes."""
+        ...
+
+    def state(self, run: int, at: float) -> PageState:
+        """Describe a moment."""
+        ...
+
+    def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
+        """List the pods that wait."""
+        ...
+
+    def helps(self, run: int, at: float) -> Mapping[str, Help]:
+        """Return what is known to help which group."""
+        ...
+
+    def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:
+        """List the attempts after a number, the last ones if there are many."""
+        ...
+
+    def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
+        """List the attempts of one pod."""
+        ...
+
+    def lines(self, run: int, at: float) -> TimeLines:
+        """Return numbers over time."""
+        ...
+
+    def differences(self, at: float) -> Sequence[RunDifference]:
+        """List the pods that fare differently in the first two runs; nobody where there is one."""
+        ...
+
+    async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
+        """Have a question answered on a copy of the cluster; InputError if it cannot be."""
+        ...
+
+
+def page_state(  # noqa: PLR0913 - keywords only: what a state is made of
+    lines: Sequence[WaitingPodLine],
+    helps: Mapping[str, Help],
+    *,
+    version: int,
+    layout: int,
+    time: float,
+    load: NodeLoad,
+    placed: int,
+    bound: int,
+    queues: dict[str, int],
+    events: list[HopedForEvent],
+    groups: list[GroupLine],
+    note: str = "",
+) -> PageState:
+    """Put a state together; of many groups the largest are shown."""
+    groups_found = grouped(lines)
+    shown = [described(members, helps) for members in groups_found[:MAX_SHOWN]]
+    return PageState(
+        version=version,
+        layout=layout,
+        time=time,
+        nodes=len(load.pods),
+        placed=placed,
+        waiting=len(lines),
+        bound=bound,
+        queues=queues,
+        groups=shown,
+        groups_left=len(groups_found) - len(shown),
+        pods_left=len(lines) - sum(group.pods for group in shown),
+        events=events,
+        pod_groups=groups,
+        load=load,
+        note=note,
+    )

@@ -1,0 +1,199 @@
+"""A cluster that stands still: a snapshot, or files as they are. Who waits is tried once, each as if it were next."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from moorage.cluster.simulation.recording import why_not
+from moorage.common.errors import InputError, MoorageError
+from moorage.insight.explain.groups import pods_that_count
+from moorage.insight.page.columns import layout_of, load_of
+from moorage.insight.page.data import (
+    About,
+    DecisionLine,
+    NodeLayout,
+    NodeLoad,
+    PageState,
+    RunDifference,
+    TimeLines,
+    WaitingPodLine,
+)
+from moorage.insight.page.helping import Helping
+from moorage.insight.page.sessions import SessionThread
+from moorage.insight.page.source import page_state
+from moorage.insight.page.waiting import Help, events_of, hoped_for, pod_groups
+from moorage.insight.whatif.session import Session
+from moorage.insight.whatif.sources import LoadedCluster
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.cycle.found import ExtendedNodes, NoNode
+from moorage.scheduler.engine.outcomes import Parked
+from moorage.scheduler.queue.observing import ACTIVE, GATED, UNSCHEDULABLE
+from moorage.scheduler.wiring.policy import Policy
+
+BATCH_SECONDS: Final = 0.2
+"""Who waits is tried in batches of about so long, so that questions are answered in between."""
+FIRST_BATCH: Final = 20
+MAX_BATCH: Final = 500
+OTHERS: Final = "another scheduler"
+
+
+class StillCluster:
+    """One moment of a cluster, with what an attempt would say of each pod that waits."""
+
+    def __init__(self, cluster: LoadedCluster, policy: Policy, title: str) -> None:
+        self._title, self._note = title, cluster.note
+        self.thread = SessionThread(lambda _key: cluster.session(policy))
+        self.helping = Helping(self._ask_helps)
+        self._version = 1
+        self._waiting: list[Pod] = []
+        self._lines: dict[str, WaitingPodLine] = {}
+        self._tried = 0
+        self._placed = 0
+        self._members: dict[str, int] = {}
+        self._layout: NodeLayout
+        self._load: NodeLoad
+        self._events: dict[str, list[str]] = {}
+        self._weights: dict[str, dict[str, int]] = {}
+        self._trying: asyncio.Task[None] | None = None
+
+    @property
+    def version(self) -> int:
+        """A number that grows when there is something new to see."""
+        return self._version + self.helping.version
+
+    async def start(self) -> None:
+        """Read the cluster, and begin to try those who wait; InputError if it cannot be read."""
+        await self.thread.run(self._read)
+        self._trying = asyncio.get_running_loop().create_task(self._try_all(), name="trying who waits")
+
+    async def stop(self) -> None:
+        """Give everything back."""
+        if self._trying is not None:
+            self._trying.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._trying
+        await self.helping.stop()
+        await self.thread.close()
+
+    def _read(self) -> None:
+        session = self.thread.session(None)
+        cache = session.scheduler.cache
+        self._layout = layout_of([info.node for info in cache.nodes], 1)
+        self._load = load_of(cache.nodes)
+        profiles = [cycle.profile for cycle in session.scheduler.cycles.values()]
+        self._events = events_of(profiles)
+        self._weights = {profile.name: dict(profile.weights) for profile in profiles}
+        pods = pods_that_count(session)
+        self._placed = sum(1 for pod in pods if pod.node_name)
+        self._members = Counter(pod.group_key for pod in pods if pod.node_name and pod.group_key)
+        self._waiting = [pod for pod in pods if not pod.node_name]
+        self._lines = {pod.key: _line(pod) for pod in self._waiting}
+
+    async def _try_all(self) -> None:
+        loop, batch = asyncio.get_running_loop(), FIRST_BATCH
+        while self._tried < len(self._waiting):
+            began, first = loop.time(), self._tried
+            pods = self._waiting[first : first + batch]
+            for line in await self.thread.run(partial(self._try_some, pods)):
+                self._lines[line.pod] = line
+            self._tried += len(pods)
+            self._version += 1
+            took = max(loop.time() - began, 0.001)
+            batch = min(max(1, int(batch * BATCH_SECONDS / took)), MAX_BATCH)
+        self.helping.look_at(self.state(0, 0.0).groups)
+
+    def _try_some(self, pods: Sequence[Pod]) -> list[WaitingPodLine]:
+        session = self.thread.session(None)
+        return [_tried(session, pod) for pod in pods]
+
+    def about(self) -> About:
+        """Say what this is."""
+        return About(kind="still", title=self._title, runs=[self._title], note=self._note, weights=self._weights)
+
+    def layout(self, run: int) -> NodeLayout:
+        """Describe the nodes."""
+        return self._layout
+
+    def state(self, run: int, at: float) -> PageState:
+        """Describe the cluster."""
+        lines = self.waiting(run, at)
+        left = len(self._waiting) - self._tried
+        return page_state(
+            lines,
+            self.helping.found,
+            version=self.version,
+            layout=1,
+            time=0.0,
+            load=self._load,
+            placed=self._placed,
+            bound=0,
+            queues=dict(Counter(line.place for line in lines)),
+            events=hoped_for(lines, self._events),
+            groups=pod_groups(lines, self._members),
+            note=f"{left} of {len(lines)} waiting pods have not been tried yet" if left else "",
+        )
+
+    def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
+        """List the pods that wait."""
+        return list(self._lines.values())
+
+    def helps(self, run: int, at: float) -> Mapping[str, Help]:
+        """Return what is known to help which group."""
+        return self.helping.found
+
+    def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:
+        """List nothing: nobody decides anything in a cluster that stands still."""
+        return ()
+
+    def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
+        """List nothing."""
+        return ()
+
+    def lines(self, run: int, at: float) -> TimeLines:
+        """Return no points."""
+        return TimeLines(start=0.0, step=1.0, placed=[], failed=[], waiting=[], latency=[])
+
+    def differences(self, at: float) -> Sequence[RunDifference]:
+        """List nobody: there is nothing to compare with."""
+        return ()
+
+    async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
+        """Have a question answered on the cluster."""
+        return await self.thread.ask(None, question, asked)
+
+    async def _ask_helps(self, pods: Sequence[str]) -> Mapping[str, str]:
+        found: Mapping[str, str] = await self.thread.ask(None, "helps", {"pods": list(pods)})
+        return found
+
+
+def _line(pod: Pod) -> WaitingPodLine:
+    return WaitingPodLine(pod=pod.key, place=ACTIVE, since=0.0, group=pod.group_key or "", priority=pod.priority)
+
+
+def _tried(session: Session, pod: Pod) -> WaitingPodLine:
+    """Try one pod as if it were next."""
+    common: dict[str, Any] = {"pod": pod.key, "since": 0.0, "group": pod.group_key or "", "priority": pod.priority}
+    try:
+        attempt = session.try_pod(pod, preempts=False)
+    except InputError as error:
+        return WaitingPodLine(place=OTHERS, reasons=(error.problem,), message=str(error), **common)
+    except MoorageError as error:
+        return WaitingPodLine(place=UNSCHEDULABLE, reasons=(str(error),), message=str(error), **common)
+    if attempt.gates:
+        plugins = tuple(sorted({status.plugin for status in attempt.gates}))
+        message = "; ".join(status.message for status in attempt.gates)
+        return WaitingPodLine(place=GATED, plugins=plugins, message=message, **common)
+    if attempt.node:
+        fits = ("fits, each for itself: has not been tried yet, or waits for its turn",)
+        return WaitingPodLine(place=ACTIVE, reasons=fits, would_go_to=attempt.node, **common)
+    found = attempt.found.found if isinstance(attempt.found, ExtendedNodes) else attempt.found
+    message = attempt.decision.message
+    if not isinstance(found, NoNode):
+        return WaitingPodLine(place=UNSCHEDULABLE, reasons=(message,), message=message, **common)
+    why = why_not(Parked(found.diagnosis))
+    return WaitingPodLine(
+        place=UNSCHEDULABLE, attempts=1, reasons=why.reasons, plugins=why.plugins, message=message, **common
+    )

@@ -1,0 +1,238 @@
+"""Edit and try: pods dropped, nodes drained, weights changed, on a copy of the cluster; what moves then.
+
+Nothing here can write to a cluster: everything happens in a session, in a branch that is undone.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.common.errors import InputError, did_you_mean
+from moorage.insight.explain.groups import pods_that_count
+from moorage.insight.page.columns import load_of
+from moorage.insight.whatif.changes import belongs_to_node, evicted
+from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId, PatchObject, edit_from, put
+from moorage.insight.whatif.objects import missing
+from moorage.insight.whatif.questions import template_pod
+from moorage.insight.whatif.session import Session
+from moorage.kube.api.documents import read_documents
+from moorage.kube.api.pod import Pod
+from moorage.kube.manifests import documents_of
+from moorage.scheduler.config import completed_view
+from moorage.scheduler.wiring.policy import load_policy
+
+TRY_SECONDS: Final = 10.0
+MAX_DROPPED: Final = 500
+MAX_WEIGHT: Final = 2**31 - 1
+
+
+class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is to be tried: manifests to drop in, so many copies of each, nodes to drain, weights, and other edits."""
+
+    drop: str = ""
+    copies: int = 1
+    drain: tuple[str, ...] = ()
+    weights: dict[str, dict[str, int]] = {}
+    edits: list[dict[str, Any]] = []
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """A pod that would be somewhere else; an empty node is none."""
+
+    pod: str
+    before: str
+    after: str
+    text: str = ""
+
+
+def try_changes(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the changes, have everybody who waits placed, and say what is different; the session is left as it was."""
+    wish = _wish(asked)
+    deadline = monotonic() + TRY_SECONDS
+    waiting = [pod.key for pod in _in_order(pods_that_count(session)) if _is_ours(session, pod)]
+    with session.branch():
+        before, left = _placed_in_turn(session, waiting, deadline)
+        before_load = load_of(session.scheduler.cache.nodes)
+    with _changed(session, wish) as other, other.branch():
+        dropped, driven = _edit(other, wish)
+        after, left_after = _placed_in_turn(other, [*waiting, *driven, *dropped], deadline + TRY_SECONDS)
+        load = load_of(other.scheduler.cache.nodes)
+        names = list(other.scheduler.cache.nodes.names)
+    moves = [
+        Moved(pod, before[pod][0], *after[pod])
+        for pod in waiting
+        if pod in before and pod in after and before[pod][0] != after[pod][0]
+    ]
+    moves += [Moved(pod, node, *after.get(pod, ("", "was not tried"))) for pod, node in driven.items()]
+    if wish.weights:
+        moves += _elsewhere(session, wish, monotonic() + TRY_SECONDS)
+    return {
+        "moves": moves,
+        "dropped": [Moved(pod, "", *after.get(pod, ("", "was not tried"))) for pod in dropped],
+        "waitingBefore": sum(1 for node, _ in before.values() if not node),
+        "waitingAfter": sum(1 for node, _ in after.values() if not node),
+        "notTried": max(left, left_after),
+        "names": names,
+        "load": load,
+        "loadBefore": before_load,
+    }
+
+
+def _wish(asked: Mapping[str, Any]) -> Wish:
+    given = {key: item for key, item in asked.items() if key not in ("run", "at")}
+    try:
+        wish = msgspec.convert(given, Wish)
+    except msgspec.ValidationError as error:
+        hint = (
+            "it has drop (manifests as text), copies, drain (names of nodes), weights ({profile: {plugin: 5}}), edits"
+        )
+        raise InputError("what to try", str(error), hint=hint) from error
+    if not 0 < wish.copies <= MAX_DROPPED:
+        raise InputError("copies", f"{wish.copies} is no number from 1 to {MAX_DROPPED}")
+    if not (wish.drop or wish.drain or wish.weights or wish.edits):
+        raise InputError("what to try", "nothing was changed", hint="drop a pod in, drain a node, or change a weight")
+    return wish
+
+
+def _in_order(pods: list[Pod]) -> list[Pod]:
+    """Put pods into the order in which a queue gives them: by priority, then as they came."""
+    return sorted((pod for pod in pods if not pod.node_name), key=lambda pod: -pod.priority)
+
+
+def _is_ours(session: Session, pod: Pod) -> bool:
+    return pod.scheduler_name in session.scheduler.cycles
+
+
+Outcomes = dict[str, tuple[str, str]]
+"""For each pod its node, and what was said of it."""
+
+
+def _placed_in_turn(session: Session, pods: list[str], deadline: float) -> tuple[Outcomes, int]:
+    """Place pods one after the other while there is time; return where they went, and how many were not tried."""
+    found: Outcomes = {}
+    for place, key in enumerate(pods):
+        if monotonic() > deadline:
+            return found, len(pods) - place
+        mark = session.mark()
+        attempt = session.place(key, preempts=False)
+        held = "; ".join(status.message for status in attempt.gates)
+        if held:
+            session.roll_back(mark)  # it was tried all the same, and must not take anybody's place
+        found[key] = (attempt.node, held or attempt.decision.message)
+    return found, 0
+
+
+def _edit(session: Session, wish: Wish) -> tuple[list[str], dict[str, str]]:
+    """Make the changes; return the pods that were dropped in, and those that have to leave, with their nodes."""
+    session.apply(*(edit_from(edit) for edit in wish.edits))
+    driven: dict[str, str] = {}
+    for name in wish.drain:
+        driven |= _drain(session, name)
+    return _drop(session, wish), driven
+
+
+def _drain(session: Session, name: str) -> dict[str, str]:
+    """Cordon a node and have its pods wait, those that belong to the node excepted."""
+    target = ObjectId("Node", "", name)
+    info = session.scheduler.cache.node(name)
+    if info is None:
+        raise missing(target, session.scheduler.cache.nodes.names)
+    driven: dict[str, str] = {}
+    for pod in list(info.pods.values()):
+        known = ObjectId("Pod", pod.namespace, pod.name)
+        if known not in session.objects or not _is_ours(session, pod):
+            continue
+        content = session.objects.content(known)
+        if not belongs_to_node(content):
+            session.apply(DeleteObject(known), CreateObject(evicted(content)))
+            driven[pod.key] = name
+    cordon = put(session.objects.content(target), ("spec", "unschedulable"), True)
+    session.apply(PatchObject(target, (cordon,)))
+    return driven
+
+
+def _drop(session: Session, wish: Wish) -> list[str]:
+    """Add what was dropped in: pods, or one of each workload's pods, so many times; other objects once."""
+    dropped: list[str] = []
+    if not wish.drop.strip():
+        return dropped
+    for document in documents_of(read_documents(wish.drop, source="what was dropped in"), source="what was dropped in"):
+        spec = document.content.get("spec")
+        if document.kind != "Pod" and not (isinstance(spec, dict) and ("template" in spec or "jobTemplate" in spec)):
+            session.apply(CreateObject(document.content))
+            continue
+        pod = template_pod([document])
+        for number in range(1, wish.copies + 1):
+            content = _named_anew(session, pod, number, wish.copies)
+            session.apply(CreateObject(content))
+            dropped.append(ObjectId.of(content).key)
+    if not dropped:
+        raise InputError("what was dropped in", "there is no pod in it, and nothing that makes pods")
+    return dropped
+
+
+def _named_anew(session: Session, pod: Mapping[str, Any], number: int, copies: int) -> dict[str, Any]:
+    metadata = {key: item for key, item in (pod.get("metadata") or {}).items() if key != "uid"}
+    name = str(metadata.get("name") or metadata.pop("generateName", "pod-").rstrip("-"))
+    metadata["name"] = name if copies == 1 else f"{name}-{number}"
+    while ObjectId.of({"kind": "Pod", "metadata": metadata}) in session.objects:
+        metadata["name"] += "-copy"
+    return {**pod, "metadata": metadata}
+
+
+@contextmanager
+def _changed(session: Session, wish: Wish) -> Iterator[Session]:
+    """Return the session itself, or one on the same objects under other weights."""
+    if not wish.weights:
+        yield session
+        return
+    given, view = session.given_policy, completed_view(session.given_policy.config)
+    for name, weights in wish.weights.items():
+        profile = next((item for item in view["profiles"] if item["schedulerName"] == name), None)
+        if profile is None:
+            known = [item["schedulerName"] for item in view["profiles"]]
+            raise InputError("weights", f"there is no profile {name!r}", hint=did_you_mean(name, known))
+        for plugin, weight in weights.items():
+            _set_weight(profile, plugin, weight)
+    policy = load_policy(given.registry, msgspec.json.encode(view).decode(), features=given.features)
+    documents = documents_of(session.objects.contents(), source="the cluster")
+    with Session(documents, policy, honours_nominations=session.honours_nominations) as other:
+        yield other
+
+
+def _set_weight(profile: dict[str, Any], plugin: str, weight: int) -> None:
+    if not 0 < weight <= MAX_WEIGHT:
+        raise InputError(f"the weight of {plugin}", f"{weight} is no weight", hint=f"write one from 1 to {MAX_WEIGHT}")
+    entries = [
+        entry
+        for point in ("multiPoint", "score")
+        for entry in (profile["plugins"].get(point) or {}).get("enabled") or ()
+        if entry["name"] == plugin
+    ]
+    if not entries:
+        raise InputError("weights", f"the profile {profile['schedulerName']} has no plugin {plugin!r}")
+    for entry in entries:
+        entry["weight"] = weight
+
+
+def _elsewhere(session: Session, wish: Wish, deadline: float) -> list[Moved]:
+    """Find pods that would not be where they are now if they were placed anew, one by one, under the new weights."""
+    found: list[Moved] = []
+    with _changed(session, replace(wish, drop="", drain=(), edits=[])) as other:
+        for pod in pods_that_count(session):
+            if monotonic() > deadline:
+                break
+            if pod.node_name and _is_ours(session, pod):
+                before, after = _placed_anew(session, pod), _placed_anew(other, pod)
+                if before and after and before != after:
+                    found.append(Moved(pod.key, before, after, "if it were placed anew"))
+    return found
+
+
+def _placed_anew(session: Session, pod: Pod) -> str:
+    with session.branch():
+        return session.try_pod(session.unplace(pod), preempts=False).node

@@ -1,0 +1,118 @@
+"""Pods that wait, grouped by why, and by what they hope for: a thousand pods are a handful of groups."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2s
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.insight.page.data import GroupLine, HopedForEvent, WaitingGroup, WaitingPodLine
+from moorage.scheduler.engine.profile import Profile
+from moorage.scheduler.queue.observing import GATED, INCOMPLETE
+
+MAX_SHOWN: Final = 50
+"""So many groups are sent with every state; the rest is asked for page by page."""
+MAX_EXAMPLES: Final = 3
+MAX_EVENTS: Final = 40
+NOT_TRIED: Final = "waits for its first attempt"
+UNTOLD: Final = "waits, and nobody has said why yet"
+
+
+class Help(Struct, frozen=True):
+    """What was found to help a group; empty if nothing was."""
+
+    text: str
+
+
+def group_id(reasons: Sequence[str]) -> str:
+    """Name a group in a few letters; the same reasons have the same name."""
+    return blake2s("\0".join(sorted(reasons)).encode(), digest_size=6).hexdigest()
+
+
+def reasons_of(line: WaitingPodLine) -> tuple[str, ...]:
+    """Say why a pod waits, in words under which it is grouped with others."""
+    if line.reasons:
+        return line.reasons
+    if line.place == GATED:
+        return (f"held back by {', '.join(line.plugins)}" if line.plugins else "held back before its first attempt",)
+    if line.place == INCOMPLETE:
+        return ("its pod group is missing",)
+    return (NOT_TRIED if not line.attempts else UNTOLD,)
+
+
+def grouped(lines: Iterable[WaitingPodLine]) -> list[list[WaitingPodLine]]:
+    """Group pods by why they wait, the largest groups first; the order of the reasons does not matter."""
+    found: dict[str, list[WaitingPodLine]] = {}
+    names: dict[tuple[str, ...], str] = {}
+    for line in lines:
+        reasons = reasons_of(line)
+        if reasons not in names:
+            names[reasons] = group_id(reasons)
+        found.setdefault(names[reasons], []).append(line)
+    return sorted(found.values(), key=lambda members: (-len(members), reasons_of(members[0])))
+
+
+def described(members: Sequence[WaitingPodLine], helps: Mapping[str, Help]) -> WaitingGroup:
+    """Describe a group as it is shown; there may be far more groups than are."""
+    reasons = reasons_of(members[0])
+    name = group_id(reasons)
+    helped = helps.get(name)
+    return WaitingGroup(
+        id=name,
+        reasons=reasons,
+        plugins=members[0].plugins,
+        pods=len(members),
+        examples=tuple(line.pod for line in members[:MAX_EXAMPLES]),
+        message=members[0].message,
+        oldest=min(line.since for line in members),
+        help="" if helped is None else helped.text,
+        is_helped=helped is not None,
+    )
+
+
+def hoped_for(lines: Iterable[WaitingPodLine], events: Mapping[str, Sequence[str]]) -> list[HopedForEvent]:
+    """Count the events that pods hope for; ``events`` are those that each plugin registered for."""
+    by_plugins = Counter(line.plugins for line in lines if line.plugins)
+    pods: Counter[str] = Counter()
+    plugins: dict[str, dict[str, None]] = {}
+    for names, count in by_plugins.items():
+        hoping: dict[str, list[str]] = {}
+        for plugin in names:
+            for event in events.get(plugin, ()):
+                hoping.setdefault(event, []).append(plugin)
+        for event, who in hoping.items():
+            pods[event] += count
+            plugins.setdefault(event, {}).update(dict.fromkeys(who))
+    return [
+        HopedForEvent(event=event, pods=count, plugins=tuple(plugins[event]))
+        for event, count in sorted(pods.items(), key=lambda item: (-item[1], item[0]))[:MAX_EVENTS]
+    ]
+
+
+def events_of(profiles: Iterable[Profile]) -> dict[str, list[str]]:
+    """Say which events each plugin registered for, in all profiles together."""
+    from moorage.insight.explain.explain import (
+        event_names,  # when somebody looks: a cluster that starts need not wait for it
+    )
+
+    found: dict[str, dict[str, None]] = {}
+    for profile in profiles:
+        for plugin, registrations in profile.registrations().items():
+            names = (name for item in registrations for name in event_names(item.event))
+            found.setdefault(plugin, {}).update(dict.fromkeys(names))
+    return {plugin: list(names) for plugin, names in found.items()}
+
+
+def pod_groups(lines: Iterable[WaitingPodLine], placed: Mapping[str, int]) -> list[GroupLine]:
+    """List the pod groups of which somebody waits; ``placed`` counts the members on nodes."""
+    waiting: Counter[str] = Counter()
+    place: dict[str, str] = {}
+    for line in lines:
+        if line.group:
+            waiting[line.group] += 1
+            place.setdefault(line.group, line.place)
+    return [
+        GroupLine(name=name, waiting=count, placed=placed.get(name, 0), place=place[name])
+        for name, count in waiting.most_common(MAX_SHOWN)
+    ]

@@ -1,0 +1,208 @@
+"""In the shadow's process: both configurations on one cluster, and what each would do with a pod."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import structlog
+
+from moorage.cluster.simulation.one_pass import DryRunApi
+from moorage.common.errors import CacheError, MoorageError
+from moorage.insight.shadow.messages import (
+    AGREES,
+    DIFFERS,
+    ERROR,
+    UNSURE,
+    Assumed,
+    Comparison,
+    Forgotten,
+    Known,
+    Question,
+    Removed,
+    Whole,
+)
+from moorage.kube.api.kinds import BY_TYPE, Kind
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.decisions.decision import NodeEntry, PluginScore
+from moorage.scheduler.engine.cycle.found import Found, NoNode, OneNode
+from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.profiles import Profiles
+from moorage.scheduler.engine.reference import Scores, score_all
+from moorage.scheduler.wiring.parts import Parts, kinds_of
+
+log = structlog.get_logger(__name__)
+
+
+class Opinion(NamedTuple):
+    """What one configuration makes of a pod: the node it would choose, and what it says of some nodes."""
+
+    found: Found
+    node: str
+    scores: Scores | None
+    names: list[str]
+
+    def entry(self, name: str) -> NodeEntry:
+        """Say what it makes of a node."""
+        if name in self.names:
+            if self.scores is None:
+                return NodeEntry()
+            place = self.names.index(name)
+            scores = {
+                item.plugin: PluginScore(
+                    int(item.raw[place]), int(item.normalized[place]), int(item.weight * item.normalized[place])
+                )
+                for item in self.scores.by_plugin
+            }
+            return NodeEntry(total=int(self.scores.totals[place]), scores=scores)
+        diagnosis = self.found.diagnosis
+        status = diagnosis.pre_filter or diagnosis.statuses[name]
+        return NodeEntry(plugin=status.plugin, code=status.code.label, reasons=status.reasons)
+
+    def is_best(self, name: str) -> bool:
+        """Tell whether nothing is better than this node."""
+        if name not in self.names:
+            return False
+        return self.scores is None or bool(self.scores.totals[self.names.index(name)] == self.scores.totals.max())
+
+
+def opinion_of(cycle: ProfileCycle, pod: Pod) -> Opinion:
+    """Have a configuration decide on a pod, and say of every node that would do what it is worth."""
+    found = cycle.find(pod)
+    if isinstance(found, NoNode):
+        return Opinion(found, "", None, [])
+    if isinstance(found, OneNode):
+        return Opinion(found, found.node.name, None, [found.node.name])
+    window = cycle.cache.nodes.take(np.flatnonzero(found.feasible))
+    scores = score_all(cycle.profile, found.cycle.clone(), pod, window)
+    names = list(window.names)
+    return Opinion(found, names[int(scores.totals.argmax())], scores, names)
+
+
+class ShadowCluster:
+    """The cluster as the scheduler knows it, with both configurations at work on it and neither carrying anything out.
+
+    ``parts`` is the shadow's own scheduler; ``in_charge`` are the profiles of the other one, on the same cache.
+    """
+
+    def __init__(self, parts: Parts[DryRunApi], in_charge: Profiles) -> None:
+        self._scheduler = parts.scheduler
+        self._in_charge = in_charge.cycles
+        self._is_limited = any(
+            in_charge.config.percentage_for(profile) is not None for profile in in_charge.config.profiles
+        )
+        self._pods = self._scheduler.objects[Pod]
+        self._kinds: dict[str, tuple[Kind, msgspec.msgpack.Decoder[KubeObject]]] = {
+            kind.full_name: (kind, msgspec.msgpack.Decoder(struct)) for struct, kind in BY_TYPE.items()
+        }
+        self._followed = frozenset(kinds_of(self._scheduler.objects))
+
+    def take(self, message: Known | Removed | Assumed | Forgotten | Whole) -> None:
+        """Follow what happened; an object that cannot be taken in costs itself only."""
+        try:
+            match message:
+                case Known(kind, thing):
+                    self._known(kind, thing)
+                case Removed(kind, key, is_final):
+                    self._gone(kind, key, is_final)
+                case Assumed(key, node):
+                    self._assume(key, node)
+                case Forgotten(key):
+                    self._forget(key)
+                case Whole(assumed):
+                    for key, node in assumed:
+                        self._assume(key, node)
+        except (CacheError, msgspec.MsgspecError) as error:
+            log.info("the shadow could not follow a change", v=4, error=str(error))
+
+    def _known(self, name: str, thing: msgspec.Raw) -> None:
+        kind, decoder = self._kinds.get(name, (None, None))
+        if kind is None or decoder is None or kind.type not in self._followed:
+            return
+        after = decoder.decode(thing)
+        self._scheduler.handlers.apply(self._scheduler.objects[kind.type].find(after.key), after)
+
+    def _gone(self, name: str, key: str, is_final: bool) -> None:
+        kind, _ = self._kinds.get(name, (None, None))
+        if kind is None or kind.type not in self._followed:
+            return
+        before = self._scheduler.objects[kind.type].find(key)
+        if before is not None:
+            self._scheduler.handlers.apply(before, None, is_final=is_final)
+
+    def _assume(self, key: str, node: str) -> None:
+        pod = self._pods.find(key)
+        if pod is not None and not pod.node_name and self._scheduler.cache.pod(pod.uid) is None:
+            self._scheduler.cache.assume(pod.on_node(node))
+            self._scheduler.queue.end_nomination(pod, placed_on=node)
+
+    def _forget(self, key: str) -> None:
+        pod = self._pods.find(key)
+        known = None if pod is None else self._scheduler.cache.pod(pod.uid)
+        if known is not None and self._scheduler.cache.is_assumed(known):
+            self._scheduler.cache.forget(known)
+
+    def compare(self, question: Question) -> Comparison | None:
+        """Say what the shadow would have done; ``None`` if it does not know the pod, or has no such profile."""
+        pod = self._pods.find(question.key)
+        ours = None if pod is None else self._scheduler.cycles.get(pod.scheduler_name)
+        theirs = None if pod is None else self._in_charge.get(pod.scheduler_name)
+        if pod is None or ours is None or theirs is None or self._scheduler.cache.pod(pod.uid) is not None:
+            return None
+        begun = Comparison(
+            question.number, question.time, pod.key, pod.scheduler_name, AGREES, question.node, question.node
+        )
+        try:
+            found = ours.find(pod)
+            choice = "" if isinstance(found, NoNode) else ours.choose(found).node.name
+            if choice == question.node:
+                return begun
+            shadow = opinion_of(ours, pod)._replace(node=choice)
+        except MoorageError as error:
+            return msgspec.structs.replace(begun, result=ERROR, shadow_node="", message=str(error))
+        if question.node and shadow.is_best(question.node):
+            return begun  # equals: it would be all the same to the shadow
+        return self._different(begun, theirs, pod, shadow)
+
+    def _different(self, begun: Comparison, theirs: ProfileCycle, pod: Pod, shadow: Opinion) -> Comparison:
+        """Find out who made the difference; unless the one in charge decides as it did, nothing is known for sure."""
+        node, other = begun.node, shadow.node
+        try:
+            in_charge = opinion_of(theirs, pod)
+        except MoorageError as error:
+            return msgspec.structs.replace(begun, result=UNSURE, shadow_node=other, message=str(error))
+        agrees = self._would_choose(in_charge, node)
+        names = [name for name in (node, other) if name]
+        return msgspec.structs.replace(
+            begun,
+            result=DIFFERS if agrees else UNSURE,
+            shadow_node=other,
+            because=cause(in_charge, shadow, node, other) if agrees else "",
+            message="" if other else shadow.found.diagnosis.message,
+            in_charge={name: in_charge.entry(name) for name in names},
+            shadow={name: shadow.entry(name) for name in names},
+        )
+
+    def _would_choose(self, in_charge: Opinion, node: str) -> bool:
+        """Tell whether the one in charge decides here as it did there; where it looks at some nodes only, it may."""
+        if not node:
+            return not in_charge.node
+        return in_charge.is_best(node) or (self._is_limited and node in in_charge.names)
+
+
+def cause(in_charge: Opinion, shadow: Opinion, node: str, other: str) -> str:
+    """Name the plugin that made the difference: one that rejects a node, or whose scores moved the most."""
+    if node and (said := shadow.entry(node)).is_rejected:
+        return said.plugin
+    if other and (said := in_charge.entry(other)).is_rejected:
+        return said.plugin
+    before, after = (_leads(opinion, node, other) for opinion in (in_charge, shadow))
+    moved = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
+    return max(moved, key=lambda name: (moved[name], name), default="")
+
+
+def _leads(opinion: Opinion, node: str, other: str) -> Mapping[str, int]:
+    """Say by how much each plugin prefers the other node."""
+    here, there = opinion.entry(node).scores or {}, opinion.entry(other).scores or {}
+    return {name: there[name].weighted - here[name].weighted for name in here if name in there}

@@ -1,0 +1,119 @@
+"""What the shadow is told: every change that is applied, every pod that is assumed or forgotten, and questions.
+
+All of it is taken from outside. Within an attempt the question goes first: the shadow has to see the cluster as the
+attempt did, before the pod was assumed.
+"""
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Final
+from zlib import crc32
+
+from moorage.common.clock import Clock
+from moorage.insight.shadow.messages import Assumed, Forgotten, Known, Question, Removed, as_raw, framed
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.meta import KubeObject, format_micro_time
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode
+from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.outcomes import Outcome, Parked, Placed
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.state.cache import Cache
+from moorage.scheduler.wiring.loop import Apply
+
+_PARTS: Final = 10_000
+
+
+class ShadowFeed(AttemptObserver):
+    """Turns what happens into messages while :attr:`send` is there to take them, and costs little while it is not."""
+
+    def __init__(self, clock: Clock, percent: float) -> None:
+        self._clock = clock
+        self._share = int(percent * _PARTS / 100)
+        self.send: Callable[[bytes], None] | None = None
+        """Takes a message; must not block. ``None`` while there is no shadow."""
+        self.may_ask: Callable[[], bool] = lambda: False
+        """Tells whether another question may be asked now; whoever says no counts it."""
+        self._is_applying = False
+        self._held: list[bytes] | None = None
+        self._numbers = 0
+        self.asked: dict[int, float] = {}
+        """The questions that were not answered yet, and when each was asked, by the machine's clock."""
+        self._fits_nowhere = False
+
+    def around_apply(self, apply: Apply) -> Apply:
+        """Send every change on that could be applied."""
+
+        def applied(before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
+            if self.send is None:
+                apply(before, after, is_final=is_final)
+                return
+            # What applying it means for pods that are assumed, the shadow works out itself.
+            self._is_applying = True
+            try:
+                apply(before, after, is_final=is_final)
+            finally:
+                self._is_applying = False
+            self.changed(before, after, is_final=is_final)
+
+        return applied
+
+    def changed(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
+        """Send a change."""
+        if after is not None:
+            self._say(framed(Known(BY_TYPE[type(after)].full_name, as_raw(after))))
+        elif before is not None:
+            self._say(framed(Removed(BY_TYPE[type(before)].full_name, before.key, is_final)))
+
+    def watch(self, cache: Cache) -> None:
+        """Follow pods that are assumed and forgotten."""
+        assume, forget = cache.assume, cache.forget
+
+        def assumed(pod: Pod) -> None:
+            assume(pod)
+            if self.send is not None and not self._is_applying:
+                self._say(framed(Assumed(pod.key, pod.node_name)))
+
+        def forgotten(pod: Pod) -> None:
+            forget(pod)
+            if self.send is not None and not self._is_applying:
+                self._say(framed(Forgotten(pod.key)))
+
+        cache.assume, cache.forget = assumed, forgotten  # type: ignore[method-assign]
+
+    def _say(self, message: bytes) -> None:
+        if self._held is not None:
+            self._held.append(message)
+        elif self.send is not None:
+            self.send(message)
+
+    def trying(self, queued: QueuedPodInfo) -> None:
+        """Hold back what an attempt changes until it is known whether the shadow is asked about it."""
+        if self.send is not None:
+            self._held = []
+
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+        """Note whether there is anything to choose from."""
+        self._fits_nowhere = isinstance(found, NoNode)
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        """Ask about the attempt, if it is one of those, and then say what it changed."""
+        held, self._held = self._held, None
+        if held is None or self.send is None:
+            return
+        # What was refused on its node only after that was chosen says nothing about the choice.
+        is_choice = isinstance(outcome, Placed) or (isinstance(outcome, Parked) and self._fits_nowhere)
+        if is_choice and self._is_wanted(queued) and self.may_ask():
+            self._numbers += 1
+            self.asked[self._numbers] = monotonic()
+            node = outcome.node_name if isinstance(outcome, Placed) else ""
+            moment = format_micro_time(self._clock.wall())
+            self.send(framed(Question(self._numbers, queued.key, node, moment)))
+        for message in held:
+            self._say(message)
+
+    def _is_wanted(self, queued: QueuedPodInfo) -> bool:
+        if queued.pod.node_name:
+            return False  # a resize
+        return self._share >= _PARTS or crc32(queued.uid.encode()) % _PARTS < self._share

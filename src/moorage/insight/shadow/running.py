@@ -1,0 +1,356 @@
+"""The shadow as the scheduler sees it: a process that is fed, listened to, started again, and switched off for good.
+
+Nothing here is waited for by a pod. The scheduler writes into a buffer of bounded size; when the shadow does not empty
+it, or does not answer, or grows too large, it is killed.
+"""
+
+import asyncio
+import hashlib
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+import msgspec
+import structlog
+
+from moorage.insight.explain.in_scheduler import ExplainRequest
+from moorage.insight.shadow.feeding import ShadowFeed
+from moorage.insight.shadow.messages import (
+    LENGTH,
+    MAX_FRAME,
+    Answer,
+    Comparison,
+    Known,
+    ShadowBroken,
+    ShadowReady,
+    ShadowSetup,
+    ShadowWhole,
+    Whole,
+    as_raw,
+    framed,
+)
+from moorage.kube.api.kinds import kind_of
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.framework.faults import described
+from moorage.scheduler.wiring.parts import kinds_of
+
+MAX_BUFFER: Final = 32 << 20
+"""So many bytes may wait for the shadow; more, and it has lost touch with the cluster."""
+MAX_QUESTIONS: Final = 256
+ANSWER_SECONDS: Final = 30.0
+START_SECONDS: Final = 120.0
+FLUSH_SECONDS: Final = 0.01
+LOOK_SECONDS: Final = 1.0
+SLICE: Final = 200
+"""So many objects are sent at a time when the shadow gets to know the cluster."""
+MAX_STARTS: Final = 3
+"""How often it is started in :data:`FORGIVEN_SECONDS` before it is switched off."""
+FORGIVEN_SECONDS: Final = 600.0
+MIN_SECONDS: Final = 2.0
+"""It is not started more often than this."""
+MAX_ERRORS: Final = 50
+"""After so many errors in a row there is no point in asking on."""
+
+BUSY: Final = "busy"
+STARTING: Final = "starting"
+LOST: Final = "lost"
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+class ShadowPlan(msgspec.Struct, frozen=True):
+    """What to run, and how much of the machine it may have."""
+
+    file: Path
+    plugins: tuple[str, ...] = ()
+    max_memory: int = 4 << 30
+
+
+class ShadowEvents:
+    """Who counts what becomes of the shadow: metrics, and its log. The base of those: each overrides what it wants."""
+
+    def compared(self, comparison: Comparison) -> None:
+        """Take a comparison."""
+
+    def dropped(self, reason: str, count: int) -> None:
+        """Count questions that were not asked, or not answered."""
+
+    def is_up(self, *, up: bool) -> None:
+        """Learn whether there is a shadow that is asked."""
+
+
+class ShadowOff(Exception):
+    """The shadow is broken; the message says how."""
+
+
+class Shadow:
+    """Runs a shadow beside a scheduler; :meth:`run` it until it is cancelled. ``request`` says who is in charge."""
+
+    def __init__(
+        self,
+        plan: ShadowPlan,
+        feed: ShadowFeed,
+        scheduler: Scheduler,
+        request: Callable[[], ExplainRequest],
+        events: ShadowEvents,
+    ) -> None:
+        self._plan, self._feed, self._scheduler, self._request, self._events = plan, feed, scheduler, request, events
+        self._process: Process | None = None
+        self._out: list[bytes] = []
+        self._waiting_bytes = 0
+        self._is_whole = False
+        self._overflow = asyncio.Event()
+        self._errors = 0
+        self._changed = asyncio.Event()
+        feed.may_ask = self._may_ask
+
+    def restart(self) -> None:
+        """Begin anew, switched off or not: another configuration is in charge."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Keep a shadow at work; one that keeps breaking is switched off until its file changes."""
+        starts: list[float] = []
+        while True:
+            version = self._version()
+            self._changed.clear()
+            starts = [moment for moment in starts if monotonic() - moment < FORGIVEN_SECONDS]
+            starts.append(starts_at := monotonic())
+            try:
+                await self._live(version)
+            except ShadowOff as error:
+                log.warning("the shadow ended", file=str(self._plan.file), reason=str(error))
+                is_final = len(starts) >= MAX_STARTS or isinstance(error, ShadowUnusable)
+            else:
+                starts, is_final = [], False
+            finally:
+                await self._end()
+            # Whoever saves a file every second does not get a new process every time.
+            await asyncio.sleep(max(0.0, starts_at + MIN_SECONDS - monotonic()))
+            if is_final:
+                log.error("the shadow is switched off until its file changes", file=str(self._plan.file))
+                await self._wait_for_change(version)
+                starts = []
+
+    async def _live(self, version: str) -> None:
+        """Run one process until its file changes; ShadowOff if it breaks."""
+        process = await self._start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(work, name="shadow")
+                    for work in (
+                        self._listen(process),
+                        self._introduce(),
+                        self._flush(process),
+                        self._look_after(process),
+                    )
+                ]
+                await self._wait_for_change(version)
+                for task in tasks:
+                    task.cancel()
+        except BaseExceptionGroup as group_of_errors:
+            off, others = group_of_errors.split(ShadowOff)
+            if off is not None:
+                raise _first(off) from None
+            if others is None or not isinstance(others, ExceptionGroup):
+                raise
+            # Ours or the loop's: whatever it is, it costs the shadow and nothing else.
+            log.warning("looking after the shadow failed", exc_info=others)
+            raise ShadowOff(f"looking after it failed: {described(others.exceptions[0])}") from others
+
+    async def _start(self) -> Process:
+        request = self._request()
+        kinds = tuple(kind_of(kind).full_name for kind in kinds_of(self._scheduler.objects))
+        setup = ShadowSetup(request, str(self._plan.file), self._plan.plugins, kinds, os.getpid())
+        process = await _to_the_end(self._started())
+        self._out, self._waiting_bytes = [], 0
+        self._overflow.clear()
+        self._is_whole, self._errors = False, 0
+        body = msgspec.json.encode(setup)
+        self._put(len(body).to_bytes(LENGTH, "big") + body)
+        self._feed.send = self._put
+        return process
+
+    async def _started(self) -> Process:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "moorage.insight.shadow.process",
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=MAX_FRAME,
+        )
+        return self._process
+
+    def _put(self, message: bytes) -> None:
+        """Take a message for the shadow, unless too much waits: then it has lost touch."""
+        if self._overflow.is_set():
+            return
+        self._waiting_bytes += len(message)
+        self._out.append(message)
+        if self._waiting_bytes > MAX_BUFFER and self._is_whole:
+            self._overflow.set()
+            self._out.clear()
+
+    def _may_ask(self) -> bool:
+        if not self._is_whole or self._overflow.is_set():
+            self._events.dropped(STARTING if not self._is_whole else LOST, 1)
+            return False
+        if len(self._feed.asked) >= MAX_QUESTIONS:
+            self._events.dropped(BUSY, 1)
+            return False
+        return True
+
+    async def _flush(self, process: Process) -> None:
+        """Write what waits, from time to time; only this task waits for the shadow to read it."""
+        assert process.stdin is not None
+        try:
+            while True:
+                if not self._out:
+                    await asyncio.sleep(FLUSH_SECONDS)
+                    continue
+                data = b"".join(self._out)
+                self._out.clear()
+                process.stdin.write(data)
+                await process.stdin.drain()
+                self._waiting_bytes = max(0, self._waiting_bytes - len(data))
+        except (OSError, RuntimeError) as error:  # uvloop raises the latter where a pipe is closed
+            raise ShadowOff("its process has ended") from error
+
+    async def _introduce(self) -> None:
+        """Send all that is known, a little at a time: changes meanwhile are sent, too, and come later."""
+        objects = self._scheduler.objects
+        for kind in kinds_of(objects):
+            keys = [thing.key for thing in objects[kind].list()]
+            name = kind_of(kind).full_name
+            for first in range(0, len(keys), SLICE):
+                for key in keys[first : first + SLICE]:
+                    # As it is now: it may have changed since, or be gone.
+                    if (thing := objects[kind].find(key)) is not None:
+                        self._put(framed(Known(name, as_raw(thing))))
+                await asyncio.sleep(0)
+                while self._waiting_bytes > MAX_BUFFER // 2:
+                    await asyncio.sleep(FLUSH_SECONDS)
+        cache = self._scheduler.cache
+        assumed = [(pod.key, pod.node_name) for pod in cache.assumed_pods()]
+        self._put(framed(Whole(assumed)))
+
+    async def _listen(self, process: Process) -> None:
+        assert process.stdout is not None
+        decoder = msgspec.msgpack.Decoder(Answer)
+        try:
+            while True:
+                length = int.from_bytes(await process.stdout.readexactly(LENGTH), "big")
+                if length > MAX_FRAME:
+                    raise ShadowOff("it answers nonsense")
+                self._heard(decoder.decode(await process.stdout.readexactly(length)))
+        except (asyncio.IncompleteReadError, OSError, RuntimeError) as error:
+            code = await process.wait()
+            raise ShadowOff(f"its process ended with {code}") from error
+        except msgspec.MsgspecError as error:
+            raise ShadowOff(f"it answers nonsense: {error}") from error
+
+    def _heard(self, answer: Answer) -> None:
+        match answer:
+            case ShadowReady():
+                return
+            case ShadowBroken(problem):
+                raise ShadowUnusable(problem)
+            case ShadowWhole():
+                self._is_whole = True
+                self._events.is_up(up=True)
+                log.info("the shadow looks on", file=str(self._plan.file))
+            case Comparison():
+                self._feed.asked.pop(answer.number, None)
+                self._events.compared(answer)
+                self._errors = self._errors + 1 if answer.result == "error" else 0
+                if self._errors >= MAX_ERRORS:
+                    raise ShadowUnusable(f"{MAX_ERRORS} errors in a row, the last: {answer.message}")
+
+    async def _look_after(self, process: Process) -> None:
+        """Require that it answers, and that it does not grow."""
+        begun = monotonic()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._overflow.wait()
+            if self._overflow.is_set():
+                raise ShadowOff(f"it does not keep up: {MAX_BUFFER >> 10} KiB of changes wait for it")
+            now = monotonic()
+            oldest = min(self._feed.asked.values(), default=now)
+            if now - oldest > ANSWER_SECONDS:
+                raise ShadowOff(f"it has not answered for {ANSWER_SECONDS:.0f} s")
+            if not self._is_whole and now - begun > START_SECONDS:
+                raise ShadowOff(f"it was not ready within {START_SECONDS:.0f} s")
+            if (size := _resident(process.pid)) > self._plan.max_memory:
+                raise ShadowOff(f"it takes {size >> 20} MiB of memory, and may take {self._plan.max_memory >> 20}")
+
+    async def _wait_for_change(self, version: str) -> None:
+        """Wait until the file holds something else, or another configuration is in charge."""
+        while self._version() == version and not self._changed.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._changed.wait()
+
+    def _version(self) -> str:
+        """Return what tells one content of the file from another; a file that is missing is another, too."""
+        try:
+            return hashlib.sha256(self._plan.file.read_bytes()).hexdigest()
+        except OSError as error:
+            return type(error).__name__
+
+    async def _end(self) -> None:
+        """Kill the process, and ask nothing more."""
+        self._feed.send = None
+        if self._feed.asked:
+            self._events.dropped(LOST, len(self._feed.asked))
+            self._feed.asked.clear()
+        self._is_whole = False
+        self._events.is_up(up=False)
+        process, self._process = self._process, None
+        if process is not None:
+            await _to_the_end(_killed(process))
+
+
+class ShadowUnusable(ShadowOff):
+    """The shadow is broken in a way that starting it again does not mend."""
+
+
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do something that cannot be left half done, cancelled or not: a start, or an end."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
+
+
+async def _killed(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+    # What it did not read, and what nobody has heard, would keep the pipes open.
+    process._transport.close()  # type: ignore[attr-defined]
+
+
+def _first(group: BaseExceptionGroup[ShadowOff]) -> ShadowOff:
+    """Take the first of several reasons, one that is final before all others."""
+    found = [error for error in group.exceptions if isinstance(error, ShadowOff)]
+    return next((error for error in found if isinstance(error, ShadowUnusable)), found[0])
+
+
+def _resident(pid: int) -> int:
+    """Return how much memory a process has, in bytes; nothing if that cannot be found out."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,198 @@
+"""What if the cluster were different: fields set, nodes taken away, nodes added; on objects as they are written."""
+
+import copy
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import yaml
+
+from moorage.cluster.controllers.heartbeats import NodeShape, fake_node
+from moorage.common.errors import ApiError, InputError, did_you_mean
+from moorage.insight.whatif.edits import DEFAULT_NAMESPACE, ObjectId, put
+from moorage.insight.whatif.objects import missing
+from moorage.kube.api.kinds import BY_NAME, Kind
+from moorage.kube.manifests import Document
+from moorage.kube.patches import json_patch
+from moorage.kube.schema import schema_of_kind, unknown_fields
+
+MAX_ADDED: Final = 100_000
+_SETTING: Final = re.compile(r"([^/:]+)/([^:]+):([^=]+)=(.*)", re.DOTALL)
+_STEP: Final = re.compile(r"\[(\d+)\]|((?:\\.|[^.\[\]\\])+)")
+_ADDITION: Final = re.compile(r"(\d+)x(.+)")
+
+
+def changed(
+    documents: Iterable[Document],
+    *,
+    settings: Sequence[str] = (),
+    removed: Sequence[str] = (),
+    added: Sequence[str] = (),
+    namespace: str = DEFAULT_NAMESPACE,
+) -> list[Document]:
+    """Carry out what a command line asks for, in this order; InputError for what cannot be done."""
+    result = list(documents)
+    for wish in removed:
+        result = without_nodes(result, wish)
+    for wish in added:
+        result = with_nodes(result, wish)
+    for wish in settings:
+        result = with_setting(result, wish, namespace)
+    return result
+
+
+def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFAULT_NAMESPACE) -> list[Document]:
+    r"""Set one field: ``deployment/web:spec.replicas=5``; the value is YAML, a dot in a name is written ``\.``."""
+    parts = _SETTING.fullmatch(wish)
+    if parts is None:
+        raise _bad_setting(wish, "it is not of the form KIND/NAME:FIELD=VALUE")
+    kind = _kind(parts[1], wish)
+    owner, _, name = parts[2].rpartition("/")
+    target = ObjectId(kind.name, (owner or namespace) if kind.namespaced else "", name)
+    path = _path(parts[3], wish)
+    try:
+        value = yaml.safe_load(parts[4])
+    except yaml.YAMLError as error:
+        raise _bad_setting(wish, "its value is not YAML") from error
+    places = [at for at, document in enumerate(documents) if ObjectId.of(document.content) == target]
+    if not places:
+        others = [ObjectId.of(document.content) for document in documents if document.kind == kind.name]
+        raise missing(target, (found.key for found in others))
+    content = dict(documents[places[0]].content)
+    known = _unknown_fields(content)
+    try:
+        content = json_patch(content, [put(content, path, value)])
+    except (ApiError, AssertionError, IndexError, KeyError, TypeError) as error:
+        raise _bad_setting(wish, "the object has no such place") from error
+    if new := _unknown_fields(content) - known:
+        raise _bad_setting(wish, f"a {kind.name} has no field {min(new)}")
+    result = list(documents)
+    result[places[0]] = Document(content, documents[places[0]].place)
+    return result
+
+
+def _unknown_fields(content: dict[str, Any]) -> set[str]:
+    schema = schema_of_kind(str(content.get("apiVersion")), str(content.get("kind")))
+    return set(unknown_fields(content, schema)) if schema is not None else set()
+
+
+def _bad_setting(wish: str, problem: str) -> InputError:
+    hint = "write it like deployment/web:spec.replicas=5 or node/n1:spec.unschedulable=true"
+    return InputError(f"--set {wish}", problem, hint=hint)
+
+
+def _kind(word: str, wish: str) -> Kind:
+    for kind in BY_NAME.values():
+        if word.lower() in (kind.name.lower(), kind.plural, *kind.short_names):
+            return kind
+    hint = did_you_mean(word.lower(), [kind.name.lower() for kind in BY_NAME.values()])
+    raise InputError(f"--set {wish}", f"there is no kind {word!r}", hint=hint)
+
+
+def _path(text: str, wish: str) -> list[str | int]:
+    steps: list[str | int] = []
+    rest = text.strip()
+    for step in _STEP.finditer(rest):
+        steps.append(int(step[1]) if step[1] is not None else re.sub(r"\\(.)", r"\1", step[2]))
+    if not steps or isinstance(steps[0], int):
+        raise _bad_setting(wish, "it names no field")
+    return steps
+
+
+def without_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
+    """Take nodes away, by name, by a pattern of names, or by a label ``key=value``; their pods wait for another node.
+
+    Pods that belong to a node (of daemon sets, and mirror pods) go with it.
+    """
+    gone = {_name(document) for document in documents if document.kind == "Node" and _is_meant(document, wish)}
+    if not gone:
+        known = [_name(document) for document in documents if document.kind == "Node"]
+        hint = did_you_mean(wish, known) or "give the name of a node, a pattern such as pool-a-*, or a label key=value"
+        raise InputError(f"--remove-node {wish}", "there is no such node", hint=hint)
+    kept: list[Document] = []
+    for document in documents:
+        if document.kind in ("Node", "CSINode") and _name(document) in gone:
+            continue
+        node = (document.content.get("spec") or {}).get("nodeName")
+        if document.kind == "ResourceSlice" and node in gone:
+            continue
+        if document.kind != "Pod" or node not in gone:
+            kept.append(document)
+        elif not belongs_to_node(document.content):
+            kept.append(Document(evicted(document.content), document.place))
+    return kept
+
+
+def _name(document: Document) -> str:
+    return str((document.content.get("metadata") or {}).get("name", ""))
+
+
+def _is_meant(document: Document, wish: str) -> bool:
+    key, equals, text = wish.partition("=")
+    if equals:
+        return bool(((document.content.get("metadata") or {}).get("labels") or {}).get(key) == text)
+    return fnmatchcase(_name(document), wish)
+
+
+def belongs_to_node(content: Any) -> bool:
+    """Tell whether a pod goes when its node goes."""
+    metadata = content.get("metadata") or {}
+    owners = metadata.get("ownerReferences") or ()
+    is_mirror = "kubernetes.io/config.mirror" in (metadata.get("annotations") or {})
+    return is_mirror or any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
+
+
+def evicted(content: Any) -> dict[str, Any]:
+    """Return a pod as its controller would make it again: without a node, and with nothing that happened to it."""
+    spec = {key: item for key, item in (content.get("spec") or {}).items() if key != "nodeName"}
+    metadata = {key: item for key, item in content["metadata"].items() if not key.startswith("deletion")}
+    return {**{key: item for key, item in content.items() if key != "status"}, "metadata": metadata, "spec": spec}
+
+
+def with_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
+    """Add nodes: ``3xnode-1`` are three like node-1, ``3xcpu=8,memory=32Gi`` three of that size."""
+    parts = _ADDITION.fullmatch(wish)
+    if parts is None or int(parts[1]) > MAX_ADDED:
+        hint = "write 3xNAME for three nodes like one there is, or 3xcpu=8,memory=32Gi"
+        raise InputError(f"--add-nodes {wish}", "it is not a number, an x and a node", hint=hint)
+    count, shape = int(parts[1]), parts[2]
+    nodes = {_name(document): document for document in documents if document.kind == "Node"}
+    made = []
+    for number in range(1, count + 1):
+        name = f"{shape if '=' not in shape else 'added'}-new-{number}"
+        while name in nodes:
+            name += "-new"
+        if "=" in shape:
+            content = _of_shape(name, number, shape)
+        elif shape in nodes:
+            content = cloned_node(nodes[shape].content, name)
+        else:
+            hint = did_you_mean(shape, list(nodes)) or "give a size such as cpu=8,memory=32Gi"
+            raise InputError(f"--add-nodes {wish}", f"there is no node {shape!r}", hint=hint)
+        made.append(Document(content, f"--add-nodes {wish}"))
+    return [*documents, *made]
+
+
+def _of_shape(name: str, number: int, text: str) -> dict[str, Any]:
+    shape = NodeShape.parse(text if "zones=" in text else f"{text},zones=0")
+    return {"apiVersion": "v1", "kind": "Node", **fake_node(name, number, shape, 0.0)}
+
+
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+
+
+def cloned_node(content: Any, name: str) -> dict[str, Any]:
+    """Describe a node like another one: its labels, taints and size, but not that it is cordoned, nor what runs."""
+    metadata, spec, status = content.get("metadata") or {}, content.get("spec") or {}, content.get("status") or {}
+    old = metadata.get("name")
+    labels = {key: name if text == old else text for key, text in (metadata.get("labels") or {}).items()}
+    taints = [item for item in spec.get("taints") or () if item.get("key") != UNSCHEDULABLE]
+    kept = {key: copy.deepcopy(status[key]) for key in ("capacity", "allocatable", "declaredFeatures") if key in status}
+    head = {"apiVersion": content["apiVersion"], "kind": content["kind"]}
+    made: dict[str, Any] = {**head, "metadata": {"name": name}, "status": kept}
+    if labels:
+        made["metadata"]["labels"] = labels
+    if taints:
+        made["spec"] = {"taints": copy.deepcopy(taints)}
+    return made

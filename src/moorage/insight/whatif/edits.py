@@ -1,0 +1,158 @@
+"""Changes to a cluster as data: patches, creations and deletions of objects as they are written, or a configuration.
+
+An edit is what a person or a program can carry out: `kubectl patch --type=json`, `kubectl apply`, `kubectl delete`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from moorage.common.errors import InputError
+from moorage.kube.api.kinds import BY_NAME
+
+DEFAULT_NAMESPACE: Final = "default"
+Content: TypeAlias = Mapping[str, Any]
+Operation: TypeAlias = dict[str, Any]
+"""One operation of a JSON patch (RFC 6902)."""
+
+
+class ObjectId(NamedTuple):
+    """Which object is meant: kind, namespace (empty for what has none) and name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, content: Content) -> "ObjectId":
+        """Identify an object as it is written; what needs a namespace and names none is in the default one."""
+        kind, metadata = str(content.get("kind", "")), content.get("metadata") or {}
+        known = BY_NAME.get(kind)
+        namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
+        return cls(kind, namespace if known is None or known.namespaced else "", str(metadata.get("name", "")))
+
+    @property
+    def key(self) -> str:
+        """Return ``namespace/name``, or the name of what has no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def as_data(self, api_version: str = "") -> dict[str, str]:
+        """Write it down as the head of an object."""
+        known = BY_NAME.get(self.kind)
+        head = {"apiVersion": api_version or (known.api_version if known else ""), "kind": self.kind}
+        return {**head, **({"namespace": self.namespace} if self.namespace else {}), "name": self.name}
+
+
+class PatchObject(msgspec.Struct, frozen=True):
+    """Operations on one object; ``must_replace`` if Kubernetes takes the change only from a new object."""
+
+    target: ObjectId
+    operations: tuple[Operation, ...]
+    must_replace: bool = False
+    api_version: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        """Write the edit down."""
+        apply = "replace" if self.must_replace else "patch"
+        return {"object": self.target.as_data(self.api_version), "apply": apply, "patch": list(self.operations)}
+
+
+class CreateObject(msgspec.Struct, frozen=True):
+    """A new object, whole."""
+
+    content: Content
+
+    def as_data(self) -> dict[str, Any]:
+        """Write the edit down."""
+        return {"create": dict(self.content)}
+
+
+class DeleteObject(msgspec.Struct, frozen=True):
+    """An object that goes."""
+
+    target: ObjectId
+
+    def as_data(self) -> dict[str, Any]:
+        """Write the edit down."""
+        return {"delete": self.target.as_data()}
+
+
+class EditConfig(msgspec.Struct, frozen=True):
+    """Operations on the configuration, as `moorage config view` prints it."""
+
+    operations: tuple[Operation, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """Write the edit down."""
+        return {"config": list(self.operations)}
+
+
+Edit: TypeAlias = PatchObject | CreateObject | DeleteObject | EditConfig
+
+
+def pointer(*steps: str | int) -> str:
+    """Write a path into an object as a JSON pointer.
+
+    >>> pointer("metadata", "labels", "example.com/rack")
+    '/metadata/labels/example.com~1rack'
+    """
+    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
+
+
+def put(content: Content, path: Sequence[str | int], value: Any) -> Operation:
+    """Write a value into an object, with the parents that are missing; what is there is replaced."""
+    found: Any = content
+    for depth, step in enumerate(path):
+        is_last = depth == len(path) - 1
+        if isinstance(found, list):
+            assert isinstance(step, int), "a list is stepped into by number"
+            found = found[step]
+            continue
+        inner = found.get(step) if isinstance(found, Mapping) else None
+        if inner is None or is_last:
+            op = "replace" if is_last and isinstance(found, Mapping) and step in found else "add"
+            for key in reversed(path[depth + 1 :]):
+                value = {key: value}
+            return {"op": op, "path": pointer(*path[: depth + 1]), "value": value}
+        found = inner
+    return {"op": "replace", "path": pointer(*path), "value": value}
+
+
+def append(content: Content, path: Sequence[str | int], items: Sequence[Any]) -> list[Operation]:
+    """Add items to the end of a list in an object, making the list if there is none."""
+    found: Any = content
+    for step in path:
+        found = found.get(step) if isinstance(found, Mapping) else found[step]
+        if found is None:
+            return [put(content, path, list(items))]
+    return [{"op": "add", "path": f"{pointer(*path)}/-", "value": item} for item in items]
+
+
+def remove(*path: str | int) -> Operation:
+    """Take something out of an object."""
+    return {"op": "remove", "path": pointer(*path)}
+
+
+def remove_items(path: Sequence[str | int], places: Iterable[int]) -> list[Operation]:
+    """Take items out of a list, the last first, so that the others keep their places."""
+    return [remove(*path, place) for place in sorted(set(places), reverse=True)]
+
+
+def edit_from(data: Any) -> Edit:
+    """Read an edit that was written down; InputError if it is none."""
+    if isinstance(data, Mapping):
+        if isinstance(data.get("create"), Mapping):
+            return CreateObject(data["create"])
+        if isinstance(data.get("delete"), Mapping):
+            return DeleteObject(_target(data["delete"]))
+        if isinstance(data.get("config"), list):
+            return EditConfig(tuple(data["config"]))
+        if isinstance(data.get("object"), Mapping) and isinstance(data.get("patch"), list):
+            return PatchObject(_target(data["object"]), tuple(data["patch"]), data.get("apply") == "replace")
+    hint = "an edit has object and patch, or create, or delete, as `moorage explain -o json` writes them"
+    raise InputError("edits", "this is no edit", hint=hint)
+
+
+def _target(head: Mapping[str, Any]) -> ObjectId:
+    return ObjectId.of({"kind": head.get("kind"), "metadata": head})

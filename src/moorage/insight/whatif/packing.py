@@ -1,0 +1,192 @@
+"""How few nodes hold all pods that run: two ways to pack them, and a number below which nothing can go.
+
+Nodes are emptied one by one, the emptiest first; and all pods are packed anew, the largest first, each into the first
+node that takes it, whose nodes are then emptied in the same way. The better one counts. The scheduler's own plugins
+agree to every place.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+
+from moorage.insight.whatif.changes import belongs_to_node, evicted
+from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId
+from moorage.insight.whatif.session import Session
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.requests import PODS
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+
+MAX_REPACKED: Final = 20_000
+"""More pods than these are not packed anew: that takes an attempt for each of them."""
+
+
+class FewestNodes(msgspec.Struct, frozen=True, rename="camel"):
+    """So many nodes are enough, ``at_least`` are needed in any case; ``spare`` can be done without."""
+
+    needed: int
+    of: int
+    at_least: int = 0
+    spare: tuple[str, ...] = ()
+
+
+def fewest_nodes(session: Session) -> FewestNodes:
+    """Find out how few nodes hold all pods that run."""
+    infos = list(session.scheduler.cache.nodes)
+    lowest = _lower_bound(session, infos)
+    with session.branch():
+        spare = _emptied(session)
+    if len(infos) - len(spare) > lowest and sum(len(info.pods) for info in infos) <= MAX_REPACKED:
+        with session.branch():
+            unused = _repacked(session)
+            if unused is not None:
+                unused += _emptied(session)
+        if unused is not None and len(unused) > len(spare):
+            spare = unused
+    return FewestNodes(len(infos) - len(spare), len(infos), lowest, tuple(spare))
+
+
+def _emptied(session: Session) -> list[str]:
+    """Take nodes away whose pods fit on the others, the emptiest first; name them."""
+    spare: list[str] = []
+    for name in [info.name for info in sorted(session.scheduler.cache.nodes, key=_fullness)]:
+        mark = session.mark()
+        if _drain(session, name):
+            spare.append(name)
+        else:
+            session.roll_back(mark)
+    return spare
+
+
+def _fullness(info: NodeInfo) -> tuple[float, str]:
+    shares = [info.requested.get(name, 0) / amount for name, amount in info.allocatable.items() if amount]
+    return max(shares, default=0.0), info.name
+
+
+def _drain(session: Session, name: str) -> bool:
+    """Take a node away and place its pods elsewhere; tell whether all of them found a place."""
+    info = session.scheduler.cache.node(name)
+    assert info is not None
+    contents = _taken_off(session, sorted(info.pods.values(), key=lambda pod: -pod.requests.get("cpu", 0)))
+    if contents is None:
+        return False
+    session.apply(DeleteObject(ObjectId("Node", "", name)))
+    for content in contents:
+        if belongs_to_node(content):
+            continue
+        fresh = evicted(content)
+        session.apply(CreateObject(fresh))
+        node = session.try_pod(ObjectId.of(fresh).key, preempts=False).node
+        if not node:
+            return False
+        _settle(session, fresh, node)
+    return True
+
+
+def _taken_off(session: Session, pods: Iterable[Pod]) -> list[dict[str, Any]] | None:
+    """Take pods off their nodes and return them as they are written; ``None`` if one is not written anywhere."""
+    contents = []
+    for pod in pods:
+        target = ObjectId("Pod", pod.namespace, pod.name)
+        if target not in session.objects:
+            return None
+        contents.append(session.objects.content(target))
+        session.apply(DeleteObject(target))
+    return contents
+
+
+def _settle(session: Session, content: Mapping[str, Any], node: str) -> None:
+    """Let a pod be one that runs on a node, so that it can be moved again."""
+    session.apply(DeleteObject(ObjectId.of(content)))
+    session.apply(CreateObject({**content, "spec": {**content["spec"], "nodeName": node}}))
+
+
+def _repacked(session: Session) -> list[str] | None:
+    """Pack all pods anew, the largest first, each into the first node that takes it; name the nodes left over.
+
+    ``None`` if that leads nowhere: a pod finds no place, or minds that the nodes left over are gone.
+    """
+    nodes = session.scheduler.cache.nodes
+    largest: dict[str, int] = {}
+    for info in nodes:
+        largest |= {name: max(amount, largest.get(name, 0)) for name, amount in info.allocatable.items()}
+
+    def share(amounts: Mapping[str, int]) -> float:
+        return max((amounts.get(name, 0) / top for name, top in largest.items() if top), default=0.0)
+
+    # Those that mind more than room come first: they have fewer places to choose from.
+    movable = sorted(_movable(session, nodes), key=lambda pod: (not _is_choosy(pod), -share(pod.requests), pod.key))
+    order = [info.name for info in sorted(nodes, key=lambda info: (-share(info.allocatable), info.name))]
+    contents = _taken_off(session, movable)
+    if contents is None:
+        return None
+    rows = {name: _row(session, name) for name in order}
+    closed, opened = dict.fromkeys(order), list[str]()
+    places: list[tuple[dict[str, Any], str]] = []
+    for content in contents:
+        fresh = evicted(content)
+        session.apply(CreateObject(fresh))
+        attempt = session.try_pod(ObjectId.of(fresh).key, preempts=False)
+        node = next((name for name in chain(opened, closed) if attempt.fits_on(rows[name])), "")
+        if not node:
+            return None
+        if node in closed:
+            del closed[node]
+            opened.append(node)
+        _settle(session, fresh, node)
+        places.append((fresh, node))
+    unused = list(closed)
+    for name in unused:
+        own = session.scheduler.cache.node(name)
+        if own is None or _taken_off(session, list(own.pods.values())) is None:
+            return None
+        session.apply(DeleteObject(ObjectId("Node", "", name)))
+    return unused if all(_still_fits(session, *place) for place in places) else None
+
+
+def _movable(session: Session, infos: Iterable[NodeInfo]) -> list[Pod]:
+    """List the pods that would be made again elsewhere if their node went."""
+    pods = (pod for info in infos for pod in info.pods.values())
+    content = session.objects.content
+    return [pod for pod in pods if not belongs_to_node(content(ObjectId("Pod", pod.namespace, pod.name)))]
+
+
+def _is_choosy(pod: Pod) -> bool:
+    spec = pod.spec
+    return bool(spec.affinity or spec.node_selector or spec.topology_spread_constraints or spec.volumes)
+
+
+def _row(session: Session, name: str) -> int:
+    info = session.scheduler.cache.node(name)
+    return -1 if info is None else info.row
+
+
+def _still_fits(session: Session, content: Mapping[str, Any], node: str) -> bool:
+    with session.branch():
+        session.apply(DeleteObject(ObjectId.of(content)))
+        session.apply(CreateObject(content))
+        return session.try_pod(ObjectId.of(content).key, preempts=False).fits_on(_row(session, node))
+
+
+def _lower_bound(session: Session, infos: list[NodeInfo]) -> int:
+    """Say how many nodes it takes at least: for the sum of each resource, and for pods of which no two share a node."""
+    movable = _movable(session, infos)
+    names = {name for pod in movable for name in pod.requests} | {PODS}
+    moving = {pod.uid for pod in movable}
+    lowest = 1 if movable else 0
+    for name in names:
+        taken = [sum(_asked(pod, name) for pod in info.pods.values() if pod.uid not in moving) for info in infos]
+        room = (info.allocatable.get(name, 0) - used for info, used in zip(infos, taken, strict=True))
+        free = sorted(room, reverse=True)
+        total, count = sum(_asked(pod, name) for pod in movable), 0
+        while total > 0 and count < len(free):
+            total -= max(0, free[count])
+            count += 1
+        alone = sum(2 * _asked(pod, name) > free[0] for pod in movable) if free else 0
+        lowest = max(lowest, count, alone)
+    return min(lowest, len(infos))
+
+
+def _asked(pod: Pod, name: str) -> int:
+    return 1 if name == PODS else pod.requests.get(name, 0)

@@ -1,0 +1,105 @@
+"""Questions to a session: how many more fit, and what another configuration would change."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from moorage.common.errors import InputError
+from moorage.common.text import shortened
+from moorage.insight.whatif.changes import evicted
+from moorage.insight.whatif.edits import DEFAULT_NAMESPACE, CreateObject
+from moorage.insight.whatif.session import Session
+from moorage.kube.manifests import Document
+from moorage.scheduler.decisions.decision import Decision
+
+MAX_REPLICAS: Final = 10_000
+
+
+class ReplicaCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many copies of a pod fit, on which nodes, and what stops the next one; nothing does if the limit was met."""
+
+    pod: str
+    fits: int
+    nodes: dict[str, int] = {}
+    message: str = ""
+
+
+class OutcomeDifference(msgspec.Struct, frozen=True):
+    """A pod that fares differently: its node, or why it has none, before and after."""
+
+    pod: str
+    before: str
+    after: str
+
+
+def template_pod(documents: Iterable[Document]) -> dict[str, Any]:
+    """Find the pod that is meant: the first Pod, or the template of the first workload."""
+    for document in documents:
+        metadata, spec = _part(document, "metadata"), _part(document, "spec")
+        if document.kind == "Pod":
+            return evicted({**document.content, "metadata": metadata, "spec": spec})
+        place = ("spec", "template") if "template" in spec else ("spec", "jobTemplate", "spec", "template")
+        if _part(document, *place):
+            named = {"name": metadata.get("name", "pod"), "namespace": metadata.get("namespace") or DEFAULT_NAMESPACE}
+            own = _part(document, *place, "metadata")
+            head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, **named}}
+            return {**head, "spec": _part(document, *place, "spec")}
+    raise InputError("--file", "there is no pod in it, and nothing that makes pods", hint="give a Pod or a Deployment")
+
+
+def _part(document: Document, *path: str) -> Mapping[str, Any]:
+    """Return an object inside a document, an empty one where nothing is written."""
+    content: Any = document.content
+    for number, key in enumerate(path, start=1):
+        content = content.get(key) or {}
+        if not isinstance(content, dict):
+            where = f"{document.title}, {'.'.join(path[:number])}"
+            raise InputError(where, f"{shortened(repr(content), 100)} is written where an object belongs")
+    return cast("Mapping[str, Any]", content)
+
+
+def capacity(session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLICAS) -> ReplicaCapacity:
+    """Place copies of a pod until one does not fit; nobody is preempted for them."""
+    name = str((pod.get("metadata") or {}).get("name") or "pod")
+    counted: dict[str, int] = {}
+    message = ""
+    with session.branch():
+        for number in range(most):
+            key = _create(session, pod, f"{name}-copy-{number}")
+            attempt = session.place(key, preempts=False)
+            if attempt.gates:
+                message = "; ".join(status.message for status in attempt.gates)
+            if not attempt.node:
+                message = message or attempt.decision.message
+                break
+            counted[attempt.node] = counted.get(attempt.node, 0) + 1
+    return ReplicaCapacity(name, sum(counted.values()), counted, message)
+
+
+def _create(session: Session, content: Mapping[str, Any], name: str) -> str:
+    metadata = {
+        key: item for key, item in (content.get("metadata") or {}).items() if key not in ("uid", "generateName")
+    }
+    namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
+    session.apply(CreateObject({**content, "metadata": {**metadata, "name": name, "namespace": namespace}}))
+    return f"{namespace}/{name}"
+
+
+def differences(before: Iterable[Decision], after: Iterable[Decision]) -> list[OutcomeDifference]:
+    """Compare what became of each pod under two configurations."""
+    first = {decision.pod: outcome(decision) for decision in before}
+    second = {decision.pod: outcome(decision) for decision in after}
+    return [
+        OutcomeDifference(pod, first.get(pod, "is not there"), second.get(pod, "is not there"))
+        for pod in dict.fromkeys((*first, *second))
+        if first.get(pod) != second.get(pod)
+    ]
+
+
+def outcome(decision: Decision) -> str:
+    """Say in a few words what became of a pod."""
+    if decision.node:
+        return f"evicted from {decision.node}" if decision.evicted else decision.node
+    nominated = decision.nominated_node or (decision.post_filter.nominated_node if decision.post_filter else "")
+    return f"nominated to {nominated}" if nominated else str(decision.result.value)

@@ -1,0 +1,186 @@
+"""Reading what scheduling needs of a live cluster: lists only, every kind at one resource version.
+
+Objects are taken through our structs, which know what bears on scheduling and nothing else: env, commands, secrets and
+annotations do not come along unless they are asked for.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlencode
+
+import msgspec
+
+from moorage.cluster.controllers.volumes import TOPOLOGY
+from moorage.common.errors import ApiError, Forbidden, Gone, InputError, NotFound
+from moorage.kube.api.codec import UNREADABLE, convert, decode
+from moorage.kube.api.kinds import BY_NAME, Kind
+from moorage.kube.api.pod import PodSpec
+from moorage.kube.api.storage import StorageClass
+from moorage.kube.client.rest import ApiClient
+
+PAGE_SIZE: Final = 2500
+MAX_AT_ONCE: Final = 4
+RUNNING: Final = "status.phase!=Succeeded,status.phase!=Failed"
+KINDS: Final = tuple(
+    BY_NAME[name]
+    for name in (
+        *("Namespace", "PriorityClass", "Node", "Pod", "PodDisruptionBudget", "Service", "ReplicationController"),
+        *("ReplicaSet", "StatefulSet", "Deployment", "DaemonSet", "Job", "PersistentVolume", "PersistentVolumeClaim"),
+        *("StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment", "DeviceClass"),
+        *("ResourceClaim", "ResourceSlice", "DeviceTaintRule", "PodGroup", "CompositePodGroup", "Workload"),
+    )
+)
+"""What is read; a kind that the server does not have is left out."""
+NEEDED: Final = ("Node", "Pod")
+KEPT_ANNOTATIONS: Final = frozenset(
+    (
+        "kubernetes.io/config.mirror",
+        "moorage.io/gang",
+        "moorage.io/gang-size",
+        "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority",
+        "preemption-toleration.scheduling.x-k8s.io/toleration-seconds",
+        "pv.kubernetes.io/bind-completed",
+        "pv.kubernetes.io/bound-by-controller",
+        "pv.kubernetes.io/migrated-to",
+        "storage.alpha.kubernetes.io/migrated-plugins",
+        "volume.kubernetes.io/selected-node",
+        "volume.kubernetes.io/storage-provisioner",
+        "volume.beta.kubernetes.io/storage-class",
+    )
+)
+"""Annotations that bear on scheduling."""
+KEPT_PARAMETERS: Final = frozenset((TOPOLOGY,))
+"""Parameters of a storage class that do; those of others hold accounts and keys."""
+Content: TypeAlias = dict[str, Any]
+ShowReading: TypeAlias = Callable[[str, int, int], None]
+"""Called with a kind, how many of its objects have been read, and how many there seem to be."""
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+class ReadCluster(msgspec.Struct):
+    """What was read: the objects, and at which version each kind."""
+
+    contents: list[Content]
+    versions: dict[str, str]
+
+
+async def read_cluster(
+    client: ApiClient,
+    *,
+    with_annotations: bool = False,
+    whole: bool = False,
+    needs_all: bool = True,
+    progress: ShowReading = lambda _kind, _done, _total: None,
+) -> ReadCluster:
+    """List everything; InputError names every permission that is missing.
+
+    Without ``needs_all`` only nodes and pods have to be readable: other kinds are left out if they may not be listed.
+    """
+    turns = asyncio.Semaphore(MAX_AT_ONCE)
+
+    async def read(kind: Kind) -> tuple[list[Content], str] | ApiError:
+        async with turns:
+            try:
+                return await _read_kind(client, kind, with_annotations, whole, progress)
+            except NotFound:
+                return [], ""
+            except (Forbidden, Gone) as error:
+                may_lack = isinstance(error, Forbidden) and not needs_all and kind.name not in NEEDED
+                return ([], "") if may_lack else error
+
+    answers = await asyncio.gather(*(read(kind) for kind in KINDS))
+    refused = [kind for kind, answer in zip(KINDS, answers, strict=True) if isinstance(answer, Forbidden)]
+    if refused:
+        raise missing_permissions(refused, client.connection.source)
+    contents: list[Content] = []
+    versions: dict[str, str] = {}
+    for kind, answer in zip(KINDS, answers, strict=True):
+        if isinstance(answer, ApiError):
+            raise InputError(kind.full_name, f"the list changed while it was read: {answer}", hint="try again")
+        contents += answer[0]
+        if answer[1]:
+            versions[kind.full_name] = answer[1]
+    return ReadCluster(contents, versions)
+
+
+def missing_permissions(kinds: Sequence[Kind], source: str) -> InputError:
+    """Say which verbs on what have to be allowed."""
+    listed = ", ".join(kind.full_name for kind in kinds)
+    hint = "; ".join(
+        f'allow verb "list" on resource "{kind.plural}" of apiGroup "{kind.group}" in all namespaces' for kind in kinds
+    )
+    return InputError(source, f"we may not list {listed}", hint=hint)
+
+
+async def _read_kind(
+    client: ApiClient, kind: Kind, with_annotations: bool, whole: bool, progress: ShowReading
+) -> tuple[list[Content], str]:
+    query = {"limit": str(PAGE_SIZE)}
+    if kind.name == "Pod":
+        query["fieldSelector"] = RUNNING
+    found: list[Content] = []
+    version = ""
+    while True:
+        body = await client.request("GET", f"{kind.path()}?{urlencode(query)}")
+        try:
+            page = msgspec.json.decode(body, type=_Page)
+        except UNREADABLE as error:
+            raise InputError(kind.full_name, f"what the server sent is no list: {error}") from error
+        found += [_taken(kind, item, with_annotations, whole) for item in page.items or ()]
+        version = version or page.metadata.resource_version
+        progress(kind.full_name, len(found), len(found) + (page.metadata.remaining_item_count or 0))
+        if not page.metadata.continue_:
+            return found, version
+        # The pages of one list show one moment: the server sees to that by the token.
+        query["continue"] = page.metadata.continue_
+
+
+def _taken(kind: Kind, item: msgspec.Raw, with_annotations: bool, whole: bool) -> Content:
+    if whole:
+        return _whole(kind, msgspec.json.decode(item))
+    # Through JSON, so that lists are lists: operations of a patch know no others.
+    data = msgspec.json.decode(msgspec.json.encode(decode(kind.type, bytes(item))))
+    content: Content = {"apiVersion": kind.api_version, "kind": kind.name, **data}
+    _leave_annotations(content, with_annotations)
+    spec = content.get("spec") or {}
+    if isinstance(template := spec.get("template"), dict):
+        # What of a pod does not bear on scheduling does not in a template either.
+        template["spec"] = msgspec.json.decode(msgspec.json.encode(convert(PodSpec, template.get("spec") or {})))
+    for part in (template, *(spec.get("volumeClaimTemplates") or ())):
+        if isinstance(part, dict):
+            _leave_annotations(part, with_annotations)
+    if kind.type is StorageClass and "parameters" in content:
+        content["parameters"] = {key: text for key, text in content["parameters"].items() if key in KEPT_PARAMETERS}
+    return content
+
+
+def _leave_annotations(content: Content, with_annotations: bool) -> None:
+    metadata = content.get("metadata") or {}
+    if not with_annotations and "annotations" in metadata:
+        kept = {key: text for key, text in metadata.pop("annotations").items() if key in KEPT_ANNOTATIONS}
+        if kept:
+            metadata["annotations"] = kept
+
+
+def _whole(kind: Kind, content: Content) -> Content:
+    content.get("metadata", {}).pop("managedFields", None)
+    return {"apiVersion": kind.api_version, "kind": kind.name, **content}
+
+
+def kinds_of_contents(contents: Iterable[Content]) -> dict[str, int]:
+    """Count objects by kind."""
+    counted: dict[str, int] = {}
+    for content in contents:
+        counted[content["kind"]] = counted.get(content["kind"], 0) + 1
+    return counted

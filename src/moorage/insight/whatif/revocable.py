@@ -1,0 +1,62 @@
+"""The parts of a scheduler whose every step can be taken back."""
+
+from moorage.cluster.simulation.one_pass import AssumedForGood
+from moorage.scheduler.decisions.attempts import AttemptLog
+from moorage.scheduler.engine.binding.binder import PendingBinding
+from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found
+from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.failures import FailureHandler
+from moorage.scheduler.engine.group_results import GroupAttempt
+from moorage.scheduler.engine.outcomes import Failed, Parked
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.queue.entries import QueuedPodInfo
+
+
+class LastAttempt(AttemptLog):
+    """Keeps what the last attempt found, and describes every node only when that is wanted."""
+
+    def __init__(self) -> None:
+        super().__init__(with_nodes=False)
+        self.last: Found | ExtendedNodes | None = None
+        self.last_group: GroupAttempt | None = None
+
+    def group_ended(self, attempt: GroupAttempt) -> None:
+        """Note what came of a group."""
+        self.last_group = attempt
+        super().group_ended(attempt)
+
+    def describe_nodes(self, wanted: bool) -> None:
+        """Choose whether every node is described."""
+        self._with_nodes = wanted
+
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+        """Note what was found for a pod."""
+        self.last = found
+        super().found(queued, cycle, found)
+
+
+class RevocablePlacements(AssumedForGood):
+    """Keeps the ways back of all placements of an attempt."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__(scheduler)
+        self.started: list[PendingBinding] = []
+
+    def start(self, binding: PendingBinding) -> None:
+        """End the attempt; a pod that has to wait on permit counts as placed."""
+        self._scheduler.queue.done(binding.pod.uid)
+        if binding.permit is not None:
+            self._scheduler.services.waiting.release(binding.pod.uid)
+        self.started.append(binding)
+
+    def take(self) -> list[PendingBinding]:
+        """Return what was placed since the last time."""
+        taken, self.started = self.started, []
+        return taken
+
+
+class UnchangedPods(FailureHandler):
+    """Leaves a pod that fits nowhere as it is."""
+
+    def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Do nothing."""

@@ -1,0 +1,93 @@
+"""A cluster kept in a file: a Kubernetes List that says when and where it was taken, an object a line."""
+
+import gzip
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from moorage.common.errors import InputError
+from moorage.kube.api.codec import UNREADABLE
+from moorage.kube.api.meta import format_time, parse_time
+
+TAKEN_AT: Final = "moorage.io/taken-at"
+TAKEN_FROM: Final = "moorage.io/taken-from"
+VERSIONS: Final = "moorage.io/resource-versions"
+OLD_SECONDS: Final = 600.0
+"""A snapshot that is older than this says so when it is used."""
+COMPRESSED: Final = ".gz"
+
+
+class SnapshotFacts(msgspec.Struct, frozen=True):
+    """When a snapshot was taken, in seconds since 1970, and from which server."""
+
+    taken_at: float
+    source: str
+
+    def age(self, now: float) -> str:
+        """Say how old it is, in words.
+
+        >>> SnapshotFacts(0.0, "").age(90.0), SnapshotFacts(0.0, "").age(7200.0), SnapshotFacts(0.0, "").age(200_000.0)
+        ('2 minutes', '2 hours', '2 days')
+        """
+        seconds = max(0.0, now - self.taken_at)
+        for unit, length in (("day", 86_400.0), ("hour", 3600.0), ("minute", 60.0)):
+            if seconds >= length:
+                count = round(seconds / length)
+                return f"{count} {unit}" + ("s" if count > 1 else "")
+        return f"{round(seconds)} seconds"
+
+
+def write_snapshot(
+    path: Path, contents: Iterable[Mapping[str, Any]], *, source: str, versions: Mapping[str, str]
+) -> None:
+    """Write a snapshot; it is there whole or not at all. InputError if it cannot be written."""
+    annotations = {
+        TAKEN_AT: format_time(datetime.now(UTC).timestamp()),
+        TAKEN_FROM: source,
+        VERSIONS: msgspec.json.encode(versions).decode(),
+    }
+    head = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "metadata": {"annotations": annotations}})
+    encoder = msgspec.json.Encoder()
+    beside = path.with_name(f".{path.name}.partial")
+    try:
+        with gzip.open(beside, "wb", compresslevel=3) if path.suffix == COMPRESSED else beside.open("wb") as file:
+            file.write(head[:-1] + b',"items":[\n')
+            is_first = True
+            for content in contents:
+                file.write((b"" if is_first else b",\n") + encoder.encode(content))
+                is_first = False
+            file.write(b"\n]}\n")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InputError(str(path), f"the snapshot cannot be written: {error.strerror}") from error
+
+
+def read_snapshot(path: str) -> tuple[list[Any], SnapshotFacts]:
+    """Read a snapshot back; InputError if it is none."""
+    try:
+        raw = gzip.decompress(Path(path).read_bytes()) if path.endswith(COMPRESSED) else Path(path).read_bytes()
+        content = msgspec.json.decode(raw)
+    except FileNotFoundError as error:
+        raise InputError(path, "there is no such file", hint="take one with: moorage snapshot FILE") from error
+    except (OSError, EOFError) as error:
+        raise InputError(path, f"the snapshot cannot be read: {error}") from error
+    except UNREADABLE as error:
+        hint = "take it again with: moorage snapshot FILE; other files of objects are given with -f"
+        raise InputError(path, f"this is no snapshot: {error}", hint=hint) from error
+    annotations = _mapping(_mapping(_mapping(content).get("metadata")).get("annotations"))
+    try:
+        taken_at = parse_time(str(annotations.get(TAKEN_AT)))
+    except ValueError:
+        taken_at = None
+    if taken_at is None or not isinstance(content.get("items"), list):
+        hint = "snapshots are made by: moorage snapshot FILE; other files of objects are given with -f"
+        raise InputError(path, "this is no snapshot: it does not say when it was taken", hint=hint)
+    return content["items"], SnapshotFacts(taken_at, str(annotations.get(TAKEN_FROM, "")))
+
+
+def _mapping(content: Any) -> Mapping[str, Any]:
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,102 @@
+"""Where a cluster comes from: files, a snapshot, or a live API server; one loader for all commands."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from time import time
+from typing import TextIO
+
+from msgspec import Struct
+
+from moorage.cluster.virtual_time import aside
+from moorage.common.errors import ApiError, InputError
+from moorage.insight.whatif.reading import ReadCluster, ShowReading, read_cluster
+from moorage.insight.whatif.session import Session
+from moorage.insight.whatif.snapshot import OLD_SECONDS, read_snapshot
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.rest import ApiClient
+from moorage.kube.manifests import Document, documents_of, read_files
+from moorage.scheduler.wiring.policy import Policy
+
+
+class ClusterSource(Struct, frozen=True):
+    """What a command line says of where the cluster is: files, a snapshot, or else a server by kubeconfig."""
+
+    files: Sequence[str] = ()
+    snapshot: str = ""
+    kubeconfig: str = ""
+    context: str = ""
+
+    def check(self) -> None:
+        """Refuse two sources at once."""
+        if self.files and self.snapshot:
+            raise InputError("--snapshot", "a cluster comes from files or from a snapshot", hint="leave -f out")
+        if (self.files or self.snapshot) and (self.kubeconfig or self.context):
+            problem = "a cluster comes from a server or from files"
+            raise InputError("--kubeconfig", problem, hint="leave -f and --snapshot out")
+
+
+class LoadedCluster(Struct, frozen=True):
+    """A cluster as it was read; ``note`` is what a user should know of it."""
+
+    documents: list[Document]
+    note: str = ""
+    honours_nominations: bool = True
+    namespace: str = "default"
+
+    def session(self, policy: Policy) -> Session:
+        """Open a session on it."""
+        return Session(self.documents, policy, honours_nominations=self.honours_nominations)
+
+
+def gates_shown(documents: Iterable[Document]) -> list[str]:
+    """Name the feature gates that a cluster must have on for some of its objects to be there."""
+    found: dict[str, None] = {}
+    for document in documents:
+        spec = document.content.get("spec") or {}
+        asked = spec if document.kind == "PodGroup" else spec.get("scheduling") if document.kind == "Job" else None
+        if asked:
+            found["GenericWorkload"] = None
+        if document.kind == "CompositePodGroup" or ((asked or {}).get("schedulingConstraints") or {}).get("topology"):
+            found |= dict.fromkeys(("GenericWorkload", "TopologyAwareWorkloadScheduling"))
+        if document.kind == "CompositePodGroup":
+            found["CompositePodGroup"] = None
+    return list(found)
+
+
+def _no_progress(_kind: str, _done: int, _total: int) -> None:
+    """Show nothing."""
+
+
+def load(source: ClusterSource, *, stdin: TextIO | None = None, progress: ShowReading = _no_progress) -> LoadedCluster:
+    """Read the cluster; InputError says what is wrong with where it should come from."""
+    source.check()
+    if source.files:
+        return LoadedCluster(list(read_files(source.files, stdin=stdin)), honours_nominations=False)
+    if source.snapshot:
+        contents, facts = read_snapshot(source.snapshot)
+        age = facts.age(time())
+        is_old = time() - facts.taken_at > OLD_SECONDS
+        note = f"the snapshot is {age} old: the cluster may look different now" if is_old else ""
+        return LoadedCluster(list(documents_of(contents, source=source.snapshot)), note)
+    read, namespace, where = read_server(source, progress=progress)
+    return LoadedCluster(list(documents_of(read.contents, source=where)), namespace=namespace)
+
+
+def read_server(
+    source: ClusterSource,
+    *,
+    with_annotations: bool = False,
+    whole: bool = False,
+    progress: ShowReading = _no_progress,
+) -> tuple[ReadCluster, str, str]:
+    """Read a live cluster; return it, the namespace of the context, and the server."""
+    connection = load_connection(source.kubeconfig, context=source.context)
+
+    async def read() -> ReadCluster:
+        async with ApiClient(connection) as client:
+            return await read_cluster(client, with_annotations=with_annotations, whole=whole, progress=progress)
+
+    try:
+        return aside(lambda: asyncio.run(read())), connection.namespace, connection.server
+    except ApiError as error:
+        raise InputError(connection.server, str(error) or type(error).__name__) from error

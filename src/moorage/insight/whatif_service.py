@@ -1,0 +1,198 @@
+"""`moorage whatif serve`: what-if questions over HTTP, about a copy of a cluster; the real one cannot be written to."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from moorage.common.errors import InputError, MoorageError
+from moorage.insight.explain.explain import explain_pod
+from moorage.insight.whatif import questions
+from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, edit_from
+from moorage.insight.whatif.session import Session
+from moorage.insight.whatif.sources import ClusterSource, load
+from moorage.kube.http.messages import HttpRequest, HttpService, Reply
+from moorage.kube.http.server import HttpServer
+from moorage.scheduler.daemon.caller_tokens import CallerTokens
+from moorage.scheduler.wiring.policy import Policy
+
+MAX_BODY: Final = 4 << 20
+MAX_WAITING: Final = 16
+"""So many questions may wait; further ones are told to come back later."""
+MAX_CONNECTIONS: Final = 256
+MAX_REPLICAS: Final = 10_000
+MAX_PODS: Final = 1000
+STOP_SECONDS: Final = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class ServiceOptions(Struct, frozen=True):
+    """What to serve, where, to whom, and how long a question may take."""
+
+    source: ClusterSource
+    policy: Policy
+    address: str = "127.0.0.1"
+    port: int = 0
+    token_file: Path | None = None
+    seconds: float = 10.0
+    refresh: float = 0.0
+
+
+def run_service(options: ServiceOptions) -> int:
+    """Serve until told to stop; return the exit code."""
+    return asyncio.run(WhatIfService(options).run())
+
+
+class WhatIfService:
+    """The service: one session, in a thread of its own, that answers one question at a time."""
+
+    def __init__(self, options: ServiceOptions) -> None:
+        self._options = options
+        self._tokens = CallerTokens.for_address(options.token_file, options.address)
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="what-if")
+        self._session: Session | None = None
+        self._read_at = 0.0
+        self._waiting = 0
+
+    async def run(self) -> int:
+        """Serve until a signal comes."""
+        stopping = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        port, server = await self.start()
+        print(f"Serving on http://{self._options.address}:{port}", flush=True)  # noqa: T201 - for whoever started it
+        await stopping.wait()
+        await self.stop(server)
+        return 0
+
+    async def start(self) -> tuple[int, HttpServer]:
+        """Read the cluster and begin to listen; return the port."""
+        await asyncio.get_running_loop().run_in_executor(self._worker, self._current)
+        server = HttpServer(HttpService(self.answer, _refused, MAX_BODY), MAX_CONNECTIONS)
+        try:
+            return await server.listen(self._options.address, self._options.port), server
+        except OSError as error:
+            where = f"--address {self._options.address} --port {self._options.port}"
+            raise InputError(where, f"cannot listen there: {error.strerror or error}") from error
+
+    async def stop(self, server: HttpServer) -> None:
+        """Stop listening, and let the session go."""
+        await server.stop(STOP_SECONDS)
+        await asyncio.get_running_loop().run_in_executor(self._worker, self._close)
+        self._worker.shutdown()
+
+    def _close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+
+    async def answer(self, request: HttpRequest) -> Reply:
+        """Answer one request."""
+        if request.path == "/healthz":
+            return Reply(200, b"ok", "text/plain")
+        if not self._tokens.admit(request):
+            return _problem(401, "a token is needed: Authorization: Bearer TOKEN")
+        question = QUESTIONS.get(request.path)
+        if question is None:
+            return _problem(404, f"there is nothing at {request.path}; try POST {', '.join(QUESTIONS)}")
+        if request.method != "POST":
+            return _problem(405, "questions are asked with POST")
+        if self._waiting >= MAX_WAITING:
+            return Reply(429, _body({"error": "too many questions wait"}), headers=(("Retry-After", "1"),))
+        try:
+            asked = msgspec.json.decode(request.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return _problem(400, f"the body is not JSON: {error}")
+        if not isinstance(asked, dict):
+            return _problem(400, "the body is not a JSON object")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._worker, self._ask, question, asked)
+        finally:
+            self._waiting -= 1
+
+    def _ask(self, question: "Question", asked: dict[str, Any]) -> Reply:
+        try:
+            session = self._current()
+            with session.branch():
+                session.apply(*_edits(asked))
+                return Reply(200, _body(question(session, asked, self._options.seconds)))
+        except MoorageError as error:
+            return _problem(422, str(error))
+        except Exception:  # one question must not end the service
+            log.exception("a question could not be answered")
+            return _problem(500, "the question could not be answered; the log says why")
+
+    def _current(self) -> Session:
+        """Return the session, on a cluster that was read anew if it is due."""
+        options, source = self._options, self._options.source
+        is_live = not (source.files or source.snapshot)
+        is_due = is_live and options.refresh and monotonic() - self._read_at > options.refresh
+        if self._session is None or is_due:
+            fresh = load(source).session(options.policy)
+            self._close()
+            self._session, self._read_at = fresh, monotonic()
+        return self._session
+
+
+def _edits(asked: Mapping[str, Any]) -> list[Edit]:
+    edits = asked.get("edits") or []
+    if not isinstance(edits, list):
+        raise InputError("edits", "this is not a list")
+    return [edit_from(edit) for edit in edits]
+
+
+def _explain(session: Session, asked: Mapping[str, Any], seconds: float) -> Any:
+    wanted = asked.get("pod")
+    if isinstance(wanted, dict):
+        session.apply(CreateObject(wanted))
+        wanted = ObjectId.of(wanted).key
+    if not isinstance(wanted, str):
+        raise InputError("pod", "say which pod: its name, or the pod itself")
+    return explain_pod(session, wanted, node=str(asked.get("node") or ""), seconds=seconds).as_data()
+
+
+def _capacity(session: Session, asked: Mapping[str, Any], _seconds: float) -> Any:
+    pod, most = asked.get("pod"), asked.get("most", MAX_REPLICAS)
+    if not isinstance(pod, dict) or not isinstance(most, int) or not 0 < most <= MAX_REPLICAS:
+        raise InputError("pod", f"give the pod as an object, and most as a number up to {MAX_REPLICAS}")
+    return questions.capacity(session, pod, most=most)
+
+
+def _place(session: Session, asked: Mapping[str, Any], _seconds: float) -> Any:
+    pods = asked.get("pods")
+    if not isinstance(pods, list) or len(pods) > MAX_PODS or not all(isinstance(pod, dict) for pod in pods):
+        raise InputError("pods", f"give a list of up to {MAX_PODS} pods")
+    decisions = []
+    for pod in pods:
+        session.apply(CreateObject(pod))
+        decisions.append(session.place(ObjectId.of(pod).key).decision)
+    return {"decisions": decisions}
+
+
+Question: TypeAlias = Callable[[Session, Mapping[str, Any], float], Any]
+"""Something that can be asked; it gets the session, what was asked, and how long it may take."""
+QUESTIONS: Final[Mapping[str, Question]] = {
+    "/v1/explain": _explain,
+    "/v1/capacity": _capacity,
+    "/v1/place": _place,
+}
+
+
+def _body(answer: Any) -> bytes:
+    return msgspec.json.encode(answer)
+
+
+def _problem(status: int, text: str) -> Reply:
+    return Reply(status, _body({"error": text}))
+
+
+def _refused(status: int, text: str) -> Reply:
+    return _problem(status, text)

@@ -1,0 +1,1 @@
+"""Defaults and validation that the API server applies when an object is created or updated."""

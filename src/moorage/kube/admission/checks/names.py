@@ -1,0 +1,129 @@
+"""Names, labels and numbers: what may be one, and what the API says of those that are none."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from moorage.kube.refusals import Cause, each, invalid_value
+
+_NAME: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = f"{_LABEL}(\\.{_LABEL})*"
+_PERCENT: Final = "[0-9]+%"
+_ENDS: Final = "and must start and end with an alphanumeric character"
+_NAME_RULE: Final = (
+    f"must consist of alphanumeric characters, '-', '_' or '.', {_ENDS} (e.g. 'MyName',  or 'my.name',  or '123-abc', "
+    f"regex used for validation is '{_NAME}')"
+)
+_VALUE_RULE: Final = (
+    f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ENDS} (e.g. "
+    f"'MyValue',  or 'my_value',  or '12345', regex used for validation is '({_NAME})?')"
+)
+_LABEL_RULE: Final = (
+    f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_ENDS} (e.g. 'my-name',  "
+    f"or '123-abc', regex used for validation is '{_LABEL}')"
+)
+_SUBDOMAIN_RULE: Final = (
+    f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ENDS} (e.g. "
+    f"'example.com', regex used for validation is '{_SUBDOMAIN}')"
+)
+_PERCENT_RULE: Final = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
+    f"validation is '{_PERCENT}')"
+)
+NOT_NEGATIVE: Final = "must be greater than or equal to 0"
+POSITIVE: Final = "must be greater than zero"
+IMMUTABLE: Final = "field is immutable"
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return re.fullmatch(pattern, text) is not None
+
+
+def _too_long(text: str, most: int) -> Iterator[str]:
+    if len(text) > most:
+        yield f"must be no more than {most} characters"
+
+
+def subdomain(text: str) -> Iterator[str]:
+    """Say why a text is no name of dot-separated labels, which most objects have."""
+    yield from _too_long(text, 253)
+    if not _matches(_SUBDOMAIN, text):
+        yield _SUBDOMAIN_RULE
+
+
+def dns_label(text: str) -> Iterator[str]:
+    """Say why a text is no single label, which namespaces, containers and volumes are named by."""
+    yield from _too_long(text, 63)
+    if not _matches(_LABEL, text):
+        yield "must not contain dots" if _matches(_SUBDOMAIN, text) else _LABEL_RULE
+
+
+def qualified_name(text: str) -> Iterator[str]:
+    """Say why a text is no key of labels, taints and resources: a name, perhaps with a domain before a slash."""
+    prefix, slash, name = text.partition("/")
+    if "/" in name:
+        optional = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        yield f"a qualified name {_NAME_RULE} {optional}"
+        return
+    if not slash:
+        prefix, name = "", text
+    elif not prefix:
+        yield "prefix part must be non-empty"
+    else:
+        yield from (f"prefix part {why}" for why in subdomain(prefix))
+    if not name:
+        yield "name part must be non-empty"
+    yield from (f"name part {why}" for why in _too_long(name, 63))
+    if not _matches(_NAME, name):
+        yield f"name part {_NAME_RULE}"
+
+
+def label_value(text: str) -> Iterator[str]:
+    """Say why a text is no value of a label."""
+    yield from _too_long(text, 63)
+    if text and not _matches(_NAME, text):
+        yield _VALUE_RULE
+
+
+def labels(found: Mapping[str, str], path: str) -> Iterator[Cause]:
+    """Check labels, or a selector that is a map of them."""
+    for key, text in found.items():
+        yield from each(path, key, qualified_name(key))
+        yield from each(path, text, label_value(text))
+
+
+def annotations(found: Mapping[str, str], path: str) -> Iterator[Cause]:
+    """Check the keys of annotations."""
+    for key in found:
+        yield from each(path, key, qualified_name(key.lower()))
+
+
+def not_negative(data: Mapping[str, Any], path: str, *names: str) -> Iterator[Cause]:
+    """Check numbers that may be 0."""
+    for name in names:
+        if isinstance(data.get(name), int) and data[name] < 0:
+            yield invalid_value(f"{path}.{name}", data[name], NOT_NEGATIVE)
+
+
+def number_or_percent(found: Any, path: str) -> Iterator[Cause]:
+    """Check what may be a number of pods or a percentage of them."""
+    if isinstance(found, str):
+        if not _matches(_PERCENT, found):
+            yield invalid_value(path, found, _PERCENT_RULE)
+    elif isinstance(found, int) and found < 0:
+        yield invalid_value(path, found, NOT_NEGATIVE)
+
+
+def at_most_all(found: Any, path: str) -> Iterator[Cause]:
+    """Check that a percentage is one of something that can be taken away."""
+    if isinstance(found, str) and _matches(_PERCENT, found):
+        digits = found[:-1].lstrip("0")
+        if len(digits) > 3 or int(digits or 0) > 100:
+            yield invalid_value(path, found, "must not be greater than 100%")
+
+
+def port_number(found: Any, path: str) -> Iterator[Cause]:
+    """Check a port, where it is a number."""
+    if isinstance(found, int) and not 1 <= found <= 65535:
+        yield invalid_value(path, found, "must be between 1 and 65535, inclusive")

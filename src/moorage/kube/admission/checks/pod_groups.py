@@ -1,0 +1,365 @@
+"""Groups of pods, groups of groups, the workloads that describe them, and what jobs say of their groups."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from moorage.kube.admission.checks.names import IMMUTABLE, dns_label, qualified_name, subdomain
+from moorage.kube.api.struct import Data
+from moorage.kube.refusals import (
+    Cause,
+    duplicate,
+    each,
+    invalid_value,
+    not_supported,
+    prohibited,
+    required,
+    too_many,
+)
+
+MAX_PRIORITY: Final = 1_000_000_000
+MAX_TEMPLATES: Final = 8
+MAX_DEPTH: Final = 4
+MAX_CLAIMS: Final = 4
+MAX_MESSAGE: Final = 32768
+CLEARED: Final = "field cannot be cleared once set"
+SET_LATE: Final = "field cannot be set once created"
+PREEMPTION: Final = ("Never", "PreemptLowerPriority")
+STATUSES: Final = ("False", "True", "Unknown")
+_REASON: Final = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
+_REASON_RULE: Final = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
+    "characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or "
+    f"'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '{_REASON}')"
+)
+Stored = Mapping[str, Any]
+
+
+def pod_group(data: Data) -> Iterator[Cause]:
+    """Check a group of pods."""
+    spec = data.get("spec") or {}
+    if spec.get("parentCompositePodGroupName") and not spec.get("workloadRef"):
+        yield required("spec.workloadRef", "must be set when parentCompositePodGroupName is set")
+    yield from _origin(spec)
+    yield from _settings(spec, "spec", "minCount")
+
+
+def composite_pod_group(data: Data) -> Iterator[Cause]:
+    """Check a group of groups."""
+    spec = data.get("spec") or {}
+    if not spec.get("workloadRef"):
+        yield required("spec.workloadRef")
+    yield from _origin(spec)
+    yield from _settings(spec, "spec", "minGroupCount")
+
+
+def workload(data: Data) -> Iterator[Cause]:
+    """Check a workload: its priorities over all templates, then template by template."""
+    spec = data.get("spec") or {}
+    flat, trees = spec.get("podGroupTemplates") or [], spec.get("compositePodGroupTemplates") or []
+    yield from _one_of(spec, "spec", "podGroupTemplates", "compositePodGroupTemplates")
+    if flat and not trees and len({_priority(item) for item in flat}) > 1:
+        yield invalid_value("spec", None, "detected multiple priority configurations")
+    yield from _tree_problems(trees)
+    yield from _controller(spec.get("controllerRef"))
+    yield from _templates(spec, "spec")
+
+
+def _origin(spec: Data) -> Iterator[Cause]:
+    """Check where a group belongs; nobody looks whether that exists."""
+    parent = spec.get("parentCompositePodGroupName")
+    if parent is not None:
+        yield from each("spec.parentCompositePodGroupName", parent, subdomain(parent))
+    reference = spec.get("workloadRef")
+    if reference:
+        for field, rule in (("workloadName", subdomain), ("templateName", dns_label)):
+            yield from _named(reference, f"spec.workloadRef.{field}", field, rule)
+
+
+def _settings(spec: Data, path: str, counted: str) -> Iterator[Cause]:
+    """Check what groups and their templates have in common; ``counted`` is what a gang of them says."""
+    policy = spec.get("schedulingPolicy") or {}
+    yield from _one_of(policy, f"{path}.schedulingPolicy", "basic", "gang")
+    if isinstance(gang := policy.get("gang"), dict):
+        count = gang.get(counted)
+        if not count:
+            yield required(f"{path}.schedulingPolicy.gang.{counted}")
+        elif count < 1:
+            yield invalid_value(f"{path}.schedulingPolicy.gang.{counted}", count, "must be greater than or equal to 1")
+    yield from constraints(spec.get("schedulingConstraints") or {}, f"{path}.schedulingConstraints")
+    yield from claims(spec.get("resourceClaims") or [], f"{path}.resourceClaims")
+    yield from disruption_mode(spec, path)
+    if name := spec.get("priorityClassName"):
+        yield from each(f"{path}.priorityClassName", name, subdomain(name))
+    if (priority := spec.get("priority")) is not None and priority > MAX_PRIORITY:
+        yield invalid_value(f"{path}.priority", priority, f"must be less than or equal to {MAX_PRIORITY}")
+    if (preemption := spec.get("preemptionPolicy")) is not None and preemption not in PREEMPTION:
+        yield not_supported(f"{path}.preemptionPolicy", preemption, PREEMPTION)
+
+
+def constraints(found: Data, path: str) -> Iterator[Cause]:
+    """Check where the pods of a group may be."""
+    topology = found.get("topology") or []
+    if len(topology) > 1:
+        yield too_many(f"{path}.topology", len(topology), 1)
+        return
+    for number, item in enumerate(topology):
+        yield from _named(item, f"{path}.topology[{number}].key", "key", qualified_name)
+
+
+def claims(found: list[Data], path: str) -> Iterator[Cause]:
+    """Check the claims that the pods of a group share."""
+    if len(found) > MAX_CLAIMS:
+        yield too_many(path, len(found), MAX_CLAIMS)
+        return
+    names: set[str] = set()
+    for number, item in enumerate(found):
+        here = f"{path}[{number}]"
+        if item.get("name", "") in names:
+            yield duplicate(here, item)
+        names.add(item.get("name", ""))
+        yield from _one_of(item, here, "resourceClaimName", "resourceClaimTemplateName")
+        yield from _named(item, f"{here}.name", "name", dns_label)
+        for field in ("resourceClaimName", "resourceClaimTemplateName"):
+            if item.get(field) is not None:
+                yield from each(f"{here}.{field}", item[field], subdomain(item[field]))
+
+
+def disruption_mode(spec: Data, path: str) -> Iterator[Cause]:
+    """Check what a preemption takes of a group."""
+    mode = spec.get("disruptionMode")
+    if mode is not None:
+        yield from _one_of(mode, f"{path}.disruptionMode", "single", "all")
+
+
+def job_scheduling(spec: Data, path: str) -> Iterator[Cause]:
+    """Check what a job says of the group that its pods are to be."""
+    found = spec.get("scheduling")
+    if not found:
+        return
+    policy = found.get("schedulingPolicy")
+    if policy is not None:
+        yield from _one_of(policy, f"{path}.schedulingPolicy", "basic", "gang")
+    count = ((policy or {}).get("gang") or {}).get("minCount")
+    if count is not None and count < 1:
+        yield invalid_value(f"{path}.schedulingPolicy.gang.minCount", count, "must be greater than or equal to 1")
+    elif count is not None and count > (most := spec.get("parallelism", 1)):
+        why = f"must not be greater than parallelism ({most})"
+        yield invalid_value(f"{path}.schedulingPolicy.gang.minCount", count, why)
+    if "gang" not in (policy or {}) and (found.get("disruptionMode") or {}).keys() == {"all"}:
+        why = "the disruptionMode `all` is not supported with the Basic scheduling policy"
+        yield invalid_value(f"{path}.disruptionMode", "", why)
+    yield from constraints(found.get("schedulingConstraints") or {}, f"{path}.schedulingConstraints")
+    yield from claims(found.get("resourceClaims") or [], f"{path}.resourceClaims")
+    yield from disruption_mode(found, path)
+
+
+def _one_of(union: Data, path: str, *members: str) -> Iterator[Cause]:
+    """Check that exactly one of some fields is set; an empty list counts as none."""
+    chosen = [name for name in members if name in union and union[name] is not None and union[name] != []]
+    known = ", ".join(f"`{name}`" for name in members)
+    if not chosen:
+        yield invalid_value(path, "", f"must specify one of: {known}")
+    elif len(chosen) > 1:
+        yield invalid_value(path, f"{{{', '.join(chosen)}}}", f"must specify exactly one of: {known}")
+
+
+def _named(item: Data, path: str, field: str, rule: Any) -> Iterator[Cause]:
+    """Check a name that has to be there."""
+    if not item.get(field):
+        yield required(path)
+    else:
+        yield from each(path, item[field], rule(item[field]))
+
+
+def _templates(spec: Data, path: str) -> Iterator[Cause]:
+    """Check the templates of a workload, or of one of its groups of groups."""
+    for kind, counted in (("podGroupTemplates", "minCount"), ("compositePodGroupTemplates", "minGroupCount")):
+        found = spec.get(kind) or []
+        if len(found) > MAX_TEMPLATES:
+            yield too_many(f"{path}.{kind}", len(found), MAX_TEMPLATES)
+            continue
+        names: set[str] = set()
+        for number, item in enumerate(found):
+            here = f"{path}.{kind}[{number}]"
+            if item.get("name") in names:
+                yield duplicate(here, _as_written(item))
+            names.add(item.get("name", ""))
+            yield from _named(item, f"{here}.name", "name", dns_label)
+            yield from _settings(item, here, counted)
+            yield from _templates(item, here)
+
+
+def _as_written(template: Data) -> Data:
+    """Put a template as Go writes it: constraints stand there even if there are none."""
+    first = {"name": template.get("name"), "schedulingPolicy": template.get("schedulingPolicy")}
+    return {**first, "schedulingConstraints": template.get("schedulingConstraints"), **template}
+
+
+def _tree_problems(trees: list[Data]) -> Iterator[Cause]:
+    """Check trees of templates: their height, that they have leaves, and that all are of one name and one priority."""
+    if not trees or len(trees) > MAX_TEMPLATES:
+        return
+    names: set[str] = set()
+    priorities = set()
+    for path, item, depth, is_leaf in _walk(trees, "spec", 1):
+        children = [*(item.get("podGroupTemplates") or ()), *(item.get("compositePodGroupTemplates") or ())]
+        if not is_leaf and not children:
+            why = "must have at least one child PodGroupTemplate or CompositePodGroupTemplate"
+            yield invalid_value(path, item.get("name", ""), why)
+        if depth > MAX_DEPTH - (0 if is_leaf else 1):
+            yield invalid_value(path, item.get("name", ""), f"maximum template hierarchy depth is {MAX_DEPTH}")
+            return
+        if item.get("name") in names:
+            yield duplicate(f"{path}.name", item["name"])
+        names.add(item.get("name", ""))
+        priorities.add(_priority(item))
+    if len(priorities) > 1:
+        why = "all priority and priorityClassName values must be identical, detected multiple values"
+        yield invalid_value("spec", None, why)
+
+
+def _walk(trees: list[Data], path: str, depth: int) -> Iterator[tuple[str, Data, int, bool]]:
+    """Go through all templates, parents first: path, template, depth, and whether it is one of pods."""
+    for number, tree in enumerate(trees):
+        here = f"{path}.compositePodGroupTemplates[{number}]"
+        yield here, tree, depth, False
+        for leaf_number, leaf in enumerate(tree.get("podGroupTemplates") or ()):
+            yield f"{here}.podGroupTemplates[{leaf_number}]", leaf, depth + 1, True
+        yield from _walk(tree.get("compositePodGroupTemplates") or [], here, depth + 1)
+
+
+def _priority(item: Stored) -> tuple[Any, Any]:
+    return item.get("priority"), item.get("priorityClassName") or ""
+
+
+def _controller(found: Data | None) -> Iterator[Cause]:
+    if not found:
+        return
+    if group := found.get("apiGroup"):
+        yield from each("spec.controllerRef.apiGroup", group, subdomain(group))
+    for field in ("kind", "name"):
+        yield from _named(found, f"spec.controllerRef.{field}", field, _path_segment)
+
+
+def _path_segment(text: str) -> Iterator[str]:
+    if text in (".", ".."):
+        yield f"may not be '{text}'"
+    yield from (f"may not contain '{letter}'" for letter in "/%" if letter in text)
+
+
+def group_status(data: Data) -> Iterator[Cause]:
+    """Check what is said of a group."""
+    status = data.get("status") or {}
+    for number, condition in enumerate(status.get("conditions") or ()):
+        yield from _condition(condition, f"status.conditions[{number}]")
+    found = status.get("resourceClaimStatuses") or []
+    known = {item.get("name") for item in (data.get("spec") or {}).get("resourceClaims") or ()}
+    seen: set[str] = set()
+    for number, item in enumerate(found):
+        here = f"status.resourceClaimStatuses[{number}]"
+        if item.get("name") in seen:
+            yield duplicate(here, item)
+        seen.add(item.get("name", ""))
+        if item.get("name") not in known:
+            why = "must match the name of an entry in `spec.resourceClaims`"
+            yield invalid_value(f"{here}.name", item.get("name", ""), why)
+        if (name := item.get("resourceClaimName")) is not None:
+            yield from each(f"{here}.resourceClaimName", name, subdomain(name))
+
+
+def _condition(found: Data, path: str) -> Iterator[Cause]:
+    if not found.get("type"):
+        yield required(f"{path}.type", "is required")
+    else:
+        yield from each(f"{path}.type", found["type"], qualified_name(found["type"]))
+    status = found.get("status")
+    if not status:
+        yield required(f"{path}.status")
+    elif status not in STATUSES:
+        yield not_supported(f"{path}.status", status, STATUSES)
+    if found.get("observedGeneration", 0) < 0:
+        yield invalid_value(
+            f"{path}.observedGeneration", found["observedGeneration"], "must be greater than or equal to zero"
+        )
+    if not found.get("lastTransitionTime"):
+        yield required(f"{path}.lastTransitionTime")
+    reason = found.get("reason") or ""
+    if not reason:
+        yield required(f"{path}.reason")
+    elif not re.fullmatch(_REASON, reason):
+        yield invalid_value(f"{path}.reason", reason, _REASON_RULE)
+    if len((found.get("message") or "").encode()) > MAX_MESSAGE:
+        yield Cause("FieldValueTooLong", f"Too long: may not be more than {MAX_MESSAGE} bytes", f"{path}.message")
+
+
+def changed_pod_group(old: Stored, new: Stored) -> Iterator[Cause]:
+    """Let nothing of a group change but how many of it must run together."""
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    yield from _fixed(before, after, "spec", "parentCompositePodGroupName", "workloadRef")
+    yield from _kept_policy(before, after, "spec")
+    others = ("schedulingConstraints", "resourceClaims", "disruptionMode", "priorityClassName", "priority")
+    yield from _fixed(before, after, "spec", *others, "preemptionPolicy")
+
+
+def changed_composite(old: Stored, new: Stored) -> Iterator[Cause]:
+    """Let nothing of a group of groups change."""
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    first = ("parentCompositePodGroupName", "workloadRef", "schedulingPolicy", "schedulingConstraints")
+    yield from _fixed(before, after, "spec", *first, *_LATER)
+
+
+def changed_workload(old: Stored, new: Stored) -> Iterator[Cause]:
+    """Let no template of a workload come, go or change but for how many must run together."""
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    yield from _fixed(before, after, "spec", "controllerRef")
+    yield from _kept_templates(before, after, "spec")
+
+
+def _kept_templates(before: Stored, after: Stored, path: str) -> Iterator[Cause]:
+    for kind in ("podGroupTemplates", "compositePodGroupTemplates"):
+        known = {item.get("name"): item for item in before.get(kind) or ()}
+        found = after.get(kind) or []
+        for number, item in enumerate(found):
+            here = f"{path}.{kind}[{number}]"
+            if item.get("name") not in known:
+                yield prohibited(here, "item may not be added")
+                continue
+            was = known[item.get("name")]
+            yield from _kept_policy(was, item, here)
+            yield from _fixed(was, item, here, "schedulingConstraints", "resourceClaims", *_LATER)
+            yield from _kept_templates(was, item, here)
+        if known.keys() - {item.get("name") for item in found}:
+            yield prohibited(f"{path}.{kind}", "item may not be removed")
+
+
+def changed_job(old: Stored, new: Stored) -> Iterator[Cause]:
+    """Let nothing of a job's group change but how many of it must run together."""
+    before, after = (old.get("spec") or {}).get("scheduling"), (new.get("spec") or {}).get("scheduling")
+    if (before is None) != (after is None):
+        yield invalid_value("spec.scheduling", None, CLEARED if after is None else SET_LATE)
+        return
+    if before is None or after is None:
+        return
+    was, now = before.get("schedulingPolicy") or {}, after.get("schedulingPolicy") or {}
+    if was.keys() != now.keys():
+        why = "the basic/gang policy variant is immutable after creation; only schedulingPolicy.gang.minCount may be"
+        yield invalid_value("spec.scheduling.schedulingPolicy", None, f"{why} updated")
+    yield from _fixed(before, after, "spec.scheduling", "schedulingConstraints", "disruptionMode", "resourceClaims")
+
+
+_LATER: Final = ("disruptionMode", "priorityClassName", "priority", "preemptionPolicy")
+
+
+def _fixed(before: Stored, after: Stored, path: str, *names: str) -> Iterator[Cause]:
+    for name in names:
+        if (before.get(name) or None) != (after.get(name) or None):
+            yield invalid_value(f"{path}.{name}", None, IMMUTABLE)
+
+
+def _kept_policy(before: Stored, after: Stored, path: str) -> Iterator[Cause]:
+    was, now = before.get("schedulingPolicy") or {}, after.get("schedulingPolicy") or {}
+    if ("basic" in was) != ("basic" in now):
+        yield invalid_value(f"{path}.schedulingPolicy.basic", None, IMMUTABLE)
+    if ("gang" in was) != ("gang" in now):
+        yield invalid_value(f"{path}.schedulingPolicy.gang", None, CLEARED if "gang" in was else SET_LATE)

@@ -1,0 +1,84 @@
+"""Which objects are checked how: their names, what is in them, and what may not change."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from moorage.kube.admission.checks import names, pod_groups
+from moorage.kube.admission.checks.devices import resource_slice
+from moorage.kube.admission.checks.pods import pod_spec
+from moorage.kube.admission.checks.storage import claim, node, priority_class, storage_class, volume
+from moorage.kube.admission.checks.workloads import (
+    budget,
+    cron_job,
+    daemon_set,
+    deployment,
+    job,
+    replication_controller,
+    service,
+    stateful_set,
+    workload,
+)
+from moorage.kube.api.kinds import RBAC
+from moorage.kube.api.struct import Data
+from moorage.kube.refusals import Cause, each, invalid_value, required
+from moorage.kube.resources import ServedResource
+
+CANDIDATES: Final = "leasecandidates.coordination.k8s.io"
+LABEL_NAMES: Final = frozenset(("namespaces", "services"))
+RULES: Final[Mapping[str, Callable[[Data], Iterator[Cause]]]] = {
+    "compositepodgroups.scheduling.k8s.io": pod_groups.composite_pod_group,
+    "cronjobs.batch": cron_job,
+    "daemonsets.apps": daemon_set,
+    "deployments.apps": deployment,
+    "jobs.batch": job,
+    "nodes": node,
+    "persistentvolumeclaims": claim,
+    "persistentvolumes": volume,
+    "poddisruptionbudgets.policy": budget,
+    "podgroups.scheduling.k8s.io": pod_groups.pod_group,
+    "pods": lambda data: pod_spec(data.get("spec") or {}, "spec"),
+    "priorityclasses.scheduling.k8s.io": priority_class,
+    "replicasets.apps": workload,
+    "replicationcontrollers": replication_controller,
+    "resourceslices.resource.k8s.io": resource_slice,
+    "services": service,
+    "statefulsets.apps": stateful_set,
+    "storageclasses.storage.k8s.io": storage_class,
+    "workloads.scheduling.k8s.io": pod_groups.workload,
+}
+
+
+def rule_problems(resource: ServedResource, data: Data) -> Iterator[Cause]:
+    """Find what is wrong with an object as such."""
+    yield from metadata_problems(resource, data["metadata"])
+    rule = RULES.get(resource.storage)
+    if rule is not None:
+        yield from rule(data)
+
+
+def metadata_problems(resource: ServedResource, metadata: Mapping[str, Any]) -> Iterator[Cause]:
+    """Find what is wrong with a name, labels, annotations and owners."""
+    yield from _name_problems(resource, metadata.get("name", ""))
+    yield from names.labels(metadata.get("labels") or {}, "metadata.labels")
+    yield from names.annotations(metadata.get("annotations") or {}, "metadata.annotations")
+    for number, owner in enumerate(metadata.get("ownerReferences") or ()):
+        yield from _owner_problems(owner, f"metadata.ownerReferences[{number}]")
+
+
+def _name_problems(resource: ServedResource, name: str) -> Iterator[Cause]:
+    if not name:
+        yield required("metadata.name", "name or generateName is required")
+    elif resource.group == RBAC or resource.storage == CANDIDATES:
+        if name in (".", "..") or "/" in name or "%" in name:
+            yield invalid_value("metadata.name", name, "may not be '.' or '..', nor contain '/' or '%'")
+    else:
+        rule = names.dns_label if resource.storage in LABEL_NAMES else names.subdomain
+        yield from each("metadata.name", name, rule(name))
+
+
+def _owner_problems(owner: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    if not owner.get("apiVersion"):
+        yield invalid_value(f"{path}.apiVersion", "", "version must not be empty")
+    for field in ("kind", "name", "uid"):
+        if not owner.get(field):
+            yield invalid_value(f"{path}.{field}", "", "must not be empty")

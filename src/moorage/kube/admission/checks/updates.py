@@ -1,0 +1,134 @@
+"""What may not change once it is there."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from moorage.kube.admission.checks import pod_groups
+from moorage.kube.admission.checks.names import IMMUTABLE
+from moorage.kube.refusals import Cause, invalid_value, prohibited
+
+Stored = Mapping[str, Any]
+MUTABLE_IN_PODS: Final = frozenset(
+    ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates", "ephemeralContainers")
+)
+MUTABLE_IN_GATED_PODS: Final = MUTABLE_IN_PODS | {"nodeSelector", "affinity"}
+_POD_RULE: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def update_problems(storage: str, old: Stored, new: Stored) -> Iterator[Cause]:
+    """Find what changed that may not change."""
+    rule = RULES.get(storage)
+    if rule is not None:
+        yield from rule(old, new)
+
+
+def _pod(old: Stored, new: Stored) -> Iterator[Cause]:
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    mutable = MUTABLE_IN_GATED_PODS if before.get("schedulingGates") else MUTABLE_IN_PODS
+    yield from _new_gates(before, after)
+    yield from _kept_tolerations(before.get("tolerations") or [], after.get("tolerations") or [])
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)} - mutable
+    for kind in ("containers", "initContainers"):
+        if kind in changed and _without_images(before.get(kind)) == _without_images(after.get(kind)):
+            changed.remove(kind)
+    if changed:
+        yield prohibited("spec", f"{_POD_RULE}\nfound changes of {', '.join(sorted(changed))}")
+
+
+def _new_gates(before: Stored, after: Stored) -> Iterator[Cause]:
+    known = {gate.get("name") for gate in before.get("schedulingGates") or ()}
+    for number, gate in enumerate(after.get("schedulingGates") or ()):
+        if gate.get("name") not in known:
+            why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            yield prohibited(f"spec.schedulingGates[{number}].name", why)
+
+
+def _kept_tolerations(before: list[Stored], after: list[Stored]) -> Iterator[Cause]:
+    def timeless(toleration: Stored) -> Stored:
+        return {key: content for key, content in toleration.items() if key != "tolerationSeconds"}
+
+    kept = [timeless(item) for item in after]
+    if any(timeless(item) not in kept for item in before):
+        yield prohibited("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+
+
+def _without_images(containers: Any) -> Any:
+    return [{k: v for k, v in item.items() if k not in ("image", "imagePullPolicy")} for item in containers or ()]
+
+
+def _fixed(*names: str) -> Callable[[Stored, Stored], Iterator[Cause]]:
+    """Make a rule that some fields of a spec stay as they are."""
+
+    def rule(old: Stored, new: Stored) -> Iterator[Cause]:
+        before, after = old.get("spec") or {}, new.get("spec") or {}
+        for name in names:
+            if before.get(name) != after.get(name):
+                yield invalid_value(f"spec.{name}", after.get(name), IMMUTABLE)
+
+    return rule
+
+
+def _claim(old: Stored, new: Stored) -> Iterator[Cause]:
+    """Let a claim be bound, get a class it had none of, and grow; nothing else of it may change."""
+    before, after = dict(old.get("spec") or {}), dict(new.get("spec") or {})
+    for name in ("volumeName", "storageClassName"):
+        if before.get(name) is None and name in after:
+            before[name] = after[name]
+    if (old.get("status") or {}).get("phase") == "Bound":
+        for name in ("resources", "volumeAttributesClassName"):
+            before.pop(name, None)
+            after.pop(name, None)
+    if before != after:
+        why = (
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        )
+        yield prohibited("spec", why)
+
+
+def _job(old: Stored, new: Stored) -> Iterator[Cause]:
+    mode = (old.get("spec") or {}).get("completionMode")
+    yield from _fixed("selector", "completionMode", "podFailurePolicy")(old, new)
+    yield from pod_groups.changed_job(old, new)
+    if mode != "Indexed":
+        yield from _fixed("completions")(old, new)
+    if not (old.get("spec") or {}).get("suspend"):
+        yield from _fixed("template")(old, new)
+
+
+def _priority_class(old: Stored, new: Stored) -> Iterator[Cause]:
+    for name in ("value", "preemptionPolicy"):
+        if old.get(name) != new.get(name) and (name != "value" or old.get(name, 0) != new.get(name, 0)):
+            yield prohibited(name, "may not be changed in an update.")
+
+
+def _storage_class(old: Stored, new: Stored) -> Iterator[Cause]:
+    for name in ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"):
+        if old.get(name) != new.get(name):
+            # Upstream does not show what was found either.
+            yield invalid_value(name, None, IMMUTABLE)
+
+
+def _resource_claim(old: Stored, new: Stored) -> Iterator[Cause]:
+    if old.get("spec") != new.get("spec"):
+        yield invalid_value("spec", new.get("spec"), IMMUTABLE)
+
+
+RULES: Final[Mapping[str, Callable[[Stored, Stored], Iterator[Cause]]]] = {
+    "compositepodgroups.scheduling.k8s.io": pod_groups.changed_composite,
+    "daemonsets.apps": _fixed("selector"),
+    "deployments.apps": _fixed("selector"),
+    "jobs.batch": _job,
+    "persistentvolumeclaims": _claim,
+    "podgroups.scheduling.k8s.io": pod_groups.changed_pod_group,
+    "pods": _pod,
+    "priorityclasses.scheduling.k8s.io": _priority_class,
+    "replicasets.apps": _fixed("selector"),
+    "resourceclaims.resource.k8s.io": _resource_claim,
+    "statefulsets.apps": _fixed("serviceName", "selector", "podManagementPolicy", "volumeClaimTemplates"),
+    "storageclasses.storage.k8s.io": _storage_class,
+    "workloads.scheduling.k8s.io": pod_groups.changed_workload,
+}

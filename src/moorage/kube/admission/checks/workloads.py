@@ -1,0 +1,203 @@
+"""Deployments, replica sets, stateful and daemon sets, jobs, cron jobs, and the budgets that protect their pods."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from moorage.common.errors import InputError, SelectorError
+from moorage.kube.admission.checks.names import (
+    at_most_all,
+    labels,
+    not_negative,
+    number_or_percent,
+    port_number,
+)
+from moorage.kube.admission.checks.pod_groups import job_scheduling
+from moorage.kube.admission.checks.pods import pod_template
+from moorage.kube.admission.checks.selectors import label_selector
+from moorage.kube.api.codec import convert
+from moorage.kube.api.cron import parse, zone_of
+from moorage.kube.api.selectors import LabelSelector, label_matcher
+from moorage.kube.api.struct import Data
+from moorage.kube.refusals import Cause, invalid_value, not_supported, prohibited, required
+
+_NUMBERS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+
+
+def workload(data: Data) -> Iterator[Cause]:
+    """Check what keeps pods running."""
+    spec = data.get("spec") or {}
+    yield from not_negative(spec, "spec", *_NUMBERS)
+    yield from _selector(spec)
+    yield from pod_template(spec.get("template") or {}, "spec.template")
+    yield from _always_restarts(spec)
+
+
+def deployment(data: Data) -> Iterator[Cause]:
+    """Check a deployment."""
+    yield from workload(data)
+    strategy = data["spec"].get("strategy") or {}
+    rolling = strategy.get("rollingUpdate")
+    if strategy.get("type") not in ("Recreate", "RollingUpdate"):
+        whole = {"Type": strategy.get("type", ""), "RollingUpdate": None}
+        yield not_supported("spec.strategy", whole, ("Recreate", "RollingUpdate"))
+    elif strategy["type"] == "Recreate" and rolling is not None:
+        why = "may not be specified when strategy `type` is 'Recreate'"
+        yield prohibited("spec.strategy.rollingUpdate", why)
+    elif rolling is not None:
+        yield from _rolling(rolling, "spec.strategy.rollingUpdate")
+
+
+def daemon_set(data: Data) -> Iterator[Cause]:
+    """Check a daemon set."""
+    yield from workload(data)
+    rolling = (data["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    for name in ("maxUnavailable", "maxSurge"):
+        yield from number_or_percent(rolling.get(name), f"spec.updateStrategy.rollingUpdate.{name}")
+        yield from at_most_all(rolling.get(name), f"spec.updateStrategy.rollingUpdate.{name}")
+
+
+def stateful_set(data: Data) -> Iterator[Cause]:
+    """Check a stateful set."""
+    yield from workload(data)
+    rolling = (data["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    path = "spec.updateStrategy.rollingUpdate"
+    yield from not_negative(rolling, path, "partition")
+    most = rolling.get("maxUnavailable")
+    yield from number_or_percent(most, f"{path}.maxUnavailable")
+    if most == 0 or (isinstance(most, str) and not most.strip("0%")):
+        yield invalid_value(f"{path}.maxUnavailable", most, "cannot be 0")
+    yield from at_most_all(most, f"{path}.maxUnavailable")
+
+
+def replication_controller(data: Data) -> Iterator[Cause]:
+    """Check a replication controller, whose selector is a map."""
+    spec = data.get("spec") or {}
+    selector, template = spec.get("selector") or {}, spec.get("template") or {}
+    yield from not_negative(spec, "spec", "replicas", "minReadySeconds")
+    if not selector:
+        yield required("spec.selector")
+    found = (template.get("metadata") or {}).get("labels") or {}
+    if not selector.items() <= found.items():
+        yield invalid_value("spec.template.metadata.labels", found, "`selector` does not match template `labels`")
+    yield from pod_template(template, "spec.template")
+    yield from _always_restarts(spec)
+
+
+def _rolling(rolling: Data, path: str) -> Iterator[Cause]:
+    for name in ("maxUnavailable", "maxSurge"):
+        yield from number_or_percent(rolling.get(name), f"{path}.{name}")
+    yield from at_most_all(rolling.get("maxUnavailable"), f"{path}.maxUnavailable")
+    if rolling.get("maxUnavailable") in (0, "0%") and rolling.get("maxSurge") in (0, "0%"):
+        yield invalid_value(f"{path}.maxUnavailable", rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0")
+
+
+def _selector(spec: Data) -> Iterator[Cause]:
+    selector = spec.get("selector")
+    found = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    mismatch = invalid_value("spec.template.metadata.labels", found, "`selector` does not match template `labels`")
+    if selector is None:
+        yield required("spec.selector")
+        yield mismatch
+        return
+    yield from label_selector(selector, "spec.selector")
+    if not selector:
+        yield invalid_value("spec.selector", selector, "empty selector is invalid for deployment")
+        return
+    try:
+        if not label_matcher(convert(LabelSelector, selector)).matches(found):
+            yield mismatch
+    except (SelectorError, msgspec.ValidationError):
+        yield invalid_value("spec.selector", selector, "invalid label selector")
+
+
+def _always_restarts(spec: Data) -> Iterator[Cause]:
+    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
+    if policy in ("OnFailure", "Never"):
+        yield not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
+
+
+def job(data: Data) -> Iterator[Cause]:
+    """Check a job."""
+    yield from job_spec(data.get("spec") or {}, "spec")
+
+
+def job_spec(spec: Data, path: str) -> Iterator[Cause]:
+    """Check what a job asks for."""
+    numbers = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+    yield from not_negative(spec, path, *numbers)
+    if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
+        yield required(f"{path}.completions", "when completion mode is Indexed")
+    if spec.get("completionMode", "NonIndexed") not in ("NonIndexed", "Indexed"):
+        yield not_supported(f"{path}.completionMode", spec["completionMode"], ("NonIndexed", "Indexed"))
+    yield from job_scheduling(spec, f"{path}.scheduling")
+    template = spec.get("template") or {}
+    yield from pod_template(template, f"{path}.template")
+    if (template.get("spec") or {}).get("restartPolicy") == "Always":
+        yield required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+
+
+def budget(data: Data) -> Iterator[Cause]:
+    """Check a disruption budget."""
+    spec = data.get("spec") or {}
+    if "minAvailable" in spec and "maxUnavailable" in spec:
+        whole = {
+            "MinAvailable": spec["minAvailable"],
+            "Selector": spec.get("selector"),
+            "MaxUnavailable": spec["maxUnavailable"],
+            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+        }
+        yield invalid_value("spec", whole, "minAvailable and maxUnavailable cannot be both set")
+    for name in ("minAvailable", "maxUnavailable"):
+        yield from number_or_percent(spec.get(name), f"spec.{name}")
+        yield from at_most_all(spec.get(name), f"spec.{name}")
+    yield from label_selector(spec.get("selector") or {}, "spec.selector")
+
+
+def service(data: Data) -> Iterator[Cause]:
+    """Check a service."""
+    spec = data.get("spec") or {}
+    if not spec.get("ports") and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
+        yield required("spec.ports")
+    for number, port in enumerate(spec.get("ports") or ()):
+        for name in ("port", "targetPort"):
+            yield from port_number(port.get(name, 0), f"spec.ports[{number}].{name}")
+    yield from labels(spec.get("selector") or {}, "spec.selector")
+
+
+POLICIES: Final = ("Allow", "Forbid", "Replace")
+
+
+def cron_job(data: Data) -> Iterator[Cause]:
+    """Check a cron job."""
+    spec = data.get("spec") or {}
+    yield from _schedule(spec)
+    limits = ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
+    yield from not_negative(spec, "spec", *limits)
+    if spec.get("concurrencyPolicy", "Allow") not in POLICIES:
+        yield not_supported("spec.concurrencyPolicy", spec["concurrencyPolicy"], POLICIES)
+    yield from job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+
+
+def _schedule(spec: Data) -> Iterator[Cause]:
+    schedule, zone = spec.get("schedule", ""), spec.get("timeZone")
+    fields = schedule.split()
+    if not schedule:
+        yield required("spec.schedule")
+    elif "TZ" in schedule:
+        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        yield invalid_value("spec.schedule", schedule, why)
+    elif len(fields) != 5 and not schedule.startswith("@"):
+        why = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+        yield invalid_value("spec.schedule", schedule, why)
+    else:
+        try:
+            parse(schedule)
+        except InputError as error:
+            yield invalid_value("spec.schedule", schedule, error.problem)
+    if zone is not None:
+        try:
+            zone_of(zone)
+        except InputError:
+            yield invalid_value("spec.timeZone", zone, f"unknown time zone {zone}")

@@ -1,0 +1,203 @@
+"""The defaults an API server's scheme gives to objects, as far as scheduling notices them."""
+
+import copy
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from msgspec import ValidationError, to_builtins
+from msgspec.structs import replace
+
+from moorage.kube.api.cluster import Namespace, PriorityClass
+from moorage.kube.api.codec import convert
+from moorage.kube.api.container import Container, ResourceRequirements
+from moorage.kube.api.devices import (
+    DeviceClaim,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+)
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import DEFAULT_SCHEDULER_NAME, Pod
+from moorage.kube.api.quantity import Quantity, ResourceList, milli_value, nano_value
+from moorage.kube.api.storage import CSIDriver, PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.kube.api.volume import Volume
+from moorage.kube.api.workloads import ReplicationController
+from moorage.kube.plain_data import apply_difference, find
+
+NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+FILESYSTEM: Final = "Filesystem"
+NANOS_PER_MILLI: Final = 10**6
+
+AnyRequest = TypeVar("AnyRequest", ExactDeviceRequest, DeviceSubRequest)
+
+
+def with_defaults(thing: KubeObject) -> KubeObject:
+    """Fill in what the object leaves open, as the API server would when it is created."""
+    complete = _DEFAULTS.get(type(thing))
+    return complete(thing) if complete is not None else thing
+
+
+def default_pod(pod: Pod) -> Pod:
+    """Fill in scheduler, phase, requests that follow from limits, protocols, and host ports on the host's network."""
+    spec, status = pod.spec, pod.status
+    completed = replace(
+        spec,
+        containers=tuple(_container(item, spec.host_network) for item in spec.containers),
+        init_containers=tuple(_container(item, spec.host_network) for item in spec.init_containers),
+        scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER_NAME,
+        resources=_in_millis(spec.resources) if spec.resources is not None else None,
+        overhead=round_to_millis(spec.overhead),
+        volumes=tuple(_volume(item) for item in spec.volumes),
+        restart_policy=spec.restart_policy or "Always",
+        termination_grace_period_seconds=_grace(spec.termination_grace_period_seconds),
+    )
+    return replace(pod, spec=completed, status=replace(status, phase=status.phase or "Pending"))
+
+
+def round_to_millis(amounts: ResourceList) -> ResourceList:
+    """Round amounts finer than a thousandth up, as the scheme does with every resource list."""
+    return {name: _round_to_millis(quantity) for name, quantity in amounts.items()}
+
+
+def _round_to_millis(quantity: Quantity) -> Quantity:
+    return f"{milli_value(quantity)}m" if nano_value(quantity) % NANOS_PER_MILLI else quantity
+
+
+def _in_millis(resources: ResourceRequirements) -> ResourceRequirements:
+    return replace(resources, requests=round_to_millis(resources.requests), limits=round_to_millis(resources.limits))
+
+
+def _container(container: Container, host_network: bool) -> Container:
+    resources = _in_millis(container.resources)
+    ports = tuple(
+        replace(
+            port,
+            protocol=port.protocol or "TCP",
+            host_port=port.host_port or (port.container_port if host_network else 0),
+        )
+        for port in container.ports
+    )
+    return replace(container, resources=replace(resources, requests=resources.limits | resources.requests), ports=ports)
+
+
+def _volume(volume: Volume) -> Volume:
+    if volume.rbd is not None and not volume.rbd.pool:
+        return replace(volume, rbd=replace(volume.rbd, pool="rbd"))
+    if volume.ephemeral is not None and volume.ephemeral.volume_claim_template is not None:
+        template = volume.ephemeral.volume_claim_template
+        spec = replace(template.spec, volume_mode=template.spec.volume_mode or FILESYSTEM)
+        return replace(volume, ephemeral=replace(volume.ephemeral, volume_claim_template=replace(template, spec=spec)))
+    return volume
+
+
+def _grace(seconds: int | None) -> int:
+    if seconds is None:
+        return 30
+    return seconds if seconds >= 0 else 1
+
+
+def _node(node: Node) -> Node:
+    status = node.status
+    return replace(node, status=replace(status, allocatable=round_to_millis(status.allocatable or status.capacity)))
+
+
+def default_namespace(namespace: Namespace) -> Namespace:
+    """Label a namespace with its own name."""
+    labels = {**namespace.labels, NAMESPACE_NAME_LABEL: namespace.name}
+    return replace(namespace, metadata=replace(namespace.metadata, labels=labels))
+
+
+def _replication_controller(controller: ReplicationController) -> ReplicationController:
+    spec = controller.spec
+    if spec.selector or not spec.template:
+        return controller
+    labels = find(spec.template, "metadata.labels", {})
+    return replace(controller, spec=replace(spec, selector=labels))
+
+
+def _priority_class(thing: PriorityClass) -> PriorityClass:
+    return replace(thing, preemption_policy=thing.preemption_policy or "PreemptLowerPriority")
+
+
+def _persistent_volume(volume: PersistentVolume) -> PersistentVolume:
+    return replace(
+        volume,
+        spec=replace(volume.spec, volume_mode=volume.spec.volume_mode or FILESYSTEM),
+        status=replace(volume.status, phase=volume.status.phase or "Pending"),
+    )
+
+
+def _persistent_volume_claim(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+    return replace(
+        claim,
+        spec=replace(claim.spec, volume_mode=claim.spec.volume_mode or FILESYSTEM),
+        status=replace(claim.status, phase=claim.status.phase or "Pending"),
+    )
+
+
+def _storage_class(thing: StorageClass) -> StorageClass:
+    return replace(thing, volume_binding_mode=thing.volume_binding_mode or "Immediate")
+
+
+def _csi_driver(driver: CSIDriver) -> CSIDriver:
+    spec = driver.spec
+    completed = replace(
+        spec,
+        attach_required=True if spec.attach_required is None else spec.attach_required,
+        storage_capacity=bool(spec.storage_capacity),
+        prevent_pod_scheduling_if_missing=bool(spec.prevent_pod_scheduling_if_missing),
+    )
+    return replace(driver, spec=completed)
+
+
+def _resource_claim(claim: ResourceClaim) -> ResourceClaim:
+    return replace(claim, spec=_claim_spec(claim.spec))
+
+
+def _resource_claim_template(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
+    given = template.spec.spec
+    try:
+        before = convert(ResourceClaimSpec, given)
+    except ValidationError:
+        # The API server has checked its types before; a simulation makes no claims of templates.
+        return template
+    spec = apply_difference(copy.deepcopy(given), to_builtins(before), to_builtins(_claim_spec(before)))
+    return replace(template, spec=replace(template.spec, spec=spec))
+
+
+def _claim_spec(spec: ResourceClaimSpec) -> ResourceClaimSpec:
+    devices: DeviceClaim = spec.devices
+    return replace(spec, devices=replace(devices, requests=tuple(_device_request(item) for item in devices.requests)))
+
+
+def _device_request(request: DeviceRequest) -> DeviceRequest:
+    return replace(
+        request,
+        exactly=_counted(request.exactly) if request.exactly is not None else None,
+        first_available=tuple(_counted(item) for item in request.first_available),
+    )
+
+
+def _counted(request: AnyRequest) -> AnyRequest:
+    mode = request.allocation_mode or "ExactCount"
+    count = 1 if mode == "ExactCount" and request.count == 0 else request.count
+    return replace(request, allocation_mode=mode, count=count)
+
+
+_DEFAULTS: Final[dict[type[KubeObject], Callable[[Any], KubeObject]]] = {
+    CSIDriver: _csi_driver,
+    Namespace: default_namespace,
+    Node: _node,
+    PersistentVolume: _persistent_volume,
+    PersistentVolumeClaim: _persistent_volume_claim,
+    Pod: default_pod,
+    PriorityClass: _priority_class,
+    ReplicationController: _replication_controller,
+    ResourceClaim: _resource_claim,
+    ResourceClaimTemplate: _resource_claim_template,
+    StorageClass: _storage_class,
+}

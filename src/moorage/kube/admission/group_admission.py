@@ -1,0 +1,129 @@
+"""Groups of pods on their way in: fields of features that are off are dropped, modes and priorities filled in."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from moorage.common.errors import InputError
+from moorage.kube.admission.pod_admission import PREEMPTS, PodAdmission
+from moorage.kube.api.pod_groups import CompositePodGroup, DisruptionMode, PodGroup
+from moorage.kube.api.struct import Data
+from moorage.kube.features import FeatureGates
+from moorage.kube.refusals import forbidden
+from moorage.kube.resources import ServedResource
+
+POD_GROUPS: Final = "podgroups.scheduling.k8s.io"
+COMPOSITES: Final = "compositepodgroups.scheduling.k8s.io"
+WORKLOADS: Final = "workloads.scheduling.k8s.io"
+WORDS: Final = {POD_GROUPS: "pod group", COMPOSITES: "composite pod group"}
+"""What messages call groups that have a priority of their own."""
+_GATES: Final[Mapping[str, str]] = {
+    "compositePodGroupTemplates": "CompositePodGroup",
+    "parentCompositePodGroupName": "CompositePodGroup",
+    "preemptionPolicy": "PodGroupPreemptionPolicy",
+    "resourceClaims": "DRAWorkloadResourceClaims",
+    "resourceClaimStatuses": "DRAWorkloadResourceClaims",
+    "schedulingConstraints": "TopologyAwareWorkloadScheduling",
+}
+
+G = TypeVar("G", PodGroup, CompositePodGroup)
+
+
+class GroupAdmission:
+    """What becomes of groups and of what jobs say of theirs, given the features that are on."""
+
+    def __init__(self, features: FeatureGates) -> None:
+        self._off = frozenset(field for field, gate in _GATES.items() if not features.enabled(gate))
+        self._has_policies = features.enabled("PodGroupPreemptionPolicy")
+        self._jobs_have_groups = features.enabled("WorkloadWithJob")
+
+    def admit(self, group: G, classes: PodAdmission) -> G:
+        """Return a group as it would be stored; InputError for a priority class that does not exist.
+
+        What a group of a live cluster already has is kept.
+        """
+        spec = group.spec
+        chosen = classes.class_named(spec.priority_class_name) if spec.priority is None else None
+        filled: dict[str, Any] = {
+            "disruption_mode": spec.disruption_mode or DisruptionMode(single={}),
+            "preemption_policy": spec.preemption_policy or PREEMPTS,
+            "priority": spec.priority if spec.priority is not None else (chosen.value if chosen is not None else 0),
+            "priority_class_name": spec.priority_class_name or (chosen.name if chosen is not None else ""),
+        }
+        dropped = (name for name in map(_snake_case, self._off) if hasattr(spec, name))
+        filled |= {name: getattr(type(spec)(), name) for name in dropped}
+        return replace(group, spec=replace(spec, **filled))
+
+    def complete(self, resource: ServedResource, data: Data, old: Mapping[str, Any] | None = None) -> None:
+        """Drop what belongs to features that are off, unless it was there before, and fill in what is left open."""
+        storage = resource.storage
+        if storage in WORDS or storage == WORKLOADS:
+            for part in ("spec", "status"):
+                if isinstance(data.get(part), dict):
+                    _drop(data[part], self._off, (old or {}).get(part))
+        elif storage in ("jobs.batch", "cronjobs.batch"):
+            self._drop_from_job(storage, data, old or {})
+        if storage in WORDS:
+            spec = data.setdefault("spec", {})
+            spec.setdefault("disruptionMode", {"single": {}})
+            if self._has_policies:
+                spec.setdefault("preemptionPolicy", PREEMPTS)
+
+    def _drop_from_job(self, storage: str, data: Data, old: Mapping[str, Any]) -> None:
+        spec, known = _job_spec(storage, data), _job_spec(storage, old)
+        if "scheduling" not in spec or "scheduling" in known:
+            return
+        if not self._jobs_have_groups:
+            del spec["scheduling"]
+        else:
+            _drop(spec["scheduling"], self._off, None)
+
+    def give_priority(self, resource: ServedResource, data: Data, classes: PodAdmission) -> None:
+        """Take priority, class and policy of a new group from its priority class; refuse other ones."""
+        spec, what = data["spec"], WORDS[resource.storage]
+        name = data["metadata"].get("name", "")
+        wanted = spec.get("priorityClassName") or ""
+        try:
+            chosen = classes.class_named(wanted)
+        except InputError as error:
+            raise forbidden(resource, name, f"no PriorityClass with name {wanted} was found") from error
+        value = chosen.value if chosen is not None else 0
+        if spec.get("priority", value) != value:
+            why = f"priority set in the {what} ({spec['priority']}) must match the priority computed ({value}) based on"
+            raise forbidden(resource, name, f"{why} the priority class set in the spec")
+        if chosen is not None:
+            spec["priorityClassName"] = chosen.name
+        spec["priority"] = value
+        if self._has_policies:
+            policy = (chosen.preemption_policy if chosen is not None else None) or PREEMPTS
+            if spec["preemptionPolicy"] != policy:
+                raise forbidden(
+                    resource,
+                    name,
+                    f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in {what} "
+                    f"spec; priority admission controller computed {policy} from the given PriorityClass name",
+                )
+
+
+def _job_spec(storage: str, data: Mapping[str, Any]) -> Data:
+    whole = (data.get("spec") or {}).get("jobTemplate") if storage == "cronjobs.batch" else data
+    spec = (whole or {}).get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _drop(data: Data, off: frozenset[str], old: Mapping[str, Any] | None) -> None:
+    """Leave out fields of features that are off, in templates, too; fields that an object has already stay."""
+    for name in off & data.keys():
+        if not (old or {}).get(name):
+            del data[name]
+    for kind in ("podGroupTemplates", "compositePodGroupTemplates"):
+        known = {item.get("name"): item for item in (old or {}).get(kind) or ()}
+        for item in data.get(kind) or ():
+            if isinstance(item, dict):
+                _drop(item, off, known.get(item.get("name")))
+
+
+def _snake_case(name: str) -> str:
+    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)

@@ -1,0 +1,238 @@
+"""What an API server would refuse, where it bears on scheduling: quantities, selectors and words from short lists.
+
+A typed object is walked field by field; every struct with something to check is met with its path on the wire.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from moorage.common.errors import QuantityError, SelectorError, did_you_mean
+from moorage.kube.api.affinity import (
+    PodAffinityTerm,
+    PreferredSchedulingTerm,
+    Taint,
+    Toleration,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+from moorage.kube.api.cluster import PriorityClass
+from moorage.kube.api.container import ContainerPort, ResourceRequirements
+from moorage.kube.api.meta import KubeObject, ObjectMeta, parse_time
+from moorage.kube.api.pod import PodSpec, PodStatus
+from moorage.kube.api.quantity import Quantity, nano_value
+from moorage.kube.api.selectors import NODE_OPERATORS, LabelSelector, NodeSelectorRequirement, label_matcher
+from moorage.kube.api.storage import StorageClass
+
+EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+TOLERATION_OPERATORS: Final = ("Exists", "Equal", "Lt", "Gt")
+POLICIES: Final = ("Honor", "Ignore")
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Problem(NamedTuple):
+    """Something wrong with an object: where in it, what was found, what to write."""
+
+    path: str
+    text: str
+    hint: str = ""
+
+
+Check = Callable[[Any], Iterable[Problem]]
+
+
+def problems_of(thing: KubeObject) -> Iterator[Problem]:
+    """Find what is wrong with a typed object, in the order of its fields."""
+    return _walk(thing, "")
+
+
+def _walk(part: msgspec.Struct, path: str) -> Iterator[Problem]:
+    plan = _plan(type(part))
+    for field in plan.fields:
+        content = getattr(part, field.attribute)
+        if not content:
+            continue
+        here = f"{path}.{field.name}" if path else field.name
+        yield from _quantity_problems(content, here) if field.holds_quantities else _descend(content, here)
+    if plan.check is not None:
+        for found in plan.check(part):
+            yield found._replace(path=f"{path}.{found.path}" if path else found.path)
+
+
+def _descend(content: Any, path: str) -> Iterator[Problem]:
+    for where, item in _items(content, path):
+        if isinstance(item, msgspec.Struct):
+            yield from _walk(item, where)
+
+
+def _items(content: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(content, dict):
+        return ((f"{path}.{key}", item) for key, item in content.items())
+    if isinstance(content, tuple):
+        return ((f"{path}[{index}]", item) for index, item in enumerate(content))
+    return iter(((path, content),))
+
+
+def _quantity_problems(content: Any, path: str) -> Iterator[Problem]:
+    for where, quantity in _items(content, path):
+        try:
+            nano_value(quantity)
+        except QuantityError as error:
+            found, _, hint = str(error).partition("; ")
+            yield Problem(where, found, hint)
+
+
+class _Field(NamedTuple):
+    attribute: str
+    name: str
+    holds_quantities: bool
+
+
+class _Plan(NamedTuple):
+    fields: tuple[_Field, ...]
+    check: Check | None
+
+
+@cache
+def _plan(kind: type[msgspec.Struct]) -> _Plan:
+    """Work out once per struct which fields can hold a quantity or another struct, and how the struct is checked."""
+    hints = get_type_hints(kind)
+    fields = tuple(
+        _Field(field.name, field.encode_name, _mentions_quantity(hints[field.name]))
+        for field in msgspec.structs.fields(kind)
+        if _mentions_quantity(hints[field.name]) or _mentions_struct(hints[field.name])
+    )
+    return _Plan(fields, CHECKS.get(kind))
+
+
+def _mentions_quantity(hint: Any) -> bool:
+    if set(get_args(Quantity)) <= set(get_args(hint)):
+        return True
+    return any(_mentions_quantity(part) for part in get_args(hint))
+
+
+def _mentions_struct(hint: Any) -> bool:
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return True
+    return any(_mentions_struct(part) for part in get_args(hint))
+
+
+def _one_of(field: str, found: str | None, known: tuple[str, ...]) -> Iterator[Problem]:
+    if found and found not in known:
+        hint = did_you_mean(found, known) or f"write {' or '.join(known)}"
+        yield Problem(field, f"{found!r} is unknown", hint)
+
+
+def _within(field: str, found: int, least: int, most: int) -> Iterator[Problem]:
+    if not least <= found <= most:
+        yield Problem(field, f"{found} is out of range", f"write a number from {least} to {most}")
+
+
+def _check_label_selector(selector: LabelSelector) -> Iterator[Problem]:
+    try:
+        label_matcher(selector)
+    except SelectorError as error:
+        found, _, hint = str(error).partition("; ")
+        yield Problem("matchExpressions", found, hint)
+
+
+def _check_node_requirement(requirement: NodeSelectorRequirement) -> Iterator[Problem]:
+    if requirement.operator not in NODE_OPERATORS:
+        hint = did_you_mean(requirement.operator, NODE_OPERATORS) or f"write one of {', '.join(NODE_OPERATORS)}"
+        yield Problem("operator", f"{requirement.operator!r} is unknown", hint)
+
+
+def _check_taint(taint: Taint) -> Iterator[Problem]:
+    if not taint.key:
+        yield Problem("key", "a taint needs a key")
+    yield from _one_of("effect", taint.effect or "(none)", EFFECTS)
+
+
+def _check_toleration(toleration: Toleration) -> Iterator[Problem]:
+    yield from _one_of("operator", toleration.operator, TOLERATION_OPERATORS)
+    yield from _one_of("effect", toleration.effect, EFFECTS)
+
+
+def _check_spread(constraint: TopologySpreadConstraint) -> Iterator[Problem]:
+    if constraint.max_skew < 1:
+        yield Problem("maxSkew", f"found {constraint.max_skew}", "write a number of at least 1")
+    if not constraint.topology_key:
+        yield Problem("topologyKey", "a spread constraint needs a topology key", "kubernetes.io/hostname, for one")
+    known = ("DoNotSchedule", "ScheduleAnyway")
+    yield from _one_of("whenUnsatisfiable", constraint.when_unsatisfiable or "(none)", known)
+    yield from _one_of("nodeAffinityPolicy", constraint.node_affinity_policy, POLICIES)
+    yield from _one_of("nodeTaintsPolicy", constraint.node_taints_policy, POLICIES)
+    if constraint.min_domains is not None and constraint.min_domains < 1:
+        yield Problem("minDomains", f"found {constraint.min_domains}", "write a number of at least 1")
+
+
+def _check_affinity_term(term: PodAffinityTerm) -> Iterator[Problem]:
+    if not term.topology_key:
+        yield Problem("topologyKey", "an affinity term needs a topology key", "kubernetes.io/hostname, for one")
+
+
+def _check_weight(term: PreferredSchedulingTerm | WeightedPodAffinityTerm) -> Iterator[Problem]:
+    return _within("weight", term.weight, 1, 100)
+
+
+def _check_port(port: ContainerPort) -> Iterator[Problem]:
+    yield from _one_of("protocol", port.protocol, ("TCP", "UDP", "SCTP"))
+    yield from _within("hostPort", port.host_port, 0, 65535)
+
+
+def _check_requirements(resources: ResourceRequirements) -> Iterator[Problem]:
+    for field, amounts in (("requests", resources.requests), ("limits", resources.limits)):
+        for name, quantity in amounts.items():
+            if str(quantity).startswith("-"):
+                yield Problem(f"{field}.{name}", f"{quantity!r} is negative", "write 0 or more")
+
+
+def _check_metadata(metadata: ObjectMeta) -> Iterator[Problem]:
+    yield from _time("creationTimestamp", metadata.creation_timestamp)
+    yield from _time("deletionTimestamp", metadata.deletion_timestamp)
+
+
+def _check_pod_status(status: PodStatus) -> Iterator[Problem]:
+    return _time("startTime", status.start_time)
+
+
+def _time(field: str, found: str | None) -> Iterator[Problem]:
+    try:
+        if found is not None:
+            parse_time(found)
+    except ValueError as error:
+        text, _, hint = str(error).partition("; ")
+        yield Problem(field, text, hint)
+
+
+def _check_pod(spec: PodSpec) -> Iterator[Problem]:
+    return _one_of("preemptionPolicy", spec.preemption_policy, ("PreemptLowerPriority", "Never"))
+
+
+def _check_priority_class(thing: PriorityClass) -> Iterator[Problem]:
+    return _one_of("preemptionPolicy", thing.preemption_policy, ("PreemptLowerPriority", "Never"))
+
+
+def _check_storage_class(thing: StorageClass) -> Iterator[Problem]:
+    return _one_of("volumeBindingMode", thing.volume_binding_mode, ("Immediate", "WaitForFirstConsumer"))
+
+
+CHECKS: Final[dict[type[msgspec.Struct], Check]] = {
+    ContainerPort: _check_port,
+    LabelSelector: _check_label_selector,
+    NodeSelectorRequirement: _check_node_requirement,
+    ObjectMeta: _check_metadata,
+    PodAffinityTerm: _check_affinity_term,
+    PodSpec: _check_pod,
+    PodStatus: _check_pod_status,
+    PreferredSchedulingTerm: _check_weight,
+    PriorityClass: _check_priority_class,
+    ResourceRequirements: _check_requirements,
+    StorageClass: _check_storage_class,
+    Taint: _check_taint,
+    Toleration: _check_toleration,
+    TopologySpreadConstraint: _check_spread,
+    WeightedPodAffinityTerm: _check_weight,
+}

@@ -1,0 +1,129 @@
+"""Pod affinity terms, parsed once per distinct text and hashable, so that equal terms of many pods count as one."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from moorage.common.caches import MAX_KEPT, short_key
+from moorage.common.errors import SelectorError
+from moorage.kube.api.affinity import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import LabelMatcher, label_matcher
+
+T = TypeVar("T")
+
+NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+class AffinityTerm(Struct, frozen=True):
+    """Which pods are meant, and within which domains; whose term it is no longer matters."""
+
+    topology_key: str
+    matcher: LabelMatcher
+    namespaces: frozenset[str]
+    namespace_matcher: LabelMatcher
+    _hash: int = 0  # of the others
+
+    def __post_init__(self) -> None:
+        parts = (self.topology_key, self.matcher, self.namespaces, self.namespace_matcher)
+        force_setattr(self, "_hash", hash(parts))
+
+    def __hash__(self) -> int:
+        # Terms are looked up for every pod that comes or goes, and the nested hash costs more than the rest of that.
+        return self._hash
+
+    def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
+        """Return whether a pod with these labels, in a namespace with those, is meant."""
+        if namespace not in self.namespaces and not self.namespace_matcher.matches(namespace_labels):
+            return False
+        return self.matcher.matches(labels)
+
+
+class WeightedTerm(NamedTuple):
+    """A preferred term; the weight of an anti-affinity term is negative."""
+
+    term: AffinityTerm
+    weight: int
+
+
+class PodTerms(Struct, frozen=True, eq=False, weakref=True):
+    """All affinity terms of a pod. A list in which one selector cannot be parsed counts as empty, as upstream.
+
+    Pods of one template have the same object, so it can stand for the terms in a key without being gone through. It is
+    kept by its pods, and goes with the last of them.
+    """
+
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[WeightedTerm, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+NO_TERMS: Final = PodTerms()
+
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
+_parsed: Final["WeakValueDictionary[tuple[str, bytes], PodTerms]"] = WeakValueDictionary()
+
+
+def affinity_terms(pod: Pod) -> PodTerms:
+    """Return the terms of a pod, parsed once however many pods were made from its template."""
+    affinity = pod.spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return NO_TERMS
+    known: PodTerms | None = pod.__dict__.get("_affinity_terms")
+    if known is None:
+        encoded = _encoder.encode((affinity.pod_affinity, affinity.pod_anti_affinity))
+        key = (pod.namespace, short_key(encoded))
+        known = _parsed.get(key)
+        if known is None:
+            known = _parse(pod.namespace, affinity)
+            if len(encoded) <= MAX_KEPT:
+                _parsed[key] = known
+        pod.__dict__["_affinity_terms"] = known
+    return known
+
+
+def _parse(namespace: str, affinity: Affinity) -> PodTerms:
+    near, away = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAntiAffinity()
+    problems: list[str] = []
+
+    def parse_all(what: str, parse: Callable[[Any], T], written: Iterable[Any]) -> tuple[T, ...]:
+        try:
+            return tuple(parse(item) for item in written)
+        except SelectorError as error:
+            problems.append(f"{what}: {error}")
+            return ()
+
+    def parse_term(written: PodAffinityTerm) -> AffinityTerm:
+        return _parse_term(namespace, written)
+
+    def liked(written: WeightedPodAffinityTerm) -> WeightedTerm:
+        return WeightedTerm(parse_term(written.pod_affinity_term), written.weight)
+
+    def disliked(written: WeightedPodAffinityTerm) -> WeightedTerm:
+        return WeightedTerm(parse_term(written.pod_affinity_term), -written.weight)
+
+    return PodTerms(
+        parse_all("requiredAffinityTerms", parse_term, near.required),
+        parse_all("requiredAntiAffinityTerms", parse_term, away.required),
+        parse_all("preferredAffinityTerms", liked, near.preferred)
+        + parse_all("preferredAntiAffinityTerms", disliked, away.preferred),
+        tuple(problems),
+    )
+
+
+def _parse_term(namespace: str, written: PodAffinityTerm) -> AffinityTerm:
+    if not written.namespaces and written.namespace_selector is None:
+        namespaces = frozenset((namespace,))
+    else:
+        namespaces = frozenset(written.namespaces)
+    return AffinityTerm(
+        written.topology_key,
+        label_matcher(written.label_selector),
+        namespaces,
+        label_matcher(written.namespace_selector),
+    )

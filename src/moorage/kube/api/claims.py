@@ -1,0 +1,119 @@
+"""Pods, claims and volumes as they refer to each other: names, classes, owners, and whether they are bound."""
+
+from typing import Final, NamedTuple
+
+from moorage.common.caches import cached_if_short
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.quantity import nano_value, value
+from moorage.kube.api.selectors import NodeMatcher, NodeSelector, NodeTermMatcher, length_of, node_matcher
+from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.kube.api.volume import Volume
+
+CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
+STORAGE: Final = "storage"
+
+
+class ClaimUse(NamedTuple):
+    """A volume of a pod that is a claim: one the pod names, or one that was made for an ephemeral volume."""
+
+    name: str
+    is_ephemeral: bool
+
+
+def claim_uses(pod: Pod) -> tuple[ClaimUse, ...]:
+    """Return the claims of a pod in the order of its volumes, computed once per pod."""
+    if not pod.spec.volumes:
+        return ()
+    known: tuple[ClaimUse, ...] | None = pod.__dict__.get("_claim_uses")
+    if known is None:
+        uses = (claim_use(pod, volume) for volume in pod.spec.volumes)
+        known = pod.__dict__["_claim_uses"] = tuple(use for use in uses if use is not None)
+    return known
+
+
+def claim_use(pod: Pod, volume: Volume) -> ClaimUse | None:
+    """Return the claim behind a volume, if there is one."""
+    if volume.persistent_volume_claim is not None:
+        return ClaimUse(volume.persistent_volume_claim.claim_name, False)
+    if volume.ephemeral is not None:
+        return ClaimUse(f"{pod.name}-{volume.name}", True)
+    return None
+
+
+def uses_claim(pod: Pod, claim: PersistentVolumeClaim, *, ephemeral: bool = True) -> bool:
+    """Return whether a claim is one of the pod's; those of ephemeral volumes count unless told otherwise."""
+    return pod.namespace == claim.namespace and any(
+        use.name == claim.name for use in claim_uses(pod) if ephemeral or not use.is_ephemeral
+    )
+
+
+def ownership_problem(claim: PersistentVolumeClaim, pod: Pod) -> str | None:
+    """Say what is wrong when the claim of an ephemeral volume was not made for this pod."""
+    owner = claim.metadata.controller
+    if claim.namespace == pod.namespace and owner is not None and owner.uid == pod.uid:
+        return None
+    return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+
+
+def class_of_claim(claim: PersistentVolumeClaim) -> str:
+    """Return the storage class a claim asks for; the old annotation comes first."""
+    return claim.annotations.get(CLASS_ANNOTATION, claim.spec.storage_class_name or "")
+
+
+def class_of_volume(volume: PersistentVolume) -> str:
+    """Return the storage class of a volume; the old annotation comes first."""
+    return volume.annotations.get(CLASS_ANNOTATION, volume.spec.storage_class_name)
+
+
+def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
+    """Return whether both sides of the binding are in place."""
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.annotations
+
+
+def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Return whether a volume is bound to a claim, or set aside for one of its name."""
+    reference = volume.spec.claim_ref
+    return (
+        reference is not None
+        and reference.name == claim.name
+        and reference.namespace == claim.namespace
+        and reference.uid in ("", claim.uid)
+    )
+
+
+def requested_storage(claim: PersistentVolumeClaim) -> int:
+    """Return how many bytes a claim asks for."""
+    return value(claim.spec.resources.requests.get(STORAGE, 0))
+
+
+def exact_request(claim: PersistentVolumeClaim) -> int:
+    """Return what a claim asks for in billionths of a byte, as comparisons need it."""
+    return nano_value(claim.spec.resources.requests.get(STORAGE, 0))
+
+
+def exact_capacity(volume: PersistentVolume) -> int:
+    """Return what a volume holds in billionths of a byte."""
+    return nano_value(volume.spec.capacity.get(STORAGE, 0))
+
+
+def reach_of_volume(volume: PersistentVolume) -> NodeMatcher | None:
+    """Return which nodes a volume can be reached from; ``None`` means from everywhere."""
+    affinity = volume.spec.node_affinity
+    return None if affinity is None or affinity.required is None else _by_labels(affinity.required)
+
+
+@cached_if_short(4096, length_of)
+def _by_labels(selector: NodeSelector) -> NodeMatcher:
+    # Upstream asks with a node that has labels and no name, and so never looks at matchFields.
+    return NodeMatcher(
+        tuple(
+            NodeTermMatcher(term.expressions, matches_nothing=term.matches_nothing)
+            for term in node_matcher(selector).terms
+        )
+    )

@@ -1,0 +1,75 @@
+"""Objects around the pods: namespaces, accounts, services, priorities and disruption budgets."""
+
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.selectors import LabelSelector
+from moorage.kube.api.struct import Data, Int32, Int64, KubeStruct
+
+
+class NamespaceSpec(KubeStruct, frozen=True):
+    """Who has to agree before a namespace goes."""
+
+    finalizers: tuple[str, ...] = ()
+
+
+class Namespace(KubeObject, frozen=True, dict=True, gc=True):
+    """A namespace; its labels are what namespace selectors select by."""
+
+    spec: NamespaceSpec = NamespaceSpec()
+    status: Data = {}
+
+
+class ServiceAccount(KubeObject, frozen=True, dict=True, gc=True):
+    """A service account."""
+
+
+class ConfigMap(KubeObject, frozen=True, dict=True, gc=True):
+    """Texts by name."""
+
+    data: dict[str, str] = {}
+
+
+class ServiceSpec(KubeStruct, frozen=True):
+    """Which pods a service stands for; a service without a selector stands for none."""
+
+    selector: dict[str, str] | None = None
+
+
+class Service(KubeObject, frozen=True, dict=True, gc=True):
+    """A service."""
+
+    spec: ServiceSpec = ServiceSpec()
+
+
+class PriorityClass(KubeObject, frozen=True, dict=True, gc=True):
+    """A named priority, perhaps the one that pods without a name get."""
+
+    value: Int32 = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
+
+
+class PodDisruptionBudgetSpec(KubeStruct, frozen=True):
+    """Which pods the budget protects, and how many of them must stay or may go."""
+
+    selector: LabelSelector | None = None
+    min_available: Int32 | str | None = None
+    max_unavailable: Int32 | str | None = None
+
+
+class PodDisruptionBudgetStatus(KubeStruct, frozen=True):
+    """How many of them may go now."""
+
+    disruptions_allowed: Int32 = 0
+    disrupted_pods: dict[str, str | None] = {}
+    current_healthy: Int32 = 0
+    desired_healthy: Int32 = 0
+    expected_pods: Int32 = 0
+    observed_generation: Int64 = 0
+    conditions: tuple[Data, ...] = ()
+
+
+class PodDisruptionBudget(KubeObject, frozen=True, dict=True, gc=True):
+    """A disruption budget."""
+
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()

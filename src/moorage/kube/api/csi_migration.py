@@ -1,0 +1,223 @@
+"""In-tree disks as the CSI drivers that took them over see them: driver names, volume handles and topology keys."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.common.errors import MigrationError
+from moorage.kube.api.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
+from moorage.kube.api.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from moorage.kube.api.storage import CSINode, CSIPersistentVolume, PersistentVolume, VolumeNodeAffinity
+from moorage.kube.api.volume import Volume
+
+MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+ZONE_DELIMITER: Final = "__"
+_UNSPECIFIED: Final = "UNSPECIFIED"
+_EBS_ID: Final = re.compile(r"vol-[^/]*\Z")
+
+
+class Migration(Struct, frozen=True):
+    """An in-tree plugin whose volumes a CSI driver serves now.
+
+    ``source`` is the field of volumes and pods that names a disk; ``handle`` makes the driver's name for it, with the
+    volume's labels (empty for disks named in line). ``zone_key`` is the label that stands for the zone in the driver's
+    topology.
+    """
+
+    plugin: str
+    driver: str
+    source: str
+    handle: Callable[[Any, dict[str, str]], str]
+    zone_key: str | None = None
+
+
+class CSIName(NamedTuple):
+    """A volume as CSI knows it."""
+
+    driver: str
+    handle: str
+
+
+def migration_of_volume(volume: PersistentVolume) -> Migration | None:
+    """Find the plugin that a persistent volume belongs to, if its volumes are served by CSI now."""
+    return next((item for item in MIGRATIONS if getattr(volume.spec, item.source) is not None), None)
+
+
+def migration_in_line(volume: Volume) -> Migration | None:
+    """Find the plugin that a disk named in line belongs to, if its volumes are served by CSI now."""
+    return next((item for item in MIGRATIONS if getattr(volume, item.source) is not None), None)
+
+
+def takes_part_in_migration(volume: Volume) -> bool:
+    """Return whether upstream could translate a disk named in line, even if its driver counts no volumes."""
+    return in_line_driver(volume) is not None
+
+
+def in_line_driver(volume: Volume) -> str | None:
+    """Return the CSI driver that upstream translates a disk named in line to."""
+    if volume.azure_file is not None:
+        return "file.csi.azure.com"
+    if volume.vsphere_volume is not None:
+        return "csi.vsphere.vmware.com"
+    migration = migration_in_line(volume)
+    return None if migration is None else migration.driver
+
+
+def csi_name_of_volume(volume: PersistentVolume, migration: Migration) -> CSIName:
+    """Name a persistent volume as its CSI driver does; raise :class:`MigrationError` where that cannot be done."""
+    return CSIName(migration.driver, migration.handle(getattr(volume.spec, migration.source), volume.labels))
+
+
+def csi_name_in_line(volume: Volume, migration: Migration) -> CSIName:
+    """Name a disk named in line as its CSI driver does; raise :class:`MigrationError` where that cannot be done."""
+    return CSIName(migration.driver, migration.handle(getattr(volume, migration.source), {}))
+
+
+def plugins_migrated_on(csi_node: CSINode | None) -> str:
+    """Return the plugins whose volumes CSI serves on a node, as the annotation lists them."""
+    return "" if csi_node is None else csi_node.annotations.get(MIGRATED_PLUGINS, "")
+
+
+def translated(volume: PersistentVolume, migration: Migration) -> PersistentVolume:
+    """Return a volume as a CSI volume with the driver's topology; raise :class:`MigrationError` if there is none."""
+    name = csi_name_of_volume(volume, migration)
+    if migration.zone_key is not None:
+        volume = _with_topology(volume, migration.zone_key)
+    source = CSIPersistentVolume(driver=name.driver, volume_handle=name.handle)
+    return replace(volume, spec=replace(volume.spec, csi=source, **{migration.source: None}))
+
+
+def _with_topology(volume: PersistentVolume, zone_key: str) -> PersistentVolume:
+    """Let the zone be asked for under the driver's key, taking it from the volume's labels if need be."""
+    terms = _terms(volume)
+    zone_label, region_label = _labels_in_use(terms, volume.labels)
+    if _values(terms, zone_label):
+        terms = _renamed(terms, zone_label, zone_key)
+    elif zone_label in volume.labels:
+        terms = _with_zones(terms, zone_key, volume.labels[zone_label])
+    if region_label == BETA_REGION_LABEL and _values(terms, region_label):
+        terms = _renamed(terms, region_label, REGION_LABEL)
+    if terms == _terms(volume):
+        return volume
+    affinity = VolumeNodeAffinity(required=NodeSelector(node_selector_terms=terms))
+    return replace(volume, spec=replace(volume.spec, node_affinity=affinity))
+
+
+Terms = tuple[NodeSelectorTerm, ...]
+
+
+def _terms(volume: PersistentVolume) -> Terms:
+    affinity = volume.spec.node_affinity
+    return affinity.required.node_selector_terms if affinity is not None and affinity.required is not None else ()
+
+
+def _labels_in_use(terms: Terms, labels: dict[str, str]) -> tuple[str, str]:
+    """Return which generation of zone and region labels a volume uses; its affinity counts before its labels."""
+    keys = {item.key for term in terms for item in term.match_expressions}
+    for known in (keys, labels):
+        if ZONE_LABEL in known:
+            return ZONE_LABEL, REGION_LABEL
+        if BETA_ZONE_LABEL in known:
+            return BETA_ZONE_LABEL, BETA_REGION_LABEL
+    return ZONE_LABEL, REGION_LABEL
+
+
+def _values(terms: Terms, key: str) -> list[str]:
+    return [text for term in terms for item in term.match_expressions if item.key == key for text in item.values]
+
+
+def _renamed(terms: Terms, old: str, new: str) -> Terms:
+    return tuple(
+        replace(
+            term,
+            match_expressions=tuple(
+                replace(item, key=new) if item.key == old else item for item in term.match_expressions
+            ),
+        )
+        for term in terms
+    )
+
+
+def _with_zones(terms: Terms, key: str, label: str) -> Terms:
+    zones = tuple(sorted({zone.strip() for zone in label.split(ZONE_DELIMITER)} - {""}))
+    if not zones:
+        return terms
+    wanted = NodeSelectorRequirement(key=key, operator="In", values=zones)
+    return tuple(
+        replace(term, match_expressions=(*term.match_expressions, wanted)) for term in terms or (NodeSelectorTerm(),)
+    )
+
+
+def _ebs_handle(source: Any, _labels: dict[str, str]) -> str:
+    name: str = source.volume_id
+    if not name.startswith("aws://"):
+        return name
+    handle = urlsplit(name).path.strip("/")
+    if not _EBS_ID.match(handle):
+        raise MigrationError(
+            f"failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume ({name})"
+        )
+    return handle
+
+
+def _gce_handle(source: Any, labels: dict[str, str]) -> str:
+    zones = (labels.get(BETA_ZONE_LABEL) or labels.get(ZONE_LABEL, "")).split(ZONE_DELIMITER)
+    if len(zones) > 1:
+        return f"projects/{_UNSPECIFIED}/regions/{_gce_region(zones)}/disks/{source.pd_name}"
+    return f"projects/{_UNSPECIFIED}/zones/{zones[0] or _UNSPECIFIED}/disks/{source.pd_name}"
+
+
+def _gce_region(zones: list[str]) -> str:
+    for zone in zones:
+        if zone.count("-") != 2:
+            raise MigrationError(
+                "failed to get region from zones: zone in unexpected format, expected: {locale}-{region}-{zone}, "
+                f"got: {zone}"
+            )
+    regions = {zone.rpartition("-")[0] for zone in zones}
+    if len(regions) != 1:
+        found = " ".join(f"{region}:{{}}" for region in sorted(regions))
+        raise MigrationError(
+            f"failed to get region from zones: multiple or no regions gotten from zones, got: map[{found}]"
+        )
+    return regions.pop()
+
+
+def _azure_handle(source: Any, _labels: dict[str, str]) -> str:
+    if source.kind is not None and source.kind.lower() != "managed":
+        raise MigrationError(f"kind({source.kind}) is not supported in csi migration")
+    return str(source.disk_uri)
+
+
+def _plain_handle(source: Any, _labels: dict[str, str]) -> str:
+    return str(source.volume_id)
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (
+    Migration(
+        "kubernetes.io/aws-ebs",
+        "ebs.csi.aws.com",
+        "aws_elastic_block_store",
+        _ebs_handle,
+        "topology.ebs.csi.aws.com/zone",
+    ),
+    Migration(
+        "kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "gce_persistent_disk", _gce_handle, "topology.gke.io/zone"
+    ),
+    Migration("kubernetes.io/azure-disk", "disk.csi.azure.com", "azure_disk", _azure_handle),
+    Migration(
+        "kubernetes.io/cinder",
+        "cinder.csi.openstack.org",
+        "cinder",
+        _plain_handle,
+        "topology.cinder.csi.openstack.org/zone",
+    ),
+    Migration("kubernetes.io/portworx-volume", "pxd.portworx.com", "portworx_volume", _plain_handle),
+)
+BY_PLUGIN: Final = {migration.plugin: migration for migration in MIGRATIONS}
+UNCOUNTED_PLUGINS: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
+"""Plugins that have a translation upstream but whose migration the scheduler never takes to be on."""

@@ -1,0 +1,71 @@
+"""Custom resources: kinds that somebody defined in their cluster, with a struct of the author's or as plain data."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import msgspec
+
+from moorage.kube.api.kinds import Kind, add_kind
+from moorage.kube.api.meta import KubeObject, ObjectMeta
+
+_HEAD: Final = ("apiVersion", "kind", "metadata")
+
+
+class CustomObject(KubeObject, frozen=True, dict=True, gc=True):
+    """An object of a kind without a struct; ``content`` is all of it but ``metadata``, as plain data.
+
+    >>> Quota = custom_kind("Quota", "quotas", "example.org/v1").type
+    >>> quota = Quota.of({"metadata": {"name": "ads", "namespace": "shop"}, "spec": {"pods": 3}})
+    >>> quota.key, quota["spec"]["pods"]
+    ('shop/ads', 3)
+    >>> quota.replace(spec={"pods": 4}).content
+    {'spec': {'pods': 4}}
+    """
+
+    content: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        # There must be one truth about an object's labels and version: what stood here would be written to nobody.
+        if found := [field for field in _HEAD if field in self.content]:
+            raise ValueError(f"content of a {type(self).__name__} has {', '.join(found)}: make it by {_MAKER}")
+
+    def __getitem__(self, field: str) -> Any:
+        return msgspec.to_builtins(self.metadata) if field == "metadata" else self.content[field]
+
+    def get(self, field: str, default: Any = None) -> Any:
+        """Return a field of the content, or the default if it is not there."""
+        return self.content.get(field, default)
+
+    @classmethod
+    def of(cls, whole: Mapping[str, Any]) -> Self:
+        """Make an object of plain data as in a manifest; ``apiVersion`` and ``kind`` are known and may be left out."""
+        content = {field: value for field, value in whole.items() if field not in _HEAD}
+        return cls(metadata=msgspec.convert(whole.get("metadata", {}), ObjectMeta), content=content)
+
+    def replace(self, **fields: Any) -> Self:
+        """Return the object with other fields, such as ``spec={…}``; for its metadata see ``msgspec.structs``."""
+        return msgspec.structs.replace(self, content={**self.content, **fields})
+
+
+_MAKER: Final = "CustomObject.of(…), and change metadata by msgspec.structs.replace(thing, metadata=…)"
+
+
+def custom_kind(
+    name: str, plural: str, api_version: str, *, namespaced: bool = True, type: type[KubeObject] | None = None
+) -> Kind:
+    """Describe a kind of custom resource; ask the handle for ``lister(kind.type)`` to list and watch it.
+
+    ``type`` is a struct of the author's, for typed objects; without one they are a :class:`CustomObject`.
+
+    >>> kind = custom_kind("Quota", "quotas", "example.org/v1")
+    >>> kind.path(namespace="shop")
+    '/apis/example.org/v1/namespaces/shop/quotas'
+    """
+    group, _, version = api_version.rpartition("/")
+    kind = Kind(name, group, version, plural, namespaced, type or _plain_type(name, api_version))
+    add_kind(kind)
+    return kind
+
+
+def _plain_type(name: str, api_version: str) -> type[CustomObject]:
+    return type(name, (CustomObject,), {"__doc__": f"A {name} of {api_version}.", "__module__": __name__})

@@ -1,0 +1,386 @@
+"""Devices: claims, classes, slices and taints of dynamic resource allocation (resource.k8s.io/v1)."""
+
+from typing import Any, Final
+
+import msgspec
+
+from moorage.common.caches import short_key
+from moorage.kube.api.meta import Condition, KubeObject
+from moorage.kube.api.once import once
+from moorage.kube.api.quantity import Quantity
+from moorage.kube.api.selectors import NodeSelector
+from moorage.kube.api.struct import Data, Int64, KubeStruct
+
+in_order: Final = msgspec.msgpack.Encoder(order="deterministic")
+"""Writes what is equal in equal bytes."""
+
+
+class DeviceTaint(KubeStruct, frozen=True):
+    """A mark on a device that keeps claims away unless they tolerate it."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class DeviceToleration(KubeStruct, frozen=True):
+    """A request's statement that it tolerates some device taints."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: Int64 | None = None
+
+
+class DeviceAttribute(KubeStruct, frozen=True):
+    """One typed fact about a device, or several of a type; exactly one field is set."""
+
+    int_value: Int64 | None = msgspec.field(default=None, name="int")
+    bool_value: bool | None = msgspec.field(default=None, name="bool")
+    string_value: str | None = msgspec.field(default=None, name="string")
+    version_value: str | None = msgspec.field(default=None, name="version")
+    int_values: tuple[Int64, ...] | None = msgspec.field(default=None, name="ints")
+    bool_values: tuple[bool, ...] | None = msgspec.field(default=None, name="bools")
+    string_values: tuple[str, ...] | None = msgspec.field(default=None, name="strings")
+    version_values: tuple[str, ...] | None = msgspec.field(default=None, name="versions")
+
+
+class CapacityRange(KubeStruct, frozen=True):
+    """The amounts of a capacity that may be asked for."""
+
+    min: Quantity | None = None
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+class CapacityRequestPolicy(KubeStruct, frozen=True):
+    """How a request for part of a device's capacity is rounded and bounded."""
+
+    default: Quantity | None = None
+    valid_values: tuple[Quantity, ...] = ()
+    valid_range: CapacityRange | None = None
+
+
+class DeviceCapacity(KubeStruct, frozen=True):
+    """An amount a device has, and how it may be shared out."""
+
+    value: Quantity = 0
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(KubeStruct, frozen=True):
+    """An amount of something that partitions of a device share."""
+
+    value: Quantity = 0
+
+
+class CounterSet(KubeStruct, frozen=True):
+    """Named counters that devices of a pool draw from."""
+
+    name: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class DeviceCounterConsumption(KubeStruct, frozen=True):
+    """What a device draws from a counter set while it is in use."""
+
+    counter_set: str = ""
+    counters: dict[str, Counter] = {}
+    compatibility_groups: tuple[str, ...] = ()
+
+
+class NodeAllocatableMapping(KubeStruct, frozen=True):
+    """How much of a node's resource a device is: so much for each device, or for each unit of a capacity."""
+
+    capacity_key: str | None = None
+    capacity_multiplier: Quantity | None = None
+    device_multiplier: Quantity | None = None
+
+
+class NodeAllocatableOverhead(KubeStruct, frozen=True):
+    """How much of a node's resource it takes to use a device."""
+
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableResource(KubeStruct, frozen=True):
+    """What a device means for one resource of its node."""
+
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
+
+
+class Device(KubeStruct, frozen=True):
+    """A device of a slice."""
+
+    name: str = ""
+    attributes: dict[str, DeviceAttribute] = {}
+    capacity: dict[str, DeviceCapacity] = {}
+    consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: bool | None = None
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool | None = None
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
+
+
+class ResourcePool(KubeStruct, frozen=True):
+    """The pool a slice belongs to; a pool is whole when all its slices of one generation are there."""
+
+    name: str = ""
+    generation: Int64 = 0
+    resource_slice_count: Int64 = 0
+
+
+class ResourceSliceSpec(KubeStruct, frozen=True):
+    """Devices of one driver, and the nodes that reach them."""
+
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    devices: tuple[Device, ...] = ()
+    per_device_node_selection: bool | None = None
+    shared_counters: tuple[CounterSet, ...] = ()
+    skip_node_operations: tuple[str, ...] = ()
+
+
+class ResourceSlice(KubeObject, frozen=True, dict=True, gc=True):
+    """A slice of a pool of devices."""
+
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+class CELDeviceSelector(KubeStruct, frozen=True):
+    """A CEL expression over a device."""
+
+    expression: str = ""
+
+
+class DeviceSelector(KubeStruct, frozen=True):
+    """A test a device must pass."""
+
+    cel: CELDeviceSelector | None = None
+
+
+class CapacityRequirements(KubeStruct, frozen=True):
+    """How much of a device's capacities a request asks for."""
+
+    requests: dict[str, Quantity] = {}
+
+
+class DerivedAttribute(KubeStruct, frozen=True):
+    """An attribute that a request works out for itself, by a CEL expression, and that its constraints see."""
+
+    name: str = ""
+    expression: str = ""
+
+
+class ExactDeviceRequest(KubeStruct, frozen=True):
+    """A request for devices of one class."""
+
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: Int64 = 0
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DerivedAttribute, ...] = ()
+
+
+class DeviceSubRequest(KubeStruct, frozen=True):
+    """One of several alternatives, in order of preference."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: Int64 = 0
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DerivedAttribute, ...] = ()
+
+
+class DeviceRequest(KubeStruct, frozen=True):
+    """One request of a claim: exactly this, or the first available of these."""
+
+    name: str = ""
+    exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] = ()
+
+
+class DeviceConstraint(KubeStruct, frozen=True):
+    """What the devices of some requests must have in common, or must not."""
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class OpaqueDeviceConfiguration(KubeStruct, frozen=True):
+    """Parameters for a driver, passed through unread."""
+
+    driver: str = ""
+    parameters: Any = None
+
+
+class DeviceClaimConfiguration(KubeStruct, frozen=True):
+    """Configuration of a claim for some of its requests."""
+
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaim(KubeStruct, frozen=True):
+    """The requests of a claim and what binds them together."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceClaimConfiguration, ...] = ()
+
+
+class ResourceClaimSpec(KubeStruct, frozen=True):
+    """What a claim asks for."""
+
+    devices: DeviceClaim = DeviceClaim()
+
+
+class DeviceRequestAllocationResult(KubeStruct, frozen=True):
+    """A device that was given to a request."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, Quantity] = {}
+    skip_node_operations: tuple[str, ...] = ()
+
+
+class DeviceAllocationConfiguration(KubeStruct, frozen=True):
+    """Configuration that goes with an allocation, from the class or from the claim."""
+
+    source: str = ""
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceAllocationResult(KubeStruct, frozen=True):
+    """All devices of an allocation and their configuration."""
+
+    results: tuple[DeviceRequestAllocationResult, ...] = ()
+    config: tuple[DeviceAllocationConfiguration, ...] = ()
+
+
+class AllocationResult(KubeStruct, frozen=True):
+    """What a claim was given, and where it can be used."""
+
+    devices: DeviceAllocationResult = DeviceAllocationResult()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+
+class ClaimConsumer(KubeStruct, frozen=True):
+    """A pod (or another object) that a claim is reserved for."""
+
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class AllocatedDeviceStatus(KubeStruct, frozen=True):
+    """What a driver says of a device it was asked to prepare."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: tuple[Condition, ...] = ()
+
+
+class ResourceClaimStatus(KubeStruct, frozen=True):
+    """What a claim was given and who uses it."""
+
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ClaimConsumer, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
+
+
+class ResourceClaim(KubeObject, frozen=True, dict=True, gc=True):
+    """A claim to devices."""
+
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @once
+    def spec_key(self) -> bytes:
+        """What the claim asks for as one hashable value."""
+        return short_key(in_order.encode(self.spec))
+
+
+class ResourceClaimTemplateSpec(KubeStruct, frozen=True):
+    """The claim to be made for each pod, whole: it is copied with every field that its author wrote."""
+
+    metadata: Data = {}
+    spec: Data = {}
+
+
+class ResourceClaimTemplate(KubeObject, frozen=True, dict=True, gc=True):
+    """A template of claims."""
+
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
+class DeviceClassConfiguration(KubeStruct, frozen=True):
+    """Configuration that comes with a class."""
+
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClassSpec(KubeStruct, frozen=True):
+    """Which devices are of a class; perhaps under the name of an extended resource."""
+
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[DeviceClassConfiguration, ...] = ()
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(KubeObject, frozen=True, dict=True, gc=True):
+    """A class of devices."""
+
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class DeviceTaintSelector(KubeStruct, frozen=True):
+    """Which devices a taint rule is about; what is left out matches all."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(KubeStruct, frozen=True):
+    """A taint and the devices it is put on."""
+
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(KubeObject, frozen=True, dict=True, gc=True):
+    """A taint put on devices by an administrator."""
+
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()

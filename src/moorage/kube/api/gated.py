@@ -1,0 +1,26 @@
+"""What feature gates hide: objects as they would be if a feature that is off had never touched them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from moorage.kube.api.originals import carry_original
+from moorage.kube.api.pod import Pod
+from moorage.kube.features import FeatureGates
+
+
+def pod_adapter(features: FeatureGates) -> Callable[[Pod], Pod] | None:
+    """Return what makes pods look as if the features that are off had never touched them; ``None`` if all are on."""
+    spec: Mapping[str, Any] = {} if features.enabled("PodLevelResources") else {"resources": None}
+    with_status = features.enabled("InPlacePodLevelResourcesVerticalScaling")
+    status: Mapping[str, Any] = {} if with_status else {"resources": None, "allocated_resources": None}
+    if not spec and not status:
+        return None
+
+    def adapt(pod: Pod) -> Pod:
+        adapted = replace(pod, spec=replace(pod.spec, **spec), status=replace(pod.status, **status))
+        carry_original(pod, adapted)
+        return adapted
+
+    return adapt

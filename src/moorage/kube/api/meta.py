@@ -1,0 +1,139 @@
+"""What every Kubernetes object carries: names, uids, labels, owners and times."""
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import ClassVar
+
+from moorage.common.caches import cached_if_short
+from moorage.kube.api.once import once
+from moorage.kube.api.struct import Int64, KubeStruct
+
+
+class OwnerReference(KubeStruct, frozen=True):
+    """The object that made this one."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(KubeStruct, frozen=True):
+    """Identity and labels of an object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generate_name: str = ""
+    resource_version: str = ""
+    generation: Int64 = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: Int64 | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages this object, of which there is at most one."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class KubeObject(KubeStruct, frozen=True, dict=True, gc=True):
+    """A whole object, as the API server lists it; ``dict=True`` gives it room for facts computed once."""
+
+    holds_json: ClassVar[bool] = False
+    """Whether parts of it stay JSON until somebody asks for them; see :mod:`~moorage.kube.api.workloads`."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def name(self) -> str:
+        """Return ``metadata.name``."""
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """Return ``metadata.namespace``; empty for cluster-wide kinds."""
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        """Return ``metadata.uid``, the identity that survives a name being used again."""
+        return self.metadata.uid
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return ``metadata.labels``."""
+        return self.metadata.labels
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Return ``metadata.annotations``."""
+        return self.metadata.annotations
+
+    @once
+    def key(self) -> str:
+        """``namespace/name``, or the name alone for cluster-wide kinds."""
+        return f"{self.metadata.namespace}/{self.metadata.name}" if self.metadata.namespace else self.metadata.name
+
+    @property
+    def is_terminating(self) -> bool:
+        """Whether deletion has been asked for."""
+        return self.metadata.deletion_timestamp is not None
+
+
+class Condition(KubeStruct, frozen=True):
+    """One line of a status: a type, whether it holds, and why."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: Int64 = 0
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+
+
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
+_FIRST_SECOND = -62_135_596_800
+_LAST_SECOND = 253_402_300_799
+
+
+@cached_if_short(1024)
+def parse_time(text: str) -> float:
+    """Turn an RFC 3339 time into seconds since the epoch."""
+    match = _TIME.match(text)
+    if match is None:
+        raise _no_time(text)
+    seconds, fraction, zone = match.groups()
+    try:
+        whole = datetime.fromisoformat(seconds + ("+00:00" if zone in "Zz" else zone)).timestamp()
+    except ValueError as error:
+        raise _no_time(text) from error
+    return whole + (float(f"0.{fraction}") if fraction else 0.0)
+
+
+def _no_time(text: str) -> ValueError:
+    return ValueError(f"{text[:64]!r} is not a time; write it like 2026-01-31T12:00:00Z")
+
+
+def format_time(moment: float) -> str:
+    """Write a moment as Kubernetes does, in whole seconds of UTC; what no year of four digits holds is cut to them."""
+    return _format_second(max(_FIRST_SECOND, min(int(moment), _LAST_SECOND)))
+
+
+@lru_cache(maxsize=256)
+def _format_second(moment: int) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(moment: float) -> str:
+    """Write a moment as leases and events do, with microseconds."""
+    second, micro = divmod(int(moment * 1_000_000 + 0.5), 1_000_000)
+    return f"{format_time(second)[:-1]}.{micro:06}Z"

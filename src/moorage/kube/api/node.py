@@ -1,0 +1,77 @@
+"""The node: what it has, what it is labelled with, whom it keeps away."""
+
+from typing import Final
+
+from moorage.kube.api.affinity import Taint
+from moorage.kube.api.meta import Condition, KubeObject
+from moorage.kube.api.once import once
+from moorage.kube.api.quantity import ResourceList
+from moorage.kube.api.requests import countable
+from moorage.kube.api.struct import Int64, KubeStruct
+
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+REGION_LABEL: Final = "topology.kubernetes.io/region"
+BETA_ZONE_LABEL: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION_LABEL: Final = "failure-domain.beta.kubernetes.io/region"
+
+
+class PodPreemptionPolicy(KubeStruct, frozen=True):
+    """Who objects, by a label key each, to pods being preempted for the resize of another on this node."""
+
+    disable_resize_preemption: tuple[str, ...] = ()
+
+
+class NodeSpec(KubeStruct, frozen=True):
+    """Taints, and whether the node is cordoned."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    pod_preemption_policy: PodPreemptionPolicy | None = None
+
+
+class ContainerImage(KubeStruct, frozen=True):
+    """An image the node holds, under all its names."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: Int64 = 0
+
+
+class NodeStatus(KubeStruct, frozen=True):
+    """What the node has to give."""
+
+    allocatable: ResourceList = {}
+    capacity: ResourceList = {}
+    conditions: tuple[Condition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(KubeObject, frozen=True, dict=True, gc=True):
+    """A node."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """Return the node's taints."""
+        return self.spec.taints
+
+    @once
+    def allocatable(self) -> dict[str, int]:
+        """What pods may take: milli-CPU, bytes, and plain counts; ``pods`` among them."""
+        return countable(self.status.allocatable)
+
+    @once
+    def image_names(self) -> frozenset[str]:
+        """Every name of every image the node holds."""
+        return frozenset(name for image in self.status.images for name in image.names)
+
+    @once
+    def zone_key(self) -> str:
+        """Region and zone as one text; empty for a node that has neither. Nodes are visited zone by zone."""
+        labels = self.labels
+        zone = labels.get(BETA_ZONE_LABEL, labels.get(ZONE_LABEL, ""))
+        region = labels.get(BETA_REGION_LABEL, labels.get(REGION_LABEL, ""))
+        return f"{region}:\0:{zone}" if zone or region else ""

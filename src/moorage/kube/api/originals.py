@@ -1,0 +1,54 @@
+"""Objects as the API gave them, for those who pass them on: our structs know only what scheduling needs.
+
+The text is kept with the object, so it is of the same version and goes when the object goes.
+"""
+
+import msgspec
+
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+
+_Parts = dict[str, msgspec.Raw]
+_PLACE = "_original"
+
+
+def keep_original(thing: KubeObject, body: msgspec.Raw) -> None:
+    """Keep the text of an object with it.
+
+    As kube-scheduler keeps objects: without ``kind``, and pods, but not nodes, without ``managedFields``, which are
+    often half of the text.
+    """
+    parts = msgspec.json.decode(body, type=_Parts)
+    parts.pop("kind", None)
+    parts.pop("apiVersion", None)
+    if isinstance(thing, Pod) and "metadata" in parts:
+        metadata = msgspec.json.decode(parts["metadata"], type=_Parts | None) or {}
+        metadata.pop("managedFields", None)
+        parts["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
+    thing.__dict__[_PLACE] = msgspec.json.encode(parts)
+
+
+def carry_original(thing: KubeObject, copy: KubeObject) -> None:
+    """Have a copy with other fields keep the text, too."""
+    if _PLACE in thing.__dict__:
+        copy.__dict__[_PLACE] = thing.__dict__[_PLACE]
+
+
+def whole(thing: KubeObject) -> object:
+    """Return an object to be written as JSON: with every field it came with, or those we know if no text was kept."""
+    text: bytes | None = thing.__dict__.get(_PLACE)
+    if text is None:
+        return thing
+    if isinstance(thing, Pod) and thing.node_name:
+        text = _placed(text, thing.node_name)
+    return msgspec.Raw(text)
+
+
+def _placed(text: bytes, node_name: str) -> bytes:
+    """Add the node to the text of a pod that was placed on it after the API delivered the pod."""
+    parts = msgspec.json.decode(text, type=_Parts)
+    spec = msgspec.json.decode(parts["spec"], type=_Parts)
+    if "nodeName" in spec:
+        return text
+    spec["nodeName"] = msgspec.Raw(msgspec.json.encode(node_name))
+    return msgspec.json.encode(parts | {"spec": msgspec.Raw(msgspec.json.encode(spec))})

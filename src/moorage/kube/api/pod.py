@@ -1,0 +1,237 @@
+"""The pod: what is to be placed, and everything it says about where."""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from moorage.kube.api import requests
+from moorage.kube.api.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
+from moorage.kube.api.container import Container, ContainerStatus, ResourceRequirements
+from moorage.kube.api.meta import Condition, KubeObject
+from moorage.kube.api.once import once
+from moorage.kube.api.quantity import Quantity, ResourceList
+from moorage.kube.api.shape import Shape, take_shape
+from moorage.kube.api.struct import Int32, Int64, KubeStruct
+from moorage.kube.api.volume import Volume
+
+DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
+ANY_ADDRESS: Final = "0.0.0.0"
+
+FINISHED: Final = frozenset(("Succeeded", "Failed"))
+"""The phases of pods that have ended."""
+
+
+class HostPort(NamedTuple):
+    """A port of the node that a pod takes, with the empty address and protocol spelled out."""
+
+    ip: str
+    protocol: str
+    port: int
+
+
+class SchedulingGate(KubeStruct, frozen=True):
+    """Something that must be lifted before the pod may be scheduled."""
+
+    name: str = ""
+
+
+class PodResourceClaim(KubeStruct, frozen=True):
+    """A claim of the pod: one that exists, or one to be made from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class SchedulingGroup(KubeStruct, frozen=True):
+    """The group of pods this one is scheduled with."""
+
+    pod_group_name: str | None = None
+
+
+class PodSpec(KubeStruct, frozen=True):
+    """What the pod asks for."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    node_name: str = ""
+    scheduler_name: str = ""
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    resources: ResourceRequirements | None = None
+    overhead: ResourceList = {}
+    priority: Int32 | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    host_network: bool = False
+    host_users: bool | None = None
+    scheduling_group: SchedulingGroup | None = None
+    termination_grace_period_seconds: Int64 | None = None
+    restart_policy: str = ""
+
+
+class PodResourceClaimStatus(KubeStruct, frozen=True):
+    """The claim that was made for an entry of ``spec.resourceClaims``; null when none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(KubeStruct, frozen=True):
+    """Which request of the pod's extended-resource claim serves which container."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedResourceClaimStatus(KubeStruct, frozen=True):
+    """The claim that serves the pod's extended resources."""
+
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    resource_claim_name: str = ""
+
+
+class ClaimMapping(KubeStruct, frozen=True):
+    """How much of a node's resource the devices of a claim are."""
+
+    name: str = ""
+    quantity: Quantity = 0
+
+
+class ClaimOverhead(KubeStruct, frozen=True):
+    """How much of a node's resource it takes to use the devices of a claim."""
+
+    name: str = ""
+    per_pod: Quantity | None = None
+    per_container: Quantity | None = None
+
+
+class NodeAllocatableClaimStatus(KubeStruct, frozen=True):
+    """What the devices of a claim mean for resources of the node; ``containers`` are those that use it."""
+
+    resource_claim_name: str = ""
+    containers: tuple[str, ...] = ()
+    mapping: tuple[ClaimMapping, ...] = ()
+    overhead: tuple[ClaimOverhead, ...] = ()
+
+
+class PodStatus(KubeStruct, frozen=True):
+    """What has become of the pod."""
+
+    phase: str = ""
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    allocated_resources: ResourceList | None = None
+    resources: ResourceRequirements | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableClaimStatus, ...] = ()
+
+
+class Pod(KubeObject, frozen=True, dict=True, gc=True):
+    """A pod. Facts derived from it are computed once and kept with the object, which never changes."""
+
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def priority(self) -> int:
+        """Return the pod's priority; none means 0."""
+        return self.spec.priority or 0
+
+    @property
+    def scheduler_name(self) -> str:
+        """Return the name of the profile that is to place the pod."""
+        return self.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
+
+    @property
+    def node_name(self) -> str:
+        """Return the node the pod runs on; empty while it is pending."""
+        return self.spec.node_name
+
+    @property
+    def nominated_node_name(self) -> str:
+        """Return the node the pod is nominated to."""
+        return self.status.nominated_node_name
+
+    @property
+    def has_deferred_resize(self) -> bool:
+        """Whether the kubelet has put a resize of the pod off for want of room."""
+        condition = self.condition(requests.RESIZE_PENDING)
+        return condition is not None and condition.reason == "Deferred"
+
+    @property
+    def group_key(self) -> str | None:
+        """``namespace/name`` of the PodGroup that the pod is a member of, whether or not there is one of that name.
+
+        Groups that only a plugin knows of have a slash in their names, and are none.
+        """
+        group = self.spec.scheduling_group
+        if group is None or not group.pod_group_name or "/" in group.pod_group_name:
+            return None
+        return f"{self.namespace}/{group.pod_group_name}"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the pod has ended and holds nothing any more."""
+        return self.status.phase in FINISHED
+
+    @once
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """The node's ports that containers and sidecars take."""
+        return tuple(
+            HostPort(port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)
+            for container in (*self.spec.containers, *(c for c in self.spec.init_containers if c.is_sidecar))
+            for port in container.ports
+            if port.host_port > 0
+        )
+
+    @once
+    def shape(self) -> Shape:
+        """What this pod has in common with all pods of an equal spec; finding it sets all the facts below."""
+        return take_shape(self)
+
+    @once
+    def requests(self) -> dict[str, int]:
+        """What the pod asks of a node, from its spec alone: milli-CPU, bytes, and plain counts."""
+        return self.shape.requests
+
+    @once
+    def scoring_requests(self) -> dict[str, int]:
+        """What the pod counts for in scores: a default for each container that asks for no CPU or memory."""
+        return self.shape.scoring_requests
+
+    @once
+    def requests_on_node(self) -> dict[str, int]:
+        """What the pod takes of the node it runs on, resizes in flight included."""
+        return self.shape.requests_on_node
+
+    @once
+    def nonzero_requests(self) -> tuple[int, int]:
+        """Milli-CPU and memory that scores count for a pod on a node, with defaults for what asks for neither."""
+        return self.shape.nonzero_requests
+
+    def tolerates(self, taint: Taint, *, by_number: bool = False) -> bool:
+        """Return whether one of the pod's tolerations covers the taint, those that compare numbers included or not."""
+        tolerations = self.spec.tolerations
+        return any(item.tolerates(taint, by_number=by_number) for item in tolerations) if tolerations else False
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return the status condition of this type, if there is one."""
+        return next((item for item in self.status.conditions if item.type == kind), None)
+
+    def on_node(self, node_name: str) -> "Pod":
+        """Return this pod as it will be once bound to the node."""
+        placed = msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, node_name=node_name))
+        # What is known of the pod does not depend on its node, so it need not be computed again.
+        placed.__dict__.update(self.__dict__)
+        return placed

@@ -1,0 +1,195 @@
+"""Groups of pods that are scheduled together, and the workloads that describe such groups."""
+
+from moorage.kube.api.meta import Condition, KubeObject
+from moorage.kube.api.pod import PodResourceClaim, PodResourceClaimStatus
+from moorage.kube.api.struct import Data, Int32, KubeStruct
+
+
+class GangPolicy(KubeStruct, frozen=True):
+    """A group of pods that runs only when this many of them can."""
+
+    min_count: Int32 = 0
+
+
+class PodGroupPolicy(KubeStruct, frozen=True):
+    """How the pods of a group are scheduled: one by one, or together; one of the two is set."""
+
+    basic: Data | None = None
+    gang: GangPolicy | None = None
+
+
+class CompositeGangPolicy(KubeStruct, frozen=True):
+    """A group of groups that runs only when this many of them can."""
+
+    min_group_count: Int32 = 0
+
+
+class CompositePodGroupPolicy(KubeStruct, frozen=True):
+    """How the groups of a group are scheduled: one by one, or together; one of the two is set."""
+
+    basic: Data | None = None
+    gang: CompositeGangPolicy | None = None
+
+
+class TopologyConstraint(KubeStruct, frozen=True):
+    """The node label that all pods of a group must have in common."""
+
+    key: str = ""
+
+
+class GroupSchedulingConstraints(KubeStruct, frozen=True):
+    """Where the pods of a group may be, with regard to each other."""
+
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class DisruptionMode(KubeStruct, frozen=True):
+    """What a preemption takes of a group: single pods, or all of it; one of the two is set."""
+
+    single: Data | None = None
+    all: Data | None = None
+
+
+class GroupSpec(KubeStruct, frozen=True):
+    """What groups of pods and groups of groups have in common, as objects and as templates."""
+
+    scheduling_constraints: GroupSchedulingConstraints | None = None
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: str = ""
+    priority: Int32 | None = None
+    preemption_policy: str | None = None
+
+    @property
+    def topology_key(self) -> str | None:
+        """The node label that all pods must have in common; upstream allows one at most."""
+        constraints = self.scheduling_constraints
+        return constraints.topology[0].key if constraints is not None and constraints.topology else None
+
+    @property
+    def is_disrupted_whole(self) -> bool:
+        """Whether a preemption takes all of the group or nothing."""
+        return self.disruption_mode is not None and self.disruption_mode.all is not None
+
+
+class WorkloadReference(KubeStruct, frozen=True):
+    """The template of a workload that a group was made from; nobody looks whether they exist."""
+
+    workload_name: str = ""
+    template_name: str = ""
+
+
+class PodGroupSpec(GroupSpec, frozen=True):
+    """What a group of pods asks for."""
+
+    parent_composite_pod_group_name: str | None = None
+    workload_ref: WorkloadReference | None = None
+    scheduling_policy: PodGroupPolicy = PodGroupPolicy()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+
+
+class PodGroupStatus(KubeStruct, frozen=True):
+    """What has become of a group of pods."""
+
+    conditions: tuple[Condition, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+
+
+class PodGroup(KubeObject, frozen=True, dict=True, gc=True):
+    """A group of pods that are scheduled together."""
+
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+    @property
+    def priority(self) -> int:
+        """Return the priority of the group; none means 0."""
+        return self.spec.priority or 0
+
+    @property
+    def min_count(self) -> int | None:
+        """How many pods must run together; ``None`` if each may run alone."""
+        gang = self.spec.scheduling_policy.gang
+        return None if gang is None else gang.min_count
+
+    @property
+    def parent_key(self) -> str | None:
+        """``namespace/name`` of the group that this one is part of."""
+        parent = self.spec.parent_composite_pod_group_name
+        return f"{self.namespace}/{parent}" if parent else None
+
+
+class CompositePodGroupSpec(GroupSpec, frozen=True):
+    """What a group of groups asks for."""
+
+    parent_composite_pod_group_name: str | None = None
+    workload_ref: WorkloadReference | None = None
+    scheduling_policy: CompositePodGroupPolicy = CompositePodGroupPolicy()
+
+
+class CompositePodGroupStatus(KubeStruct, frozen=True):
+    """What has become of a group of groups."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class CompositePodGroup(KubeObject, frozen=True, dict=True, gc=True):
+    """A group of groups that are scheduled together."""
+
+    spec: CompositePodGroupSpec = CompositePodGroupSpec()
+    status: CompositePodGroupStatus = CompositePodGroupStatus()
+
+    @property
+    def priority(self) -> int:
+        """Return the priority of the group; none means 0."""
+        return self.spec.priority or 0
+
+    @property
+    def min_group_count(self) -> int | None:
+        """How many groups must run together; ``None`` if each may run alone."""
+        gang = self.spec.scheduling_policy.gang
+        return None if gang is None else gang.min_group_count
+
+    @property
+    def parent_key(self) -> str | None:
+        """``namespace/name`` of the group that this one is part of."""
+        parent = self.spec.parent_composite_pod_group_name
+        return f"{self.namespace}/{parent}" if parent else None
+
+
+class PodGroupTemplate(GroupSpec, frozen=True):
+    """A group of pods that a workload is to have."""
+
+    name: str = ""
+    scheduling_policy: PodGroupPolicy = PodGroupPolicy()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+
+
+class CompositePodGroupTemplate(GroupSpec, frozen=True):
+    """A group of groups that a workload is to have."""
+
+    name: str = ""
+    scheduling_policy: CompositePodGroupPolicy = CompositePodGroupPolicy()
+    pod_group_templates: tuple[PodGroupTemplate, ...] = ()
+    composite_pod_group_templates: "tuple[CompositePodGroupTemplate, ...]" = ()
+
+
+class WorkloadController(KubeStruct, frozen=True):
+    """Who a workload belongs to, for people to read."""
+
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class WorkloadSpec(KubeStruct, frozen=True):
+    """The groups of a workload: either of pods, or of groups."""
+
+    controller_ref: WorkloadController | None = None
+    pod_group_templates: tuple[PodGroupTemplate, ...] = ()
+    composite_pod_group_templates: tuple[CompositePodGroupTemplate, ...] = ()
+
+
+class Workload(KubeObject, frozen=True, dict=True, gc=True):
+    """Templates for the groups of something that runs on many pods."""
+
+    spec: WorkloadSpec = WorkloadSpec()

@@ -1,0 +1,103 @@
+"""Kubernetes quantities: "500m", "1.5Gi", "2e3" as exact integers.
+
+A quantity is kept as it stands on the wire (text, or a JSON number) and read through three views: :func:`nano_value`
+is exact, :func:`milli_value` and :func:`value` round up, away from zero, as upstream's do.
+
+>>> milli_value("500m"), value("1.5Gi"), milli_value("100u"), value("2e3")
+(500, 1610612736, 1, 2000)
+"""
+
+import re
+from typing import Final, TypeAlias
+
+from moorage.common.caches import cached_if_short
+from moorage.common.errors import QuantityError
+
+Quantity: TypeAlias = str | int | float
+ResourceList: TypeAlias = dict[str, Quantity]
+
+NANO: Final = 10**9
+MAX_INT64: Final = 2**63 - 1
+MAX_LENGTH: Final = 128
+"""Kubernetes takes any number of digits; each of ours may be read and remembered, so they end somewhere."""
+
+_GRAMMAR: Final = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d+))?\Z", re.ASCII)
+_BINARY: Final = {suffix + "i": 1024**power for power, suffix in enumerate("KMGTPE", start=1)}
+_PLAIN: Final = re.compile(r"(\d{1,6})(m|[KMG]i|)\Z", re.ASCII)
+_PLAIN_FACTORS: Final[dict[str, int]] = {
+    "": NANO,
+    "m": 10**6,
+    **{suffix: NANO * _BINARY[suffix] for suffix in ("Ki", "Mi", "Gi")},
+}
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+
+@cached_if_short(2048)
+def nano_value(quantity: Quantity) -> int:
+    """Return the quantity in billionths, the finest step Kubernetes keeps; what is finer is rounded away from zero."""
+    text = quantity if isinstance(quantity, str) else _written(quantity)
+    if (plain := _PLAIN.match(text)) is not None and not isinstance(quantity, bool):
+        # As most are written: every pod of its own shape brings two that were never seen before.
+        return int(plain[1]) * _PLAIN_FACTORS[plain[2]]
+    match = _GRAMMAR.match(text) if len(text) <= MAX_LENGTH else None
+    if match is None or not (match[2] or match[3]) or isinstance(quantity, bool):
+        hint = "write a number with an optional suffix, like 500m, 2, 1.5Gi or 1e3"
+        raise QuantityError(f"{text[:MAX_LENGTH]!r} is not a quantity; {hint}")
+    sign, whole, fraction, suffix, exponent = match.groups()
+    fraction = fraction or ""
+    digits = int((whole + fraction) or "0") * _BINARY.get(suffix or "", 1)
+    power = 9 - len(fraction) + (int(exponent) if exponent else _DECIMAL.get(suffix or "", 0))
+    # An absurd exponent must cost a comparison, not the memory for a billion digits.
+    power = max(min(power, 60), -len(str(digits)) - 1)
+    magnitude: int = digits * 10**power if power >= 0 else -(-digits // 10**-power)
+    magnitude = min(magnitude, MAX_INT64 * NANO)
+    return -magnitude if sign == "-" else magnitude
+
+
+def _written(number: float) -> str:
+    """Write a number out; one longer than any quantity is not worth the conversion."""
+    if isinstance(number, int) and number.bit_length() > 4 * MAX_LENGTH:
+        return "a number without end"
+    return repr(number)
+
+
+def milli_value(quantity: Quantity) -> int:
+    """Return thousandths, rounded up: how CPU is counted."""
+    return nano_to_milli(nano_value(quantity))
+
+
+def value(quantity: Quantity) -> int:
+    """Return whole units, rounded up: how everything but CPU is counted."""
+    return nano_to_unit(nano_value(quantity))
+
+
+def nano_to_milli(nano: int) -> int:
+    """Round billionths up to thousandths, away from zero; what no int64 holds becomes the largest one."""
+    return _bounded(-(-nano // 10**6) if nano >= 0 else nano // 10**6)
+
+
+def nano_to_unit(nano: int) -> int:
+    """Round billionths up to whole units, away from zero; what no int64 holds becomes the largest one."""
+    return _bounded(-(-nano // NANO) if nano >= 0 else nano // NANO)
+
+
+def _bounded(amount: int) -> int:
+    return amount if -MAX_INT64 <= amount <= MAX_INT64 else (MAX_INT64 if amount > 0 else -MAX_INT64)
+
+
+def format_nanos(nano: int, *, is_binary: bool) -> str:
+    """Write billionths as a quantity, with the largest suffix that leaves a whole number.
+
+    >>> format_nanos(1500 * 10**6, is_binary=False), format_nanos(2**31 * NANO, is_binary=True)
+    ('1500m', '2Gi')
+    """
+    whole, rest = divmod(nano, NANO)
+    if not nano:
+        return "0"
+    if is_binary and not rest:
+        found = (suffix for suffix, factor in reversed(_BINARY.items()) if not whole % factor)
+        suffix = next(found, "")
+        return f"{whole // _BINARY.get(suffix, 1)}{suffix}"
+    powers = sorted(((power + 9, suffix) for suffix, power in (*_DECIMAL.items(), ("", 0))), reverse=True)
+    power, suffix = next((power, suffix) for power, suffix in powers if not nano % 10**power)
+    return f"{nano // 10**power}{suffix}"

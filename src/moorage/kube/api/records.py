@@ -1,0 +1,71 @@
+"""What the scheduler itself writes: bindings, events, leases, and that it would take a lease."""
+
+from moorage.kube.api.meta import KubeObject, ObjectMeta
+from moorage.kube.api.storage import ObjectReference
+from moorage.kube.api.struct import Int32, KubeStruct
+
+
+class Binding(KubeStruct, frozen=True, omit_defaults=False):
+    """The decision, as the API server takes it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    target: ObjectReference = ObjectReference()
+    api_version: str = "v1"
+    kind: str = "Binding"
+
+
+class EventSeries(KubeStruct, frozen=True):
+    """How often an event came again."""
+
+    count: Int32 = 0
+    last_observed_time: str | None = None
+
+
+class Event(KubeObject, frozen=True, dict=True, gc=True):
+    """Something worth telling the user (events.k8s.io/v1)."""
+
+    event_time: str | None = None
+    type: str = ""
+    reason: str = ""
+    action: str = ""
+    note: str = ""
+    regarding: ObjectReference = ObjectReference()
+    related: ObjectReference | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    series: EventSeries | None = None
+
+
+class LeaseSpec(KubeStruct, frozen=True):
+    """Who leads, since when and for how long."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: Int32 | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: Int32 | None = None
+    strategy: str | None = None
+    preferred_holder: str | None = None
+
+
+class Lease(KubeObject, frozen=True, dict=True, gc=True):
+    """The lease that elects one scheduler among its replicas."""
+
+    spec: LeaseSpec = LeaseSpec()
+
+
+class LeaseCandidateSpec(KubeStruct, frozen=True):
+    """Which lease, what version the candidate is of, and when it was last asked for and gave a sign of life."""
+
+    lease_name: str = ""
+    ping_time: str | None = None
+    renew_time: str | None = None
+    binary_version: str = ""
+    emulation_version: str = ""
+    strategy: str = ""
+
+
+class LeaseCandidate(KubeObject, frozen=True, dict=True, gc=True):
+    """Somebody who would take a lease if the API server gave it to them."""
+
+    spec: LeaseCandidateSpec = LeaseCandidateSpec()

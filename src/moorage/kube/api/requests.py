@@ -1,0 +1,278 @@
+"""What a pod asks for, added up as Kubernetes does: containers, sidecars, init containers, overhead, resizes.
+
+Sums are made of exact billionths and rounded up once per pod: three containers of "100u" ask for 1m, not for 3m.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from moorage.common.caches import cached_if_short
+from moorage.kube.api.container import Container, ContainerStatus
+from moorage.kube.api.quantity import (
+    Quantity,
+    ResourceList,
+    milli_value,
+    nano_to_milli,
+    nano_to_unit,
+    nano_value,
+    value,
+)
+from moorage.kube.api.selectors import is_qualified_name
+
+if TYPE_CHECKING:
+    from moorage.kube.api.pod import NodeAllocatableClaimStatus, Pod
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+DEFAULT_MILLI_CPU: Final = 100
+DEFAULT_MEMORY: Final = 200 * 1024 * 1024
+RESIZE_PENDING: Final = "PodResizePending"
+
+Nanos = dict[str, int]
+RequestsOf = Callable[[Container], Nanos]
+
+_SCORING_DEFAULTS: Final = {CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY}
+_NONZERO_DEFAULTS: Final[Nanos] = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAULT_MEMORY * 10**9}
+
+
+@cached_if_short(4096)
+def is_extended(name: str) -> bool:
+    """Return whether a resource is a device or the like: named with a prefix that is not Kubernetes' own."""
+    if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
+        return False
+    return is_qualified_name(f"requests.{name}")
+
+
+@cached_if_short(4096)
+def is_scalar(name: str) -> bool:
+    """Return whether a resource is counted besides CPU, memory and storage; what is neither is ignored."""
+    if is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")):
+        return True
+    return "kubernetes.io/" in name
+
+
+def countable(resources: ResourceList) -> dict[str, int]:
+    """Turn quantities into the integers the scheduler counts, leaving out names it does not know."""
+    return {name: amount for name, quantity in resources.items() if (amount := _counted(name, quantity)) is not None}
+
+
+def spec_requests(pod: "Pod") -> dict[str, int]:
+    """Add up what a pod asks for in its spec, pod-level requests and overhead included."""
+    spec = pod.spec
+    if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead or spec.resources):
+        # Most pods are as plain as this, and every pod that arrives comes through here.
+        return countable(spec.containers[0].resources.requests)
+    return _rounded(_with_pod_level(pod, _spec_total(pod), use_status=False))
+
+
+def scoring_requests(pod: "Pod", of_spec: dict[str, int]) -> dict[str, int]:
+    """Add up what scores count for an incoming pod: containers that ask for no CPU or memory get a default.
+
+    Pod-level requests are left out on purpose: upstream's scorer never looks at them.
+    """
+    spec = pod.spec
+    if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
+        asked = countable(spec.containers[0].resources.requests) if spec.resources else of_spec
+        return asked if CPU in asked and MEMORY in asked else _SCORING_DEFAULTS | asked
+    return _rounded(_with_overhead(pod, _spec_total(pod, _NONZERO_DEFAULTS)))
+
+
+def placed_requests(pod: "Pod") -> dict[str, int]:
+    """Add up what a pod takes of its node, with what the kubelet has allocated and actuated."""
+    return _rounded(_with_pod_level(pod, _status_total(pod, {}), use_status=True))
+
+
+def placed_milli_requests(pod: "Pod") -> dict[str, int]:
+    """Add up the same in thousandths of everything, unknown names included: how changes of a pod are noticed."""
+    total = _with_pod_level(pod, _status_total(pod, {}), use_status=True)
+    return {name: nano_to_milli(nanos) for name, nanos in total.items()}
+
+
+def placed_nonzero_requests(pod: "Pod", scoring: dict[str, int], *, has_report: bool) -> tuple[int, int]:
+    """Return milli-CPU and memory of a pod on its node, with defaults for what asks for neither."""
+    if not _has_pod_level(pod):
+        if not has_report:
+            # A pod without containers asks for nothing, not even the defaults.
+            return scoring.get(CPU, 0), scoring.get(MEMORY, 0)
+        total = _with_overhead(pod, _status_total(pod, _NONZERO_DEFAULTS))
+    else:
+        # With pod-level requests the default fills in only what the whole pod leaves out.
+        total = _with_pod_level(pod, _status_total(pod, {}), use_status=True)
+        missing = {name: nanos for name, nanos in _NONZERO_DEFAULTS.items() if name not in total}
+        if missing:
+            total = _with_pod_level(pod, _status_total(pod, missing), use_status=True)
+    rounded = _rounded(total)
+    return rounded.get(CPU, 0), rounded.get(MEMORY, 0)
+
+
+def claimed_nanos(statuses: "Iterable[NodeAllocatableClaimStatus]") -> Nanos:
+    """Add up what devices come to, for the pod and for each container that uses them."""
+    total: Nanos = {}
+    for status in statuses:
+        amounts = [(item.name, nano_value(item.quantity)) for item in status.mapping]
+        for item in status.overhead:
+            amounts.append((item.name, nano_value(item.per_pod or 0)))
+            amounts.append((item.name, nano_value(item.per_container or 0) * len(status.containers)))
+        for name, amount in amounts:
+            total[name] = total.get(name, 0) + amount
+    return {name: amount for name, amount in total.items() if amount}
+
+
+def container_nanos(pod: "Pod") -> Nanos:
+    """Add up what the containers of a pod ask for."""
+    return _spec_total(pod)
+
+
+def limit_nanos(pod: "Pod") -> Nanos:
+    """Add up what the containers of a pod are limited to."""
+    return _aggregate(pod, lambda container: _nanos(container.resources.limits))
+
+
+def limits_total(pod: "Pod") -> dict[str, int]:
+    """Add up the limits of a pod, as the resource metrics report them."""
+    return _rounded(limit_nanos(pod))
+
+
+def _rounded(total: Nanos) -> dict[str, int]:
+    return {
+        name: nano_to_milli(nanos) if name == CPU else nano_to_unit(nanos)
+        for name, nanos in total.items()
+        if _is_counted(name)
+    }
+
+
+@cached_if_short(2048)
+def _counted(name: str, quantity: Quantity) -> int | None:
+    if not _is_counted(name):
+        return None
+    return milli_value(quantity) if name == CPU else value(quantity)
+
+
+def _is_counted(name: str) -> bool:
+    return name in NATIVE or name == PODS or is_scalar(name)
+
+
+def _nanos(resources: ResourceList) -> Nanos:
+    return {name: nano_value(quantity) for name, quantity in resources.items()}
+
+
+def _spec_total(pod: "Pod", defaults: Nanos | None = None) -> Nanos:
+    if defaults is None:
+        return _aggregate(pod, lambda container: _nanos(container.resources.requests))
+    return _aggregate(pod, lambda container: defaults | _nanos(container.resources.requests))
+
+
+def _aggregate(pod: "Pod", requests_of: RequestsOf) -> Nanos:
+    """Add up a pod: sidecars run beside the containers, and each init container beside the sidecars before it."""
+    spec = pod.spec
+    if len(spec.containers) == 1 and not spec.init_containers:
+        return requests_of(spec.containers[0])
+    total = _sum(requests_of(container) for container in spec.containers)
+    sidecars: Nanos = {}
+    peak: Nanos = {}
+    for container in spec.init_containers:
+        asked = requests_of(container)
+        if container.is_sidecar:
+            total = _sum((total, asked))
+            sidecars = _sum((sidecars, asked))
+            running = sidecars
+        else:
+            running = _sum((asked, sidecars))
+        peak = _max(peak, running)
+    return _max(total, peak)
+
+
+def _status_total(pod: "Pod", defaults: Nanos) -> Nanos:
+    """Take the larger of what was asked, allocated and actuated; an infeasible resize leaves out what was asked."""
+    status = pod.status
+    spec = _spec_total(pod, defaults)
+    if not has_kubelet_report(pod):
+        return spec
+    infeasible = _resize_is_infeasible(pod)
+    claimed = claimed_nanos(status.node_allocatable_resource_claim_statuses)
+    spec = _sum((spec, claimed)) if claimed else spec
+    by_name = {item.name: item for item in (*status.container_statuses, *status.init_container_statuses)}
+    allocated = _aggregate(pod, lambda c: defaults | _allocated(c, by_name.get(c.name), infeasible))
+    actuated = _aggregate(pod, lambda c: defaults | _actuated(c, by_name.get(c.name), infeasible))
+    if status.allocated_resources is not None and status.resources is not None and status.resources.requests:
+        allocated, actuated = _nanos(status.allocated_resources), _nanos(status.resources.requests)
+    allocated = _sum((allocated, claimed)) if claimed else allocated
+    held = _max(actuated, allocated)
+    return held if infeasible else _max(spec, held)
+
+
+def _allocated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Nanos:
+    if status is not None and status.allocated_resources is not None:
+        return _nanos(status.allocated_resources)
+    return {} if infeasible else _nanos(container.resources.requests)
+
+
+def _actuated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Nanos:
+    if status is not None and status.resources is not None and status.resources.requests:
+        return _nanos(status.resources.requests)
+    return _allocated(container, status, infeasible)
+
+
+def has_kubelet_report(pod: "Pod") -> bool:
+    """Return whether the status says anything of resources; of a pod that waits for a node it does not."""
+    status = pod.status
+    if status.resources is not None or status.allocated_resources is not None:
+        return True
+    if status.node_allocatable_resource_claim_statuses:
+        return True
+    for condition in status.conditions:
+        if condition.type == RESIZE_PENDING:
+            return True
+    for items in (status.container_statuses, status.init_container_statuses):
+        for item in items:
+            if item.allocated_resources is not None or item.resources is not None:
+                return True
+    return False
+
+
+def _resize_is_infeasible(pod: "Pod") -> bool:
+    condition = pod.condition(RESIZE_PENDING)
+    return condition is not None and condition.reason == "Infeasible"
+
+
+def _is_pod_level(name: str) -> bool:
+    return name in (CPU, MEMORY) or name.startswith("hugepages-")
+
+
+def _has_pod_level(pod: "Pod") -> bool:
+    return pod.spec.resources is not None and any(_is_pod_level(name) for name in pod.spec.resources.requests)
+
+
+def _with_pod_level(pod: "Pod", total: Nanos, *, use_status: bool) -> Nanos:
+    if not _has_pod_level(pod):
+        return _with_overhead(pod, total)
+    assert pod.spec.resources is not None
+    level = {name: nano for name, nano in _nanos(pod.spec.resources.requests).items() if _is_pod_level(name)}
+    if use_status and pod.status.resources is not None:
+        held = _max(_nanos(pod.status.resources.requests), _nanos(pod.status.allocated_resources or {}))
+        held = {name: nano for name, nano in held.items() if _is_pod_level(name)}
+        level = held if _resize_is_infeasible(pod) else _max(level, held)
+    return _with_overhead(pod, total | level)
+
+
+def _with_overhead(pod: "Pod", total: Nanos) -> Nanos:
+    return _sum((total, _nanos(pod.spec.overhead))) if pod.spec.overhead else total
+
+
+def _sum(parts: Iterable[Nanos]) -> Nanos:
+    total: Nanos = {}
+    for part in parts:
+        for name, nanos in part.items():
+            total[name] = total.get(name, 0) + nanos
+    return total
+
+
+def _max(left: Nanos, right: Nanos) -> Nanos:
+    larger = dict(left)
+    for name, nanos in right.items():
+        if name not in larger or nanos > larger[name]:
+            larger[name] = nanos
+    return larger

@@ -1,0 +1,261 @@
+"""Label and node selectors: parsed once into matchers that are hashable, so that equal selectors share their work."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.common.caches import cached_if_short
+from moorage.common.errors import SelectorError
+from moorage.kube.api.integers import to_int64
+from moorage.kube.api.struct import KubeStruct
+
+LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+NODE_OPERATORS: Final = (*LABEL_OPERATORS, "Gt", "Lt")
+NODE_NAME_FIELD: Final = "metadata.name"
+
+_NAME: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)\Z")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z")
+
+
+class LabelSelectorRequirement(KubeStruct, frozen=True):
+    """One expression of a label selector, as written."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(KubeStruct, frozen=True):
+    """Labels that must be equal and expressions that must hold, as written."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class NodeSelectorRequirement(KubeStruct, frozen=True):
+    """One expression over a node's labels or fields, as written."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(KubeStruct, frozen=True):
+    """Expressions that must all hold; a term without any matches nothing."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(KubeStruct, frozen=True):
+    """Terms of which one must hold; without terms nothing matches."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class Requirement(Struct, frozen=True):
+    """One parsed expression; ``bound`` is the integer that Gt and Lt compare with."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+    bound: int = 0
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether these labels satisfy the expression."""
+        return self.accepts(labels.get(self.key))
+
+    def accepts(self, found: str | None) -> bool:
+        """Return whether this value of the key satisfies the expression; ``None`` means the key is absent."""
+        match self.operator:
+            case "In":
+                return found in self.values
+            case "NotIn":
+                return found not in self.values
+            case "Exists":
+                return found is not None
+            case "DoesNotExist":
+                return found is None
+            case "Gt":
+                return found is not None and (number := to_int64(found)) is not None and number > self.bound
+            case _:
+                return found is not None and (number := to_int64(found)) is not None and number < self.bound
+
+
+class LabelMatcher(Struct, frozen=True):
+    """A parsed label selector: all requirements must hold. ``NOTHING`` is what a null selector parses to."""
+
+    requirements: tuple[Requirement, ...] = ()
+    is_nothing: bool = False
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every label set matches: the empty selector, ``{}``."""
+        return not self.requirements and not self.is_nothing
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a label set is selected."""
+        if self.is_nothing:
+            return False
+        # Plain loops here and below: what-ifs ask single nodes thousands of times, and generators cost most of that.
+        for requirement in self.requirements:  # noqa: SIM110
+            if not requirement.accepts(labels.get(requirement.key)):
+                return False
+        return True
+
+    def also(self, labels: Mapping[str, str]) -> "LabelMatcher":
+        """Narrow the selection to label sets that also carry these labels; nothing stays nothing."""
+        if self.is_nothing or not labels:
+            return self
+        return LabelMatcher(_canonical([*self.requirements, *_equalities(labels)]))
+
+
+NOTHING: Final = LabelMatcher(is_nothing=True)
+EVERYTHING: Final = LabelMatcher()
+
+
+def label_matcher(selector: LabelSelector | None) -> LabelMatcher:
+    """Parse a label selector: null selects nothing, ``{}`` everything."""
+    if selector is None:
+        return NOTHING
+    expressions = [
+        parse_requirement(item.key, item.operator, item.values, known=LABEL_OPERATORS)
+        for item in selector.match_expressions
+    ]
+    return LabelMatcher(_canonical([*_equalities(selector.match_labels), *expressions]))
+
+
+def label_set_matcher(labels: Mapping[str, str]) -> LabelMatcher:
+    """Select what carries all of these labels, as a Service's selector does."""
+    return LabelMatcher(_canonical(_equalities(labels)))
+
+
+class NodeTermMatcher(Struct, frozen=True):
+    """A parsed node selector term; ``matches_nothing`` covers empty terms and terms that do not parse."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+    matches_nothing: bool = False
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Return whether a node with these labels and this name satisfies the term."""
+        if self.matches_nothing:
+            return False
+        for item in self.expressions:
+            if not item.accepts(labels.get(item.key)):
+                return False
+        for item in self.fields:  # noqa: SIM110
+            if not item.accepts(name if item.key == NODE_NAME_FIELD else None):
+                return False
+        return True
+
+
+class NodeMatcher(Struct, frozen=True):
+    """A parsed node selector: one of the terms must hold."""
+
+    terms: tuple[NodeTermMatcher, ...]
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Return whether a node with these labels and this name is selected."""
+        for term in self.terms:  # noqa: SIM110
+            if term.matches(labels, name):
+                return True
+        return False
+
+
+def length_of(selector: NodeSelector) -> int:
+    """Return how many characters of values are in a node selector: what makes it long, if anything does."""
+    return sum(
+        sum(map(len, item.values))
+        for term in selector.node_selector_terms
+        for item in (*term.match_expressions, *term.match_fields)
+    )
+
+
+def node_matcher(selector: NodeSelector) -> NodeMatcher:
+    """Parse a node selector; a term that does not parse matches nothing, as upstream ignores its error."""
+    terms = selector.node_selector_terms
+    if len(terms) == 1 and not terms[0].match_expressions and len(terms[0].match_fields) == 1:
+        # As daemons' pods have it: each names another node, so that there is nothing to be kept.
+        return NodeMatcher((_forgiving_term(terms[0]),))
+    return _parsed(selector)
+
+
+@cached_if_short(1024, length_of)
+def _parsed(selector: NodeSelector) -> NodeMatcher:
+    return NodeMatcher(tuple(_forgiving_term(term) for term in selector.node_selector_terms))
+
+
+def _forgiving_term(term: NodeSelectorTerm) -> NodeTermMatcher:
+    try:
+        return node_term_matcher(term)
+    except SelectorError:
+        return NodeTermMatcher(matches_nothing=True)
+
+
+def node_term_matcher(term: NodeSelectorTerm) -> NodeTermMatcher:
+    """Parse one node selector term; raise :class:`SelectorError` where it cannot be used."""
+    if not term.match_expressions and not term.match_fields:
+        return NodeTermMatcher(matches_nothing=True)
+    expressions = tuple(
+        parse_requirement(item.key, item.operator, item.values, known=NODE_OPERATORS) for item in term.match_expressions
+    )
+    return NodeTermMatcher(expressions, tuple(_parse_field(item) for item in term.match_fields))
+
+
+def _parse_field(item: NodeSelectorRequirement) -> Requirement:
+    if item.operator not in ("In", "NotIn"):
+        raise SelectorError(f"matchFields operator {item.operator!r} is unknown; write In or NotIn")
+    if len(item.values) != 1:
+        raise SelectorError(f"matchFields {item.key!r} needs exactly one value, found {len(item.values)}")
+    return Requirement(item.key, item.operator, frozenset(item.values))
+
+
+def parse_requirement(key: str, operator: str, values: Iterable[str], *, known: tuple[str, ...]) -> Requirement:
+    """Check one expression by Kubernetes' rules and make it ready to match."""
+    operands = tuple(values)
+    if operator not in known:
+        raise SelectorError(f"{key}: operator {operator!r} is unknown; write one of {', '.join(known)}")
+    if not is_qualified_name(key):
+        raise SelectorError(
+            f"{key!r} is not a label key; write a name of at most 63 characters, with an optional prefix/"
+        )
+    if operator in ("In", "NotIn") and not operands:
+        raise SelectorError(f"{key}: operator {operator} needs at least one value")
+    if operator in ("Exists", "DoesNotExist") and operands:
+        raise SelectorError(f"{key}: operator {operator} takes no values, found {len(operands)}")
+    if operator in ("Gt", "Lt"):
+        bound = to_int64(operands[0]) if len(operands) == 1 else None
+        if bound is None:
+            raise SelectorError(f"{key}: operator {operator} needs exactly one integer, found {list(operands)}")
+        return Requirement(key, operator, frozenset(operands), bound)
+    for operand in operands:
+        if not is_label_value(operand):
+            raise SelectorError(f"{key}: {operand!r} is not a label value")
+    return Requirement(key, operator, frozenset(operands))
+
+
+@cached_if_short(2048)
+def is_qualified_name(name: str) -> bool:
+    """Return whether a text may be a label key or resource name: a name, or a DNS prefix, a slash and a name."""
+    prefix, slash, local = name.rpartition("/")
+    if slash and (len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
+        return False
+    return bool(_NAME.match(local))
+
+
+@cached_if_short(2048)
+def is_label_value(text: str) -> bool:
+    """Return whether a text may be the value of a label."""
+    return text == "" or bool(_NAME.match(text))
+
+
+def _equalities(labels: Mapping[str, str]) -> list[Requirement]:
+    return [Requirement(key, "In", frozenset((text,))) for key, text in labels.items()]
+
+
+def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    """Order the requirements, so that selectors meaning the same are equal."""
+    return tuple(sorted(requirements, key=lambda item: (item.key, item.operator, sorted(item.values))))

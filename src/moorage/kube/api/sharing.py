@@ -1,0 +1,109 @@
+"""Objects of a cluster say the same over and over: what is equal in several of them is kept once.
+
+It is done where objects are decoded. Nothing depends on it but memory: every part is exchanged for an equal one.
+"""
+
+from sys import intern
+from typing import Final, TypeVar
+
+from msgspec.structs import force_setattr
+
+from moorage.common.caches import LRU, MAX_KEPT, MAX_KEY_LABELS, MAX_KEY_LENGTH, Doorkeeper, short_key
+from moorage.kube.api.devices import Device, ResourceClaim, ResourceClaimSpec, ResourceSlice, in_order
+from moorage.kube.api.meta import Condition, ObjectMeta, OwnerReference
+from moorage.kube.api.node import ContainerImage, Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.quantity import ResourceList
+from moorage.kube.api.requests import countable
+
+T = TypeVar("T")
+
+MAX_SHARED: Final = 1 << 11
+MAX_LABELS: Final = 16
+MAX_CONDITIONS: Final = 16
+MAX_OWNERS: Final = 2
+"""Who has more has them alone: what is kept outlives its objects, and anybody can make thousands of them."""
+MAX_SHARED_IMAGES: Final = 1 << 16
+
+_images: LRU[ContainerImage, ContainerImage] = LRU(MAX_SHARED_IMAGES, lambda image: image)
+_labels: LRU[tuple[tuple[str, str], ...], dict[str, str]] = LRU(MAX_SHARED, dict)
+_owners: LRU[tuple[OwnerReference, ...], tuple[OwnerReference, ...]] = LRU(MAX_SHARED, lambda owners: owners)
+_conditions: LRU[tuple[Condition, ...], tuple[Condition, ...]] = LRU(MAX_SHARED, lambda conditions: conditions)
+_amounts: LRU[tuple[tuple[str, str | int | float], ...], ResourceList] = LRU(MAX_SHARED, dict)
+_counted: LRU[tuple[tuple[str, str | int | float], ...], dict[str, int]] = LRU(
+    MAX_SHARED, lambda amounts: countable(dict(amounts))
+)
+# Drivers may give each device a number of its own, and people each claim: those are not kept.
+_devices: Doorkeeper[bytes, tuple[Device, ...]] = Doorkeeper(MAX_SHARED // 2)
+_claim_specs: Doorkeeper[bytes, ResourceClaimSpec] = Doorkeeper(MAX_SHARED)
+
+
+def share_pod(pod: Pod) -> None:
+    """Exchange parts of a pod for equal ones: pods of one owner differ in little but their names."""
+    metadata, status = pod.metadata, pod.status
+    _share_texts(metadata)
+    if 0 < len(metadata.labels) <= MAX_LABELS:
+        force_setattr(metadata, "labels", _labels[tuple(metadata.labels.items())])
+    if 0 < len(metadata.owner_references) <= MAX_OWNERS:
+        force_setattr(metadata, "owner_references", _owners[metadata.owner_references])
+    if status.conditions:
+        force_setattr(status, "conditions", _shared_conditions(status.conditions))
+    force_setattr(status, "phase", intern(status.phase))
+
+
+def share_node(node: Node) -> None:
+    """Exchange parts of a node for equal ones, and count what it has to give; QuantityError if that is no amount."""
+    metadata, status = node.metadata, node.status
+    _share_texts(metadata)
+    force_setattr(metadata, "name", intern(metadata.name))  # its pods name it, too
+    force_setattr(metadata, "labels", {intern(name): intern(value) for name, value in metadata.labels.items()})
+    if len(status.allocatable) <= MAX_KEY_LABELS >= len(status.capacity):
+        amounts = tuple(status.allocatable.items())
+        node.__dict__["allocatable"] = _counted[amounts]
+        force_setattr(status, "allocatable", _amounts[amounts])
+        force_setattr(status, "capacity", _amounts[tuple(status.capacity.items())])
+    else:
+        _ = node.allocatable
+    if status.conditions:
+        force_setattr(status, "conditions", _shared_conditions(status.conditions))
+    if status.images:
+        force_setattr(status, "images", tuple([_images[image] for image in status.images]))
+
+
+def share_claim(claim: ResourceClaim) -> None:
+    """Exchange what a claim asks for for the same of another: claims of one template ask for the same."""
+    _share_texts(claim.metadata)
+    encoded = in_order.encode(claim.spec)
+    claim.__dict__["spec_key"] = short_key(encoded)
+    force_setattr(claim, "spec", _shared(_claim_specs, encoded, claim.spec_key, claim.spec))
+
+
+def share_slice(piece: ResourceSlice) -> None:
+    """Exchange the devices of a node for equal ones of another: nodes of one kind have the same."""
+    _share_texts(piece.metadata)
+    encoded = in_order.encode(piece.spec.devices)
+    force_setattr(piece.spec, "devices", _shared(_devices, encoded, short_key(encoded), piece.spec.devices))
+
+
+def _shared(kept: Doorkeeper[bytes, T], encoded: bytes, key: bytes, part: T) -> T:
+    if len(encoded) > MAX_KEPT:
+        return part
+    shared = kept.find(key)
+    if shared is None:
+        kept.put(key, part)
+    return part if shared is None else shared
+
+
+def _share_texts(metadata: ObjectMeta) -> None:
+    force_setattr(metadata, "namespace", intern(metadata.namespace))
+    if metadata.generate_name:
+        force_setattr(metadata, "generate_name", intern(metadata.generate_name))
+    if metadata.creation_timestamp is not None:
+        force_setattr(metadata, "creation_timestamp", intern(metadata.creation_timestamp))
+
+
+def _shared_conditions(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    # Who is pending may be told why at length, and everybody something else.
+    if len(conditions) > MAX_CONDITIONS or sum([len(item.message) for item in conditions]) > MAX_KEY_LENGTH:
+        return conditions
+    return _conditions[conditions]

@@ -1,0 +1,181 @@
+"""Storage: claims, volumes, classes, and what CSI drivers say of nodes and capacity."""
+
+import msgspec
+
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.quantity import Quantity, ResourceList
+from moorage.kube.api.selectors import LabelSelector, NodeSelector
+from moorage.kube.api.struct import Int32, KubeStruct
+from moorage.kube.api.volume import (
+    AWSElasticBlockStore,
+    AzureDisk,
+    GCEPersistentDisk,
+    PersistentVolumeClaimSpec,
+    VolumeById,
+)
+
+
+class PersistentVolumeClaimStatus(KubeStruct, frozen=True):
+    """Whether the claim is bound, pending or lost."""
+
+    phase: str = ""
+    capacity: ResourceList = {}
+
+
+class PersistentVolumeClaim(KubeObject, frozen=True, dict=True, gc=True):
+    """A claim to storage."""
+
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
+class ObjectReference(KubeStruct, frozen=True):
+    """A pointer to another object."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class CSIPersistentVolume(KubeStruct, frozen=True):
+    """The driver of a volume, and the driver's name for it."""
+
+    driver: str = ""
+    volume_handle: str = ""
+    read_only: bool = False
+    fs_type: str = ""
+
+
+class VolumeNodeAffinity(KubeStruct, frozen=True):
+    """The nodes a volume can be reached from."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(KubeStruct, frozen=True):
+    """What a volume offers, and to whom it is bound."""
+
+    capacity: ResourceList = {}
+    access_modes: tuple[str, ...] = ()
+    claim_ref: ObjectReference | None = None
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    persistent_volume_reclaim_policy: str = ""
+    csi: CSIPersistentVolume | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: VolumeById | None = None
+    portworx_volume: VolumeById | None = None
+
+
+class PersistentVolumeStatus(KubeStruct, frozen=True):
+    """Whether the volume is available, bound or released."""
+
+    phase: str = ""
+
+
+class PersistentVolume(KubeObject, frozen=True, dict=True, gc=True):
+    """A piece of storage."""
+
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class TopologySelectorLabelRequirement(KubeStruct, frozen=True):
+    """A label and the values a provisioner may choose from."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(KubeStruct, frozen=True):
+    """Labels that must all be right."""
+
+    match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
+
+
+class StorageClass(KubeObject, frozen=True, dict=True, gc=True):
+    """How volumes of a class are made, and when."""
+
+    provisioner: str = ""
+    volume_binding_mode: str | None = None
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+    parameters: dict[str, str] = {}
+    reclaim_policy: str = "Delete"
+
+
+class CSINodeAllocatable(KubeStruct, frozen=True):
+    """How many volumes of a driver a node can hold."""
+
+    count: Int32 | None = None
+
+
+class CSINodeDriver(KubeStruct, frozen=True):
+    """A driver that runs on a node."""
+
+    name: str = ""
+    node_id: str = msgspec.field(default="", name="nodeID")
+    topology_keys: tuple[str, ...] = ()
+    allocatable: CSINodeAllocatable | None = None
+
+
+class CSINodeSpec(KubeStruct, frozen=True):
+    """The drivers of a node."""
+
+    drivers: tuple[CSINodeDriver, ...] = ()
+
+
+class CSINode(KubeObject, frozen=True, dict=True, gc=True):
+    """What CSI knows of a node; named as the node is."""
+
+    spec: CSINodeSpec = CSINodeSpec()
+
+
+class CSIDriverSpec(KubeStruct, frozen=True):
+    """What the scheduler must know of a driver."""
+
+    attach_required: bool | None = None
+    storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
+
+
+class CSIDriver(KubeObject, frozen=True, dict=True, gc=True):
+    """A CSI driver."""
+
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class CSIStorageCapacity(KubeObject, frozen=True, dict=True, gc=True):
+    """How much storage of a class is left for some nodes."""
+
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None
+
+
+class VolumeAttachmentSource(KubeStruct, frozen=True):
+    """The volume that is attached."""
+
+    persistent_volume_name: str | None = None
+
+
+class VolumeAttachmentSpec(KubeStruct, frozen=True):
+    """Which volume is attached where, by which driver."""
+
+    attacher: str = ""
+    node_name: str = ""
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+
+
+class VolumeAttachment(KubeObject, frozen=True, dict=True, gc=True):
+    """A volume attached to a node."""
+
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

@@ -1,0 +1,153 @@
+"""Volumes of a pod: the sources that matter for placement, the others by name only."""
+
+from typing import Final
+
+import msgspec
+
+from moorage.kube.api.meta import ObjectMeta
+from moorage.kube.api.quantity import ResourceList
+from moorage.kube.api.selectors import LabelSelector
+from moorage.kube.api.struct import Int32, KubeStruct
+
+
+class ClaimVolume(KubeStruct, frozen=True):
+    """A volume that is a PersistentVolumeClaim of the pod's namespace."""
+
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class VolumeResources(KubeStruct, frozen=True):
+    """How much storage a claim asks for."""
+
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+
+
+class PersistentVolumeClaimSpec(KubeStruct, frozen=True):
+    """What a claim asks of its volume."""
+
+    access_modes: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+    resources: VolumeResources = VolumeResources()
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class ClaimTemplate(KubeStruct, frozen=True):
+    """The claim that the ephemeral volume controller makes for a pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class EphemeralVolume(KubeStruct, frozen=True):
+    """A generic ephemeral volume; its claim is named ``<pod>-<volume>``."""
+
+    volume_claim_template: ClaimTemplate | None = None
+
+
+class GCEPersistentDisk(KubeStruct, frozen=True):
+    """A Google disk named in line."""
+
+    pd_name: str = ""
+    fs_type: str = ""
+    partition: Int32 = 0
+    read_only: bool = False
+
+
+class AWSElasticBlockStore(KubeStruct, frozen=True):
+    """An Amazon disk named in line."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+    fs_type: str = ""
+    partition: Int32 = 0
+    read_only: bool = False
+
+
+class RBD(KubeStruct, frozen=True):
+    """A Ceph block device named in line."""
+
+    monitors: tuple[str, ...] = ()
+    image: str = ""
+    pool: str = ""
+    read_only: bool = False
+
+
+class ISCSI(KubeStruct, frozen=True):
+    """An iSCSI disk named in line."""
+
+    target_portal: str = ""
+    iqn: str = ""
+    lun: Int32 = 0
+    read_only: bool = False
+
+
+class AzureDisk(KubeStruct, frozen=True):
+    """An Azure disk named in line."""
+
+    disk_name: str = ""
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+    kind: str | None = None
+
+
+class VolumeById(KubeStruct, frozen=True):
+    """A Cinder or Portworx volume named in line."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class CSIVolume(KubeStruct, frozen=True):
+    """A CSI volume given in line."""
+
+    driver: str = ""
+    read_only: bool | None = None
+
+
+class ImageVolume(KubeStruct, frozen=True):
+    """An OCI image mounted as a volume."""
+
+    reference: str = ""
+
+
+class Present(KubeStruct, frozen=True):
+    """A source whose content does not matter, only that it is there."""
+
+
+class Volume(KubeStruct, frozen=True):
+    """One volume of a pod; sources that never limit placement are only noted."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    rbd: RBD | None = None
+    iscsi: ISCSI | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: VolumeById | None = None
+    portworx_volume: VolumeById | None = None
+    azure_file: Present | None = None
+    vsphere_volume: Present | None = None
+    csi: CSIVolume | None = None
+    image: ImageVolume | None = None
+    config_map: Present | None = None
+    secret: Present | None = None
+    projected: Present | None = None
+    empty_dir: Present | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the volume is made on whatever node the pod runs, out of nothing or of objects of the API."""
+        return msgspec.structs.replace(self, name="") in _PLAIN
+
+
+_PLAIN: Final = (
+    Volume(),
+    Volume(config_map=Present()),
+    Volume(secret=Present()),
+    Volume(projected=Present()),
+    Volume(empty_dir=Present()),
+)

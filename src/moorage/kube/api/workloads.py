@@ -1,0 +1,227 @@
+"""What makes pods: the workloads of the apps and batch groups, and the replication controller before them.
+
+Typed where somebody reasons about it, whole where it is passed on: a pod template is copied into pods with every field
+that its author wrote, and a status is only compared with the one it should be. The scheduler reads replica sets by the
+thousand and wants nothing but their selectors, so these parts of theirs stay JSON until a controller asks.
+"""
+
+from typing import ClassVar, Final
+
+import msgspec
+
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.selectors import LabelSelector
+from moorage.kube.api.struct import Data, Int32, Int64, KubeStruct
+
+_EMPTY: Final = msgspec.Raw(b"{}")
+
+
+def _decoded(part: msgspec.Raw) -> Data:
+    # Null stands for "absent", as everywhere.
+    return msgspec.json.decode(part, type=Data | None) or {}
+
+
+class RollingUpdate(KubeStruct, frozen=True):
+    """How many pods may be missing or too many while a workload is brought up to date."""
+
+    max_unavailable: Int32 | str | None = None
+    max_surge: Int32 | str | None = None
+    partition: Int32 | None = None
+
+
+class UpdateStrategy(KubeStruct, frozen=True):
+    """How the pods of a workload are replaced by new ones."""
+
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate = RollingUpdate()
+
+
+class OrdinalsSpec(KubeStruct, frozen=True):
+    """Where the numbers of a stateful set's pods begin."""
+
+    start: Int32 = 0
+
+
+class RetentionPolicy(KubeStruct, frozen=True):
+    """What becomes of the claims of a stateful set's pods: ``Retain`` or ``Delete``."""
+
+    when_deleted: str = "Retain"
+    when_scaled: str = "Retain"
+
+
+class AppsWorkloadSpec(KubeStruct, frozen=True):
+    """What workloads ask for; each kind has some of these fields."""
+
+    selector: LabelSelector | None = None
+    replicas: Int32 = 1
+    template_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="template")
+    min_ready_seconds: Int32 = 0
+    strategy: UpdateStrategy = UpdateStrategy()
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    revision_history_limit: Int32 = 10
+    progress_deadline_seconds: Int32 | None = None
+    paused: bool = False
+    service_name: str = ""
+    pod_management_policy: str = ""
+    volume_claim_templates: tuple[Data, ...] = ()
+    ordinals: OrdinalsSpec = OrdinalsSpec()
+    persistent_volume_claim_retention_policy: RetentionPolicy = RetentionPolicy()
+
+    @property
+    def template(self) -> Data:
+        """The pods to be made: a copy for the caller to change."""
+        return _decoded(self.template_json)
+
+
+class AppsWorkload(KubeObject, frozen=True, dict=True, gc=True):
+    """What the four workloads of the apps group have in common."""
+
+    holds_json: ClassVar[bool] = True
+
+    spec: AppsWorkloadSpec = AppsWorkloadSpec()
+    status_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="status")
+
+    @property
+    def status(self) -> Data:
+        """What the controller last said: a copy for the caller to change."""
+        return _decoded(self.status_json)
+
+
+class Deployment(AppsWorkload, frozen=True, dict=True, gc=True):
+    """A deployment."""
+
+
+class ReplicaSet(AppsWorkload, frozen=True, dict=True, gc=True):
+    """A replica set."""
+
+
+class StatefulSet(AppsWorkload, frozen=True, dict=True, gc=True):
+    """A stateful set."""
+
+
+class DaemonSet(AppsWorkload, frozen=True, dict=True, gc=True):
+    """A daemon set."""
+
+
+class ReplicationControllerSpec(KubeStruct, frozen=True):
+    """What a replication controller asks for: like a replica set, with a plain map for a selector.
+
+    A selector that is left out is that of the template's labels.
+    """
+
+    selector: dict[str, str] | None = None
+    replicas: Int32 = 1
+    template_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="template")
+    min_ready_seconds: Int32 = 0
+
+    @property
+    def template(self) -> Data:
+        """The pods to be made: a copy for the caller to change."""
+        return _decoded(self.template_json)
+
+
+class ReplicationController(KubeObject, frozen=True, dict=True, gc=True):
+    """A replication controller."""
+
+    holds_json: ClassVar[bool] = True
+
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+    status_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="status")
+
+    @property
+    def status(self) -> Data:
+        """What the controller last said: a copy for the caller to change."""
+        return _decoded(self.status_json)
+
+
+class ControllerRevision(KubeObject, frozen=True, dict=True, gc=True):
+    """A template as it once was, to go back to."""
+
+    data: Data = {}
+    revision: Int64 = 0
+
+
+class ExitCodes(KubeStruct, frozen=True):
+    """Exit codes a rule is about, of one container or of all."""
+
+    operator: str = "In"
+    values: tuple[Int32, ...] = ()
+    container_name: str | None = None
+
+
+class ConditionPattern(KubeStruct, frozen=True):
+    """A pod condition a rule is about."""
+
+    type: str = ""
+    status: str = "True"
+
+
+class FailureRule(KubeStruct, frozen=True):
+    """What to do about a pod that failed in a certain way."""
+
+    action: str = "Count"
+    on_exit_codes: ExitCodes | None = None
+    on_pod_conditions: tuple[ConditionPattern, ...] = ()
+
+
+class FailurePolicy(KubeStruct, frozen=True):
+    """What to do about failed pods; the first rule that fits counts."""
+
+    rules: tuple[FailureRule, ...] = ()
+
+
+class SuccessRule(KubeStruct, frozen=True):
+    """Which completions are enough: these (``0-2,5``), so many, or so many of these."""
+
+    succeeded_indexes: str | None = None
+    succeeded_count: Int32 | None = None
+
+
+class SuccessPolicy(KubeStruct, frozen=True):
+    """When an indexed job has succeeded before all of it has; the first rule that fits counts."""
+
+    rules: tuple[SuccessRule, ...] = ()
+
+
+class JobSpec(KubeStruct, frozen=True):
+    """What a job asks for."""
+
+    selector: LabelSelector | None = None
+    template: Data = {}
+    parallelism: Int32 = 1
+    completions: Int32 | None = None
+    backoff_limit: Int32 = 6
+    completion_mode: str = "NonIndexed"
+    active_deadline_seconds: Int64 | None = None
+    ttl_seconds_after_finished: Int32 | None = None
+    suspend: bool = False
+    pod_failure_policy: FailurePolicy = FailurePolicy()
+    success_policy: SuccessPolicy = SuccessPolicy()
+    scheduling: Data | None = None
+
+
+class Job(KubeObject, frozen=True, dict=True, gc=True):
+    """A job."""
+
+    spec: JobSpec = JobSpec()
+    status: Data = {}
+
+
+class CronJobSpec(KubeStruct, frozen=True):
+    """When jobs are made, from what, and how many are kept."""
+
+    schedule: str = ""
+    time_zone: str | None = None
+    starting_deadline_seconds: Int64 | None = None
+    concurrency_policy: str = "Allow"
+    suspend: bool = False
+    job_template: Data = {}
+    successful_jobs_history_limit: Int32 = 3
+    failed_jobs_history_limit: Int32 = 1
+
+
+class CronJob(KubeObject, frozen=True, dict=True, gc=True):
+    """A cron job."""
+
+    spec: CronJobSpec = CronJobSpec()
+    status: Data = {}

@@ -1,0 +1,97 @@
+"""What an API server says when it refuses, as exceptions."""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from moorage.common.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from moorage.kube.api.codec import UNREADABLE
+
+MAX_SHOWN: Final = 200
+"""How much of an answer that is no Status is shown."""
+MAX_RETRY_AFTER: Final = 60.0
+"""The longest wait that a server may ask for: what it cannot do in a minute, it may as well be asked again."""
+
+_BY_STATUS: Final[dict[int, type[ApiError]]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    429: TooManyRequests,
+}
+_FORBIDDEN: Final = re.compile(r'cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(.*)')
+
+
+class Details(msgspec.Struct, frozen=True, rename="camel"):
+    """The details of a refusal that matter to us."""
+
+    retry_after_seconds: Any = None
+
+
+class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """The API's own description of a failure (``kind: Status``)."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: Details | None = None
+
+
+def api_error(status: int, body: bytes, retry_after: str | None = None, source: str = "") -> ApiError:
+    """Turn an answer that is no success into the error that says what happens next."""
+    found = parsed(body)
+    message = found.message or body[:MAX_SHOWN].decode(errors="replace").strip() or f"HTTP status {status}"
+    kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
+    if kind is Conflict and found.reason == "AlreadyExists":
+        kind = AlreadyExists
+    elif kind is Forbidden:
+        message = _with_missing_permission(message)
+    elif kind is Unauthorized:
+        message = f"the server does not accept our credentials ({source}): {message}"
+    seconds = bounded(retry_after)
+    if seconds is None and found.details is not None:
+        seconds = bounded(found.details.retry_after_seconds)
+    return kind(message, status=status, reason=found.reason, retry_after=seconds)
+
+
+def parsed(body: bytes) -> StatusAnswer:
+    """Read the API's own description of a failure; anything else is ignored."""
+    try:
+        return msgspec.json.decode(body, type=StatusAnswer)
+    except UNREADABLE:
+        return StatusAnswer()
+
+
+def _with_missing_permission(message: str) -> str:
+    """Say in RBAC's own terms what is missing."""
+    found = _FORBIDDEN.search(message)
+    if found is None:
+        return message
+    verb, resource, group, where = found.groups()
+    return f'{message}\n  hint: allow verb "{verb}" on resource "{resource}" of apiGroup "{group}"{where} to our user'
+
+
+def bounded(seconds: object) -> float | None:
+    """Return how long to wait, from a header or a Status, whatever stands there; ``None`` if it cannot be meant.
+
+    An API server writes whole seconds, never a date.
+    """
+    if isinstance(seconds, str):
+        if not (seconds.isascii() and seconds.isdecimal()):
+            return None
+        return min(float(seconds), MAX_RETRY_AFTER)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+        return None
+    return float(min(seconds, MAX_RETRY_AFTER))

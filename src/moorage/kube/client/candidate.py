@@ -1,0 +1,108 @@
+"""Standing for election: the LeaseCandidate by which the API server knows who could lead, kept alive."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+from msgspec.structs import replace
+
+from moorage.common.clock import Clock, SteadyClock
+from moorage.common.errors import AlreadyExists, ApiError, NotFound
+from moorage.kube.api.kinds import BY_TYPE, Kind
+from moorage.kube.api.meta import ObjectMeta, format_micro_time, parse_time
+from moorage.kube.api.records import LeaseCandidate, LeaseCandidateSpec
+from moorage.kube.client.informer import Informer
+from moorage.kube.client.leader import LeaseSettings
+from moorage.kube.client.list_watch import Change
+from moorage.kube.client.rest import ApiClient
+from moorage.kube.features import RELEASE
+
+STRATEGY: Final = "OldestEmulationVersion"
+RENEW_SECONDS: Final = 300.0
+MAX_PAUSE: Final = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Candidacy:
+    """Keeps one candidate: made if it is missing, renewed now and then, and whenever the API server asks."""
+
+    client: ApiClient
+    settings: LeaseSettings
+    clock: Clock = field(default_factory=SteadyClock)
+    _known: LeaseCandidate | None = None
+    _asked: asyncio.Event = field(default_factory=asyncio.Event)
+    _informer: Informer[LeaseCandidate] | None = None
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether it is known whether the candidate is there."""
+        return self._informer is not None and self._informer.is_synced
+
+    async def run(self) -> None:
+        """Stand for election until cancelled."""
+        kind = BY_TYPE[LeaseCandidate]
+        selector = f"metadata.name={self.settings.identity}"
+        self._informer = Informer(self.client, kind, self._on_changes, field_selector=selector)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._informer.run())
+            failures = 0
+            while True:
+                self._asked.clear()
+                failures = 0 if await self._renew() else failures + 1
+                pause = min(2.0**failures, MAX_PAUSE) if failures else RENEW_SECONDS
+                try:
+                    async with asyncio.timeout(pause):
+                        await self._asked.wait()
+                except TimeoutError:
+                    continue
+
+    def _on_changes(self, _kind: Kind, changes: Sequence[Change[Any]]) -> None:
+        for change in changes:
+            self._known = change.after
+            # One that somebody deleted is made again, too.
+            if change.after is None or _is_asked(change.after.spec):
+                self._asked.set()
+
+    async def _renew(self) -> bool:
+        """Write that we are here; return whether that was stored."""
+        settings = self.settings
+        spec = LeaseCandidateSpec(
+            lease_name=settings.name,
+            renew_time=format_micro_time(self.clock.wall()),
+            binary_version=f"{RELEASE}.0",
+            emulation_version=settings.version,
+            strategy=STRATEGY,
+        )
+        try:
+            known = self._known or await self._read()
+            if known is None:
+                meta = ObjectMeta(name=settings.identity, namespace=settings.namespace)
+                self._known = await self.client.create(LeaseCandidate(metadata=meta, spec=spec))
+            else:
+                self._known = None
+                self._known = await self.client.update(
+                    replace(known, spec=replace(spec, ping_time=known.spec.ping_time))
+                )
+        except AlreadyExists:
+            return False
+        except ApiError as error:
+            log.warning("lease candidate was not written", candidate=settings.identity, error=str(error))
+            return False
+        return True
+
+    async def _read(self) -> LeaseCandidate | None:
+        try:
+            return await self.client.get(LeaseCandidate, self.settings.identity, self.settings.namespace)
+        except NotFound:
+            return None
+
+
+def _is_asked(spec: LeaseCandidateSpec) -> bool:
+    """Return whether the API server has asked for a sign of life since the last one."""
+    if spec.ping_time is None:
+        return False
+    return spec.renew_time is None or parse_time(spec.ping_time) > parse_time(spec.renew_time)

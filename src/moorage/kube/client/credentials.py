@@ -1,0 +1,272 @@
+"""Who we say we are: fixed headers, token files that rotate, and programs that are asked for credentials."""
+
+import asyncio
+import base64
+import os
+import re
+import signal
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+import structlog
+
+from moorage.common.clock import Clock
+from moorage.common.errors import InputError, Unauthorized
+from moorage.kube.api.codec import UNREADABLE
+from moorage.kube.api.meta import parse_time
+from moorage.kube.http.tls import ClientTls
+
+NEVER: Final = float("inf")
+TOKEN_FILE_AGE: Final = 60.0
+"""After so many seconds a token file is read again; the kubelet replaces it long before the old token expires."""
+
+EXEC_SECONDS: Final = 60.0
+"""How long a program may take; one that waits for somebody to log in would keep everything waiting."""
+KILL_SECONDS: Final = 1.0
+MAX_OUTPUT: Final = 1 << 20
+MAX_COMPLAINT: Final = 2000
+MAX_SHOWN: Final = 100
+
+EXEC_VERSIONS: Final = tuple(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+log = structlog.get_logger(__name__)
+
+
+class Credentials(Protocol):
+    """Where the ``Authorization`` header comes from; asked again at ``expires_at``, or when the server refuses it."""
+
+    expires_at: float
+
+    async def renew(self) -> str:
+        """Return the header, empty for none; InputError or Unauthorized says why there is none to be had."""
+        ...
+
+
+class FixedCredentials:
+    """A header that never changes: a token, a password, or nothing at all (certificates are part of TLS)."""
+
+    def __init__(self, header: str = "") -> None:
+        self.expires_at = NEVER
+        self._header = header
+
+    async def renew(self) -> str:
+        """Return the header."""
+        return self._header
+
+
+class TokenFile:
+    """A token in a file that somebody else keeps up to date.
+
+    Once there was a token, a file that cannot be read for a moment costs nothing: the old token may well be good.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.expires_at = 0.0
+        self._path = path
+        self._clock = clock
+        self._token = ""
+
+    async def renew(self) -> str:
+        """Read the file."""
+        try:
+            self._token = self._read()
+        except InputError as error:
+            if not self._token:
+                raise
+            log.warning("token cannot be rotated", error=str(error))
+        self.expires_at = self._clock.now() + TOKEN_FILE_AGE
+        return f"Bearer {self._token}"
+
+    def _read(self) -> str:
+        try:
+            token = self._path.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise InputError(str(self._path), f"the token file cannot be read: {why}") from error
+        if not token:
+            raise InputError(str(self._path), "the token file is empty")
+        check_header(str(self._path), (token,))
+        return token
+
+
+class ExecVariable(msgspec.Struct, frozen=True):
+    """A variable of such a program's environment."""
+
+    name: str
+    value: str = ""
+
+
+class ExecPlugin(msgspec.Struct, frozen=True, rename="camel"):
+    """A program that prints credentials, as a kubeconfig describes it."""
+
+    command: str
+    api_version: str = ""
+    args: list[str] | None = None
+    env: list[ExecVariable] | None = None
+    install_hint: str = ""
+    interactive_mode: str = ""
+    provide_cluster_info: bool = False
+
+    def check(self, source: str) -> None:
+        """Refuse what client-go refuses, and what would ask questions that nobody is there to answer."""
+        where = f"{source}: exec"
+        if not self.command:
+            raise InputError(f"{where}.command", "there is no program to run")
+        if self.api_version not in EXEC_VERSIONS:
+            problem = f"this version of the protocol is not spoken here: {self.api_version!r}"
+            raise InputError(f"{where}.apiVersion", problem, hint=f"write {' or '.join(EXEC_VERSIONS)}")
+        # Version v1 must say it, v1beta1 has a default.
+        mode = self.interactive_mode or ("" if self.api_version.endswith("/v1") else "IfAvailable")
+        if mode not in ("Never", "IfAvailable"):
+            problem = f"a scheduler cannot be asked questions, and this says {self.interactive_mode!r}"
+            raise InputError(f"{where}.interactiveMode", problem, hint="write Never or IfAvailable")
+
+
+class ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What such a program hands out: a token, a client certificate, or both."""
+
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: str | None = None
+
+
+class ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
+    """What such a program prints."""
+
+    kind: str = ""
+    api_version: str = ""
+    status: ExecStatus | None = None
+
+
+class ExecCredentials:
+    """Credentials from a program; a certificate of its is shown on the connections made from then on."""
+
+    def __init__(self, plugin: ExecPlugin, tls: ClientTls | None, cluster: Mapping[str, Any], clock: Clock) -> None:
+        self.expires_at = 0.0
+        self._plugin = plugin
+        self._tls = tls
+        self._cluster = cluster
+        self._clock = clock
+
+    async def renew(self) -> str:
+        """Run the program and take what it prints."""
+        status = self._parse(await self._output())
+        if status.client_certificate_data and self._tls is not None:
+            self._tls.show(status.client_certificate_data, status.client_key_data)
+        self.expires_at = self._expiry(status.expiration_timestamp)
+        return f"Bearer {status.token}" if status.token else ""
+
+    def _expiry(self, text: str | None) -> float:
+        if not text:
+            return NEVER
+        clock = self._clock
+        try:
+            # When it runs out is a time of the wall clock; that may be set while we wait, so only how long is kept.
+            return clock.now() + parse_time(text) - clock.wall()
+        except (ValueError, OverflowError) as error:
+            problem = f"printed an expirationTimestamp that is no time: {text[:MAX_SHOWN]!r}"
+            raise Unauthorized(f"{self._plugin.command}: {problem}") from error
+
+    def _parse(self, output: bytes) -> ExecStatus:
+        plugin = self._plugin
+        try:
+            printed = msgspec.json.decode(output, type=ExecCredential)
+        except UNREADABLE as error:
+            raise Unauthorized(f"{plugin.command}: what it printed is not an ExecCredential: {error}") from error
+        if (printed.kind, printed.api_version) != ("ExecCredential", plugin.api_version):
+            found = f"{printed.api_version or 'nothing'} {printed.kind}".strip()
+            raise Unauthorized(f"{plugin.command}: printed {found}, not an ExecCredential of {plugin.api_version}")
+        status = printed.status or ExecStatus()
+        if not status.token and not status.client_certificate_data and not status.client_key_data:
+            raise Unauthorized(f"{plugin.command}: printed neither a token nor a client certificate")
+        if bool(status.client_certificate_data) != bool(status.client_key_data):
+            raise Unauthorized(f"{plugin.command}: printed only a client certificate or only a key")
+        check_header(plugin.command, (status.token,))
+        return status
+
+    async def _output(self) -> bytes:
+        plugin = self._plugin
+        try:
+            transport, run = await asyncio.get_running_loop().subprocess_exec(
+                ProgramRun,
+                plugin.command,
+                *(plugin.args or ()),
+                env=self._environment(),
+                stdin=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            problem = f"the program for credentials cannot be run: {getattr(error, 'strerror', None) or error}"
+            raise InputError(
+                f"users[].user.exec.command: {plugin.command}", problem, hint=plugin.install_hint
+            ) from error
+        try:
+            async with asyncio.timeout(EXEC_SECONDS):
+                await run.ended
+        except TimeoutError as error:
+            raise Unauthorized(f"{plugin.command}: did not end within {EXEC_SECONDS:g} s and was killed") from error
+        finally:
+            if not run.has_ended:
+                # With all that it has started: it is late, or nobody waits for it any more.
+                with suppress(ProcessLookupError):
+                    os.killpg(transport.get_pid(), signal.SIGKILL)
+                await asyncio.wait((run.exited,), timeout=KILL_SECONDS)
+            transport.close()
+        if code := transport.get_returncode():
+            shown = run.complaints.decode(errors="replace").strip()[:MAX_COMPLAINT]
+            raise Unauthorized(f"{plugin.command}: exited with code {code}: {shown}")
+        return bytes(run.output)
+
+    def _environment(self) -> dict[str, str]:
+        spec: dict[str, Any] = {"interactive": False}
+        if self._plugin.provide_cluster_info:
+            spec["cluster"] = self._cluster
+        info = {"apiVersion": self._plugin.api_version, "kind": "ExecCredential", "spec": spec}
+        own = {variable.name: variable.value for variable in self._plugin.env or ()}
+        return os.environ | own | {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+
+
+class ProgramRun(asyncio.SubprocessProtocol):
+    """One run of a program: what it prints, up to more than credentials take; the rest is thrown away."""
+
+    def __init__(self) -> None:
+        self.output = bytearray()
+        self.complaints = bytearray()
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over, and nobody holds its output open."""
+        return self.ended.done() and not self.ended.cancelled()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep what was printed."""
+        kept = self.output if fd == 1 else self.complaints
+        kept += data[: MAX_OUTPUT - len(kept)]
+
+    def process_exited(self) -> None:
+        """Note that it is over; something that it started may yet hold its output open."""
+        self.exited.set_result(None)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Let whoever waits go on."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
+def basic(username: str, password: str) -> str:
+    """Return the header for a user name and a password."""
+    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+
+
+def check_header(source: str, words: Iterable[str]) -> None:
+    """Refuse what would break out of the header it is sent in; the message keeps it secret."""
+    if any(_CONTROL.search(word) for word in words):
+        raise InputError(source, "a line break or control character stands where a token or name belongs")

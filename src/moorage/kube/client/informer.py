@@ -1,0 +1,319 @@
+"""Informers: list and watch resources until they are cancelled, whatever the server does meanwhile."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any, Final, Generic, TypeVar
+
+import structlog
+
+from moorage.common.errors import ApiError, Gone, MoorageError, NotFound
+from moorage.kube.api.kinds import BUILT_IN, Kind, kind_of
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.backoff import WATCH_DELAYS
+from moorage.kube.client.list_watch import UNFINISHED_PODS, Change, Decoding, ListWatch, NextRequest
+from moorage.kube.client.rest import ApiClient
+
+T = TypeVar("T", bound=KubeObject)
+
+OnChanges = Callable[[Kind, Sequence[Change[Any]]], None]
+"""Called with changes in the order in which they happened; must not wait."""
+
+REPEAT_SECONDS: Final = 300.0
+"""The same problem is logged again after so long."""
+
+MIN_USEFUL_WATCH: Final = 1.0
+"""A watch that ends sooner and brought nothing counts as a failure, or we would ask again and again."""
+
+log = structlog.get_logger(__name__)
+
+
+class InformerObserver:
+    """Is notified of how informers fare, for metrics; this one takes no notice."""
+
+    def malformed(self, resource: str) -> None:
+        """Note that an object was skipped."""
+
+    def listed(self, kind: Kind) -> None:
+        """Note that a resource was listed in full."""
+
+    def failed(self, kind: Kind, error: MoorageError) -> None:
+        """Note that a list or a watch failed and will be tried again."""
+
+
+class Informer(Generic[T]):
+    """Keeps up with one resource. ``problem`` is what went wrong last, ``None`` when all is well."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        kind: Kind,
+        on_changes: OnChanges,
+        *,
+        field_selector: str = "",
+        observer: InformerObserver | None = None,
+        chance: Random | None = None,
+        keeps: Callable[[T], bool] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.problem: MoorageError | None = None
+        self._client = client
+        self._on_changes = on_changes
+        self._observer = observer or InformerObserver()
+        self._chance = chance or Random()
+        decoding: Decoding[T] = Decoding(kind.type, self._observer.malformed, keeps)  # type: ignore[arg-type]
+        self._machine = ListWatch(kind, decoding, field_selector=field_selector, chance=self._chance)
+        self._synced = asyncio.Event()
+        self._complaint = ("", 0.0)
+        self._failures = 0
+        self._stepping: asyncio.Task[None] | None = None
+        self._is_relisting = False
+        self._following = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    @property
+    def machine(self) -> ListWatch[T]:
+        """What is known, and where the watch stands."""
+        return self._machine
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether everything was listed once."""
+        return self._machine.is_synced
+
+    async def synced(self) -> None:
+        """Wait until everything was listed once."""
+        await self._synced.wait()
+
+    async def following(self) -> None:
+        """Wait until a watch is open, or the server says that there is no such kind; what pauses goes on at once."""
+        self._hurry.set()
+        await self._following.wait()
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        while True:
+            try:
+                await self._interruptible_step()
+            except Gone as error:
+                log.info("version is gone, listing again", resource=self.kind.plural, error=str(error))
+                self._machine.failed(error)
+                await self._pause(error)
+            except MoorageError as error:
+                await self._recover(error)
+
+    def relist(self, key: str) -> None:
+        """List again soon, and deliver one object as if it were new."""
+        self._machine.forget(key)
+        self._is_relisting = True
+        if self._stepping is not None:
+            self._stepping.cancel()
+
+    async def _interruptible_step(self) -> None:
+        self._stepping = asyncio.create_task(self._step(self._machine.next_request()))
+        try:
+            await self._stepping
+        except asyncio.CancelledError:
+            if not self._is_relisting:
+                raise
+            self._is_relisting = False
+            # Not at once: what cannot be applied may come again and again.
+            await asyncio.sleep(WATCH_DELAYS.after(1, self._chance))
+
+    async def _step(self, request: NextRequest) -> None:
+        if request.is_watch:
+            await self._watch(request)
+        else:
+            await self._list(request)
+            self._observer.listed(self.kind)
+            self._settle()
+
+    async def _list(self, request: NextRequest) -> None:
+        """Take in all pages; while one is taken in, the server already makes the next."""
+        coming = self._ask(request)
+        try:
+            while True:
+                body = await coming
+                following = self._machine.following(body)
+                if following is not None:
+                    coming = self._ask(following)
+                    await asyncio.sleep(0)
+                self._notify(self._machine.page(body))
+                if self._machine.version:
+                    return
+                if following is None:
+                    coming = self._ask(self._machine.next_request())
+        finally:
+            coming.cancel()
+
+    def _ask(self, request: NextRequest) -> asyncio.Task[bytes]:
+        asking = self._client.request("GET", request.path)
+        return asyncio.create_task(asking, name=f"page of {self.kind.plural}")
+
+    async def _watch(self, request: NextRequest) -> None:
+        loop = asyncio.get_running_loop()
+        started, has_data = loop.time(), False
+        try:
+            async with self._client.stream(request.path) as chunks:
+                self._following.set()
+                async for data in chunks:
+                    self._notify(self._machine.chunk(data))
+                    if not has_data:
+                        has_data = True
+                        self._settle()
+        finally:
+            self._following.clear()
+        if not has_data and loop.time() - started < MIN_USEFUL_WATCH:
+            raise ApiError(f"the watch on {self.kind.plural} ended at once")
+
+    def _notify(self, changes: Sequence[Change[T]]) -> None:
+        if changes:
+            self._on_changes(self.kind, changes)
+
+    def _settle(self) -> None:
+        self.problem = None
+        self._failures = 0
+        self._complaint = ("", 0.0)
+        self._synced.set()
+
+    async def _recover(self, error: MoorageError) -> None:
+        if isinstance(error, NotFound) and not self._machine.version:
+            # An older server, or a custom resource that nobody has defined yet: there are no such objects.
+            self._complain(self._absence())
+            self._machine.absent()
+            self._synced.set()
+            self._following.set()
+        else:
+            self._complain(str(error))
+        if isinstance(error, ApiError):
+            self._machine.failed(error)
+        await self._pause(error)
+
+    def _absence(self) -> str:
+        kind = self.kind
+        missing = (
+            f"the server does not serve {kind.plural} in {kind.api_version}, and there are none as long as that is so"
+        )
+        if kind.type in BUILT_IN:
+            return missing
+        return f"{missing}; install the CustomResourceDefinition {kind.full_name}, no restart is needed"
+
+    def _complain(self, problem: str) -> None:
+        """Log what goes wrong; the same problem only every few minutes, since a missing permission stays missing."""
+        now = asyncio.get_running_loop().time()
+        last, logged_at = self._complaint
+        if problem != last or now >= logged_at + REPEAT_SECONDS:
+            self._complaint = problem, now
+            log.warning("list or watch failed", resource=self.kind.plural, error=problem)
+        else:
+            log.info("list or watch failed again", v=4, resource=self.kind.plural, error=problem)
+
+    async def _pause(self, error: MoorageError) -> None:
+        self.problem = error
+        self._failures += 1
+        self._observer.failed(self.kind, error)
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        self._hurry.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(asked or 0.0, WATCH_DELAYS.after(self._failures, self._chance))):
+                await self._hurry.wait()
+
+
+class Informers:
+    """One informer for each kind that somebody asked for, and only those; ``keeps`` says which texts are kept."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        kinds: Iterable[type[KubeObject]],
+        on_changes: OnChanges,
+        *,
+        observer: InformerObserver | None = None,
+        keeps: Mapping[type[KubeObject], Callable[[Any], bool]] | None = None,
+    ) -> None:
+        self._client, self._on_changes, self._observer, self._keeps = client, on_changes, observer, keeps or {}
+        self._running: asyncio.TaskGroup | None = None
+        self._tasks: dict[type[KubeObject], asyncio.Task[None]] = {}
+        self.all: tuple[Informer[Any], ...] = tuple(map(self._informer, kinds))
+
+    def _informer(self, kind: type[KubeObject]) -> "Informer[Any]":
+        return Informer(
+            self._client,
+            kind_of(kind),
+            self._on_changes,
+            field_selector=UNFINISHED_PODS if kind is Pod else "",
+            observer=self._observer,
+            keeps=self._keeps.get(kind),
+        )
+
+    async def add(self, kinds: Iterable[type[KubeObject]], seconds: float) -> None:
+        """Follow some more kinds; return when all of them were listed, or follow none and raise ApiError.
+
+        Before :meth:`run` it is enough to note them: they are listed with the others.
+        """
+        coming = tuple(map(self._informer, kinds))
+        for informer in coming:
+            self._start(informer)
+        try:
+            async with asyncio.timeout(seconds):
+                for informer in coming if self._running is not None else ():
+                    await informer.synced()
+        except BaseException as error:
+            self._stop(informer.kind.type for informer in coming)
+            if not isinstance(error, TimeoutError):
+                raise
+            problems = "; ".join(f"{i.kind.plural}: {i.problem or 'no answer'}" for i in coming if not i.is_synced)
+            raise ApiError(f"what plugins list cannot be read within {seconds:g} s: {problems}") from error
+        self.all += coming
+
+    def remove(self, kinds: Iterable[type[KubeObject]]) -> None:
+        """Follow some kinds no more."""
+        leaving = set(kinds)
+        self.all = tuple(informer for informer in self.all if informer.kind.type not in leaving)
+        self._stop(leaving)
+
+    def _start(self, informer: "Informer[Any]") -> None:
+        if self._running is not None:
+            task = self._running.create_task(informer.run(), name=f"informer of {informer.kind.plural}")
+            self._tasks[informer.kind.type] = task
+
+    def _stop(self, kinds: Iterable[type[KubeObject]]) -> None:
+        for kind in kinds:
+            if (task := self._tasks.pop(kind, None)) is not None:
+                task.cancel()
+
+    @property
+    def are_synced(self) -> bool:
+        """Whether every kind was listed once."""
+        return all(informer.is_synced for informer in self.all)
+
+    @property
+    def problems(self) -> list[str]:
+        """What keeps informers from their work at the moment, one sentence for each."""
+        return [f"{informer.kind.plural}: {informer.problem}" for informer in self.all if informer.problem is not None]
+
+    async def synced(self) -> None:
+        """Wait until every kind was listed once."""
+        for informer in self.all:
+            await informer.synced()
+
+    async def following(self) -> None:
+        """Wait until every kind is watched, those whose watches were just cut included."""
+        await asyncio.gather(*(informer.following() for informer in self.all))
+
+    def relist(self, kind: Kind, key: str) -> None:
+        """List a kind again soon, and deliver one object as if it were new."""
+        for informer in self.all:
+            if informer.kind == kind:
+                informer.relist(key)
+
+    async def run(self) -> None:
+        """List and watch every kind until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as self._running:
+                for informer in self.all:
+                    self._start(informer)
+        finally:
+            self._running = None

@@ -1,0 +1,235 @@
+"""Which server to talk to and how: from a kubeconfig file, from the pod we run in, or from ``--master``.
+
+The files are read here and not by a client library: those bring all of their client along, and leave out much of what
+may be written, such as ``tls-server-name``, ``proxy-url``, impersonation, and several files in ``KUBECONFIG``.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+from msgspec import Struct, field
+
+from moorage.common.clock import Clock, SteadyClock
+from moorage.common.errors import InputError
+from moorage.kube.client.credentials import Credentials, ExecCredentials, FixedCredentials, TokenFile, basic
+from moorage.kube.client.entries import ClusterEntry, ContextEntry, UserEntry, impersonation, resolved
+from moorage.kube.http.proxies import proxy_for, redacted
+from moorage.kube.http.tls import ClientTls
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+HOME_CONFIG: Final = "~/.kube/config"
+
+log = structlog.get_logger(__name__)
+
+
+class Connection(Struct, frozen=True):
+    """Everything a client needs to talk to one API server; ``source`` says where it was found."""
+
+    server: str
+    source: str
+    tls: ClientTls | None = None
+    server_name: str = ""
+    proxy: str = ""
+    credentials: Credentials = field(default_factory=FixedCredentials)
+    headers: Sequence[tuple[str, str]] = ()
+    namespace: str = "default"
+
+
+class _Chosen(Struct, frozen=True):
+    """What a context of a kubeconfig stands for."""
+
+    source: str
+    cluster: ClusterEntry
+    user: UserEntry
+    namespace: str | None
+
+
+def load_connection(
+    kubeconfig: str = "",
+    master: str = "",
+    *,
+    context: str = "",
+    environ: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> Connection:
+    """Find out which server to talk to.
+
+    ``kubeconfig`` is a file; ``master`` replaces its server, or stands alone. Without either: the service account of
+    the pod we run in, else the files in ``KUBECONFIG``, else the one in the home folder. InputError says what is wrong.
+    """
+    env = os.environ if environ is None else environ
+    time = clock or SteadyClock()
+    if kubeconfig:
+        return _from_files([kubeconfig], context, master, env, time)
+    if master:
+        return _connection(ClusterEntry(server=master), UserEntry(), "--master", env, time)
+    if env.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").is_file():
+        return in_cluster(SERVICE_ACCOUNT, env, time)
+    files = [name for name in env.get("KUBECONFIG", "").split(os.pathsep) if name]
+    files = files or [str(Path(HOME_CONFIG).expanduser())]
+    if not any(Path(name).is_file() for name in files):
+        hint = "write --kubeconfig=FILE or --master=URL, or run in a pod that has a service account"
+        raise InputError(", ".join(files), "there is no kubeconfig here, and no other word of an API server", hint=hint)
+    return _from_files([name for name in files if Path(name).is_file()], context, "", env, time)
+
+
+def in_cluster(folder: Path, env: Mapping[str, str], clock: Clock) -> Connection:
+    """Connect as the service account of the pod we run in; its token rotates, and so may its authority."""
+    host, port = env["KUBERNETES_SERVICE_HOST"], env.get("KUBERNETES_SERVICE_PORT", "443")
+    server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    cluster = ClusterEntry(server=server, certificate_authority=str(folder / "ca.crt"))
+    user = UserEntry(token_file=str(folder / "token"))
+    namespace = folder / "namespace"
+    own = namespace.read_text().strip() if namespace.is_file() else "default"
+    return _connection(cluster, user, "service account of this pod", env, clock, own)
+
+
+def _from_files(files: Sequence[str], context: str, master: str, env: Mapping[str, str], clock: Clock) -> Connection:
+    chosen = _choose(files, context)
+    cluster = chosen.cluster
+    if master:
+        # Another server has another name.
+        cluster = msgspec.structs.replace(cluster, server=master, tls_server_name="")
+    return _connection(cluster, chosen.user, chosen.source, env, clock, chosen.namespace or "default")
+
+
+def _connection(
+    cluster: ClusterEntry,
+    user: UserEntry,
+    source: str,
+    env: Mapping[str, str],
+    clock: Clock,
+    namespace: str = "default",
+) -> Connection:
+    server = cluster.server.rstrip("/")
+    try:
+        address = urlsplit(server)
+        is_usable = address.scheme in ("http", "https") and address.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        hint = "write its URL, such as https://10.0.0.1:6443"
+        raise InputError(source, f"the server is {redacted(server)!r}", hint=hint)
+    cluster = msgspec.structs.replace(cluster, server=server)
+    cluster.check(source)
+    user.check(source)
+    tls = _tls_of(cluster, user, source)
+    return Connection(
+        server=server,
+        source=source,
+        tls=tls,
+        server_name=cluster.tls_server_name,
+        proxy=proxy_for(server, cluster.proxy_url, source, env),
+        credentials=_credentials(user, cluster, tls, source, clock),
+        headers=impersonation(user),
+        namespace=namespace,
+    )
+
+
+def _choose(files: Sequence[str], wanted: str) -> "_Chosen":
+    """Pick the context that is wanted, else the current one; in several files, the first to name something wins."""
+    found: dict[str, dict[str, Any]] = {"cluster": {}, "user": {}, "context": {}}
+    for name in files:
+        content = _read(name)
+        for singular, entries in found.items():
+            _collect(entries, content, f"{singular}s", singular, name)
+        wanted = wanted or content.get("current-context") or ""
+    where, contexts = ", ".join(files), found["context"]
+    hint = f"contexts are: {', '.join(contexts) or 'none'}"
+    if not wanted:
+        raise InputError(where, "there is no current-context", hint=hint)
+    if wanted not in contexts:
+        raise InputError(where, f"there is no context {wanted!r}", hint=hint)
+    source = f"{where}, context {wanted}"
+    context: ContextEntry = _entry(ContextEntry, contexts[wanted], source)
+    try:
+        cluster = found["cluster"][context.cluster]
+        user = found["user"][context.user] if context.user else {}
+    except KeyError as error:
+        raise InputError(where, f"the context names {error}, which the file does not have") from error
+    return _Chosen(source, _entry(ClusterEntry, cluster, source), _entry(UserEntry, user, source), context.namespace)
+
+
+def _read(name: str) -> dict[str, Any]:
+    try:
+        text = Path(name).expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(name, f"the kubeconfig cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(name, "the kubeconfig is not UTF-8 text") from error
+    content = _parsed(text, name)
+    if not isinstance(content, dict):
+        raise InputError(name, "this is not a kubeconfig", hint="it must have clusters, contexts and users")
+    return content
+
+
+def is_json(name: str) -> bool:
+    """Tell whether a file seems to be JSON, which is read without PyYAML; who reads it says what is wrong with it."""
+    try:
+        with Path(name).expanduser().open("rb") as file:
+            return file.read(1) == b"{"
+    except OSError:
+        return False
+
+
+def _parsed(text: str, name: str) -> Any:
+    if text.startswith("{"):
+        # JSON needs no PyYAML, which takes as long to import as all of our client.
+        with suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(text)
+    from moorage.kube.api.documents import read_documents
+
+    return next(read_documents(text, source=name), None)
+
+
+def _collect(into: dict[str, Any], content: Mapping[str, Any], plural: str, singular: str, name: str) -> None:
+    for number, entry in enumerate(content.get(plural) or ()):
+        if not isinstance(entry, dict) or "name" not in entry:
+            raise InputError(f"{name}: {plural}[{number}]", f"an entry must have a name and a {singular}")
+        into.setdefault(entry["name"], resolved(entry.get(singular) or {}, singular, Path(name).expanduser().parent))
+
+
+def _entry(kind: type[Any], content: Any, source: str) -> Any:
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise InputError(source, str(error)) from error
+
+
+def _tls_of(cluster: ClusterEntry, user: UserEntry, source: str) -> ClientTls | None:
+    if not cluster.server.startswith("https:"):
+        return None
+    if cluster.insecure_skip_tls_verify:
+        log.warning("the API server's certificate is not verified", source=source)
+    certificate, key = user.certificate(source)
+    return ClientTls(
+        source,
+        authority=cluster.authority(source),
+        certificate=certificate,
+        key=key,
+        verifies=not cluster.insecure_skip_tls_verify,
+    )
+
+
+def _credentials(
+    user: UserEntry, cluster: ClusterEntry, tls: ClientTls | None, source: str, clock: Clock
+) -> Credentials:
+    """Return where the Authorization header comes from; as in client-go, a program is asked last."""
+    if user.token_file:
+        return TokenFile(Path(user.token_file), clock)
+    if user.token:
+        return FixedCredentials(f"Bearer {user.token}")
+    if user.username or user.password:
+        return FixedCredentials(basic(user.username, user.password))
+    if user.exec is not None:
+        user.exec.check(source)
+        authority = cluster.authority(source)
+        known = authority.read_bytes() if isinstance(authority, Path) else authority
+        return ExecCredentials(user.exec, tls, cluster.for_programs(known), clock)
+    return FixedCredentials()

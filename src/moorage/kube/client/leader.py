@@ -1,0 +1,310 @@
+"""Leader election on a lease: of several replicas, one works.
+
+:class:`Election` decides and knows no I/O; :class:`LeaderElector` reads and writes the lease for it. Clocks of
+different machines are never compared: a lease runs out when *we* have seen no change of it for as long as it lasts.
+Our own time counts from when we *asked* for a renewal: others see it later, so we stop before they start.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.common.clock import Clock, SteadyClock
+from moorage.common.errors import ApiError, LeadershipLost, NotFound
+from moorage.kube.api.meta import ObjectMeta, format_micro_time
+from moorage.kube.api.records import Lease, LeaseSpec
+from moorage.kube.client.event_note import EventNote
+from moorage.kube.client.rest import ApiClient
+
+JITTER: Final = 1.2
+RELEASE_SECONDS: Final = 3.0
+WATCHDOG_TOLERANCE: Final = 20.0
+
+log = structlog.get_logger(__name__)
+
+
+class LeaseSettings(Struct, frozen=True):
+    """Which lease, who we are, and how long everything may take, in seconds."""
+
+    identity: str
+    name: str = "kube-scheduler"
+    namespace: str = "kube-system"
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    version: str = ""
+    """The version to stand for election with, if the API server is to elect; without one, whoever is first leads."""
+
+    @property
+    def is_coordinated(self) -> bool:
+        """Whether the API server says who leads."""
+        return bool(self.version)
+
+
+class Election:
+    """What is known of the lease, and what may be written to it."""
+
+    def __init__(self, settings: LeaseSettings, clock: Clock) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._seen: LeaseSpec | None = None
+        self._seen_at = 0.0
+        self._lease: Lease | None = None
+        self._asked_at = 0.0
+        self.renewed_at = 0.0
+        """When we asked for what was granted last; others wait for at least the lease's duration from then on."""
+
+    @property
+    def leader(self) -> str:
+        """Who leads, as far as we know; empty if nobody does."""
+        return (self._seen.holder_identity or "") if self._seen is not None else ""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether we hold the lease."""
+        return self.leader == self.settings.identity
+
+    @property
+    def is_first(self) -> bool:
+        """Whether we made the lease: nobody has led before us whose last writes could still be on their way."""
+        return self.is_leader and self._seen is not None and not self._seen.lease_transitions
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as the server had it last."""
+        return self._with(self._seen or LeaseSpec())
+
+    def observe(self, lease: Lease | None) -> None:
+        """Take in the lease as the server has it, ``None`` if there is none; any change restarts its time."""
+        spec = lease.spec if lease is not None else None
+        if spec != self._seen:
+            self._seen_at = self._clock.now()
+        self._lease, self._seen = lease, spec
+
+    def bid(self) -> Lease | None:
+        """Return the lease to write to get or keep it, or ``None`` while somebody else's runs."""
+        now = self._clock.now()
+        seen = self._seen or LeaseSpec()
+        if seen.holder_identity and not self.is_leader and now < self._seen_at + (seen.lease_duration_seconds or 0):
+            return None
+        self._asked_at = now
+        wall_time = format_micro_time(self._clock.wall())
+        transitions = seen.lease_transitions or 0
+        is_new = self._lease is None
+        spec = LeaseSpec(
+            holder_identity=self.settings.identity,
+            lease_duration_seconds=int(self.settings.lease_duration),
+            acquire_time=seen.acquire_time if self.is_leader else wall_time,
+            renew_time=wall_time,
+            lease_transitions=transitions if self.is_leader or is_new else transitions + 1,
+        )
+        return self._with(spec)
+
+    def written(self, lease: Lease) -> None:
+        """Take in that our last bid was stored."""
+        self.observe(lease)
+        self.renewed_at = self._asked_at
+
+    @property
+    def held_until(self) -> float:
+        """The moment after which nothing may be begun in the name of the lease, unless it is renewed."""
+        return self.renewed_at + self.settings.renew_deadline if self.is_leader else 0.0
+
+    def release(self) -> Lease | None:
+        """Return the lease to write to give it up, or ``None`` if it is not ours."""
+        if not self.is_leader or self._seen is None:
+            return None
+        wall_time = format_micro_time(self._clock.wall())
+        return self._with(
+            LeaseSpec(
+                holder_identity="",
+                lease_duration_seconds=1,
+                acquire_time=wall_time,
+                renew_time=wall_time,
+                lease_transitions=self._seen.lease_transitions,
+                strategy=self._seen.strategy,
+            )
+        )
+
+    def is_overdue(self, tolerance: float = WATCHDOG_TOLERANCE) -> bool:
+        """Return whether we lead by a lease that should long have been renewed or lost: something is stuck."""
+        return self.is_leader and self._clock.now() > self.renewed_at + self.settings.lease_duration + tolerance
+
+    def _with(self, spec: LeaseSpec) -> Lease:
+        if self._lease is not None:
+            return replace(self._lease, spec=spec)
+        return Lease(metadata=ObjectMeta(name=self.settings.name, namespace=self.settings.namespace), spec=spec)
+
+
+class CoordinatedElection(Election):
+    """An election that the API server decides: a lease is neither made nor taken, only renewed.
+
+    Who is to make way for somebody else, the preferred holder, does so by renewing it no more.
+    """
+
+    @property
+    def is_first(self) -> bool:
+        """Never: the lease does not say whether somebody led by another one."""
+        return False
+
+    def bid(self) -> Lease | None:
+        """Return the lease to write to keep it, or ``None`` if it is not ours, not any more, or not for long."""
+        seen = self._seen
+        if seen is None or not self.is_leader or seen.preferred_holder:
+            return None
+        now = self._clock.now()
+        if now >= self._seen_at + (seen.lease_duration_seconds or 0):
+            return None
+        self._asked_at = now
+        renewed = format_micro_time(self._clock.wall())
+        return self._with(replace(seen, renew_time=renewed, lease_duration_seconds=int(self.settings.lease_duration)))
+
+
+@dataclass(slots=True)
+class LeaderElector:
+    """Runs something while, and only while, we lead."""
+
+    client: ApiClient
+    settings: LeaseSettings
+    clock: Clock = field(default_factory=SteadyClock)
+    record: Callable[[EventNote], None] = lambda _note: None
+    component: str = "default-scheduler"
+    on_new_leader: Callable[[str], None] = lambda _identity: None
+    on_held: Callable[[float], None] = lambda _until: None
+    """Called with the moment until which the lease is held, whenever that changes; 0 when it no longer is."""
+    may_renew: Callable[[], bool] = lambda: True
+    """Whether the lease is still worth keeping; while it is not, it runs out."""
+    chance: Random = field(default_factory=Random)
+    election: Election = field(init=False)
+    _announced: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        kind = CoordinatedElection if self.settings.is_coordinated else Election
+        self.election = kind(self.settings, self.clock)
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Wait for the lease, do the work, give the lease back.
+
+        :class:`LeadershipLost` if it could not be renewed in time: the work is cancelled first. Cancelling this cancels
+        the work and releases the lease, so that another replica need not wait for it to run out.
+        """
+        await self._acquire()
+        working = asyncio.ensure_future(work())
+        renewing = asyncio.ensure_future(self._keep())
+        try:
+            await asyncio.wait((working, renewing), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (renewing, working):
+                task.cancel()
+            if renewing.done():
+                # It is lost: nothing may be begun while the work takes its time to end.
+                self.on_held(0.0)
+            results = await asyncio.gather(working, renewing, return_exceptions=True)
+            self.on_held(0.0)
+            await self._release()
+            self._record_change("stopped leading")
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def look(self) -> None:
+        """See who has the lease, without a bid for it: whoever is about to bid need not connect first then."""
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(self.settings.renew_deadline):
+                self.election.observe(await self._read())
+
+    async def _acquire(self) -> None:
+        log.info("waiting for the lease", lease=f"{self.settings.namespace}/{self.settings.name}")
+        while not await self._try():
+            await asyncio.sleep(self.settings.retry_period * (1 + JITTER * self.chance.random()))
+        self._record_change("became leader")
+
+    async def _keep(self) -> None:
+        """Renew the lease until that fails for too long."""
+        while True:
+            left = self.election.held_until - self.clock.now()
+            await asyncio.sleep(max(0.0, min(self.settings.retry_period, left)))
+            if self.may_renew() and await self._try(self.election.held_until):
+                continue
+            if self.clock.now() >= self.election.held_until:
+                raise LeadershipLost("Leaderelection lost")
+
+    async def _try(self, deadline: float | None = None) -> bool:
+        """Bid for the lease once; return whether it is ours now."""
+        left = self.settings.renew_deadline if deadline is None else deadline - self.clock.now()
+        if left <= 0:
+            # As after a machine slept: to write now could take the lease back from whoever got it meanwhile.
+            return False
+        try:
+            async with asyncio.timeout(left):
+                return await self._bid()
+        except TimeoutError:
+            log.warning("no answer about the lease", lease=self.settings.name)
+        except ApiError as error:
+            log.warning("lease was not written", lease=self.settings.name, error=str(error))
+        return False
+
+    async def _bid(self) -> bool:
+        # Whoever is to make way learns of it from the lease, so a coordinated one is read every time.
+        reads = self.settings.is_coordinated or not self.election.is_leader
+        is_written = not reads and await self._renew_unseen()
+        if not is_written:
+            self.election.observe(await self._read())
+            bid = self.election.bid()
+            if bid is not None:
+                self.election.written(await self._write(bid))
+                is_written = True
+        self._announce()
+        self.on_held(self.election.held_until)
+        return is_written and self.election.is_leader
+
+    async def _renew_unseen(self) -> bool:
+        """Renew a lease that is ours without reading it first; if it changed, that has to be looked at."""
+        bid = self.election.bid()
+        assert bid is not None
+        try:
+            self.election.written(await self.client.update(bid))
+        except ApiError as error:
+            log.info("lease changed, reading it", lease=self.settings.name, error=str(error))
+            return False
+        return True
+
+    async def _read(self) -> Lease | None:
+        try:
+            return await self.client.get(Lease, self.settings.name, self.settings.namespace)
+        except NotFound:
+            return None
+
+    async def _write(self, lease: Lease) -> Lease:
+        if lease.metadata.resource_version:
+            return await self.client.update(lease)
+        return await self.client.create(lease)
+
+    async def _release(self) -> None:
+        lease = self.election.release()
+        if lease is None or self.clock.now() >= self.election.held_until:
+            return
+        try:
+            async with asyncio.timeout(min(self.settings.renew_deadline, RELEASE_SECONDS)):
+                self.election.observe(await self.client.update(lease))
+        except (ApiError, TimeoutError) as error:
+            log.warning("lease was not released", lease=self.settings.name, error=str(error))
+
+    def _announce(self) -> None:
+        leader = self.election.leader
+        if leader and leader != self._announced:
+            self._announced = leader
+            log.info("new leader", leader=leader)
+            self.on_new_leader(leader)
+
+    def _record_change(self, what: str) -> None:
+        note = f"{self.settings.identity} {what}"
+        log.info("leadership changed", note=note)
+        self.record(EventNote(self.election.lease, "LeaderElection", "LeaderElection", note, self.component))

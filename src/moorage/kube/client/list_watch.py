@@ -1,0 +1,388 @@
+"""Listing and watching one resource, without any I/O, and decoding what comes straight into structs.
+
+::
+
+            ┌────────────── page with "continue" ─────────────┐
+            ▼                                                 │
+        LISTING ── last page: the missing are gone ──> WATCHING ── the watch ends: resume ──┐
+            ▲                                             │  ▲                              │
+            └──── 410 Gone, or a bookmark we missed ──────┘  └──────────────────────────────┘
+
+Whoever drives it asks :meth:`ListWatch.next_request` what to send, feeds back what arrives, and passes on the changes
+that come out. What is known is never dropped: a new list is compared with it, and only the differences are reported.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from random import Random
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from moorage.common.errors import ApiError, Gone, QuantityError
+from moorage.kube.api.codec import UNREADABLE, decode
+from moorage.kube.api.custom import CustomObject
+from moorage.kube.api.devices import ResourceClaim, ResourceSlice
+from moorage.kube.api.kinds import Kind
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.originals import keep_original
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.sharing import share_claim, share_node, share_pod, share_slice
+from moorage.kube.client.api_errors import StatusAnswer, api_error
+
+T = TypeVar("T", bound=KubeObject)
+
+PAGE_SIZE: Final = 500
+"""Objects of the first page, and of the one that is asked for after a failure."""
+MAX_PAGE_SIZE: Final = 10_000
+PAGE_BYTES: Final = 8 << 20
+"""How long later pages are to be. For each page kube-apiserver goes through all that is left, so few are cheaper."""
+MAX_HEAD: Final = 4096
+_CONTINUE: Final = re.compile(rb'"continue":"([^"\\]+)"')
+MIN_WATCH: Final = 300
+MAX_WATCH: Final = 600
+UNFINISHED_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Pods that have ended hold nothing: the server is asked to leave them out, and reports their end as a deletion."""
+
+log = structlog.get_logger(__name__)
+
+
+class Change(Struct, Generic[T], frozen=True):
+    """A difference: ``before`` is ``None`` for an object that is new, ``after`` for one that is gone.
+
+    ``is_final`` is False if an object was found missing in a list, so that ``before`` may not be how it was last.
+    """
+
+    before: T | None
+    after: T | None
+    is_final: bool = True
+
+
+class NextRequest(Struct, frozen=True):
+    """What to ask the server next."""
+
+    path: str
+    is_watch: bool
+
+
+class ListWatch(Generic[T]):
+    """All objects of one resource, kept up with the server; see the module for its states."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        decoding: "Decoding[T]",
+        *,
+        field_selector: str = "",
+        page_size: int = PAGE_SIZE,
+        chance: Random | None = None,
+    ) -> None:
+        self.kind = kind
+        self.is_synced = False
+        self._decoding = decoding
+        self._path = kind.path()
+        self._selector = {"fieldSelector": field_selector} if field_selector else {}
+        self._page_size = self._first_size = page_size
+        self._chance = chance or Random()
+        self._known: dict[str, T] = {}
+        self._listed: set[str] | None = None
+        """What has been seen of a list that is compared with what is known; ``None`` in the first, which is new."""
+        self._continue = ""
+        self._version = ""
+        self._rest = b""
+
+    @property
+    def known(self) -> Mapping[str, T]:
+        """Every object as last reported, by key."""
+        return self._known
+
+    @property
+    def version(self) -> str:
+        """The version from which the watch goes on; empty while a list is due."""
+        return self._version
+
+    def next_request(self) -> NextRequest:
+        """Return what to send: the next page, or a watch from where we are."""
+        if self._version:
+            self._rest = b""
+            query = {
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": self._version,
+                # Spread out, so that not all watches of all clients end at once.
+                "timeoutSeconds": str(self._chance.randint(MIN_WATCH, MAX_WATCH)),
+            }
+            return NextRequest(f"{self._path}?{urlencode(query | self._selector)}", True)
+        return self._page_request(self._continue)
+
+    def following(self, body: bytes) -> NextRequest | None:
+        """Find in a page that was not taken in yet what to ask for next; ``None`` if it is not seen at a glance.
+
+        With this the server makes the next page while we take in the last. It writes what stands here before the items.
+        """
+        head = body[: max(0, body.find(b'"items":', 0, MAX_HEAD))]
+        found = _CONTINUE.search(head)
+        if found is None:
+            return None
+        self._fit_pages(len(body))
+        return self._page_request(found[1].decode())
+
+    def _fit_pages(self, length: int) -> None:
+        """Ask for more or fewer objects from now on, going by how long a page of them was; at most twice as many."""
+        fitting = self._page_size * PAGE_BYTES // max(1, length)
+        self._page_size = max(self._first_size, min(fitting, 2 * self._page_size, MAX_PAGE_SIZE))
+
+    def _page_request(self, token: str) -> NextRequest:
+        query = {"limit": str(self._page_size)} | ({"continue": token} if token else {})
+        return NextRequest(f"{self._path}?{urlencode(query | self._selector)}", False)
+
+    def page(self, body: bytes) -> list[Change[T]]:
+        """Take in a page of a list and return what is different from what is known."""
+        meta, things, malformed = self._decoding.page(body)
+        if not meta.continue_ and not meta.resource_version:
+            raise ApiError(f"the list of {self.kind.plural} has no resourceVersion to watch from")
+        if self._listed is not None:
+            # What we knew of an object before it became malformed is better than nothing.
+            self._listed.update(malformed)
+            self._listed.update([thing.key for thing in things])
+        changes: list[Change[T]] = []
+        for thing in things:
+            changes += self._differences(thing)
+        self._continue = meta.continue_
+        if not meta.continue_:
+            changes += self._missing()
+            self._listed = set()
+            self._version = meta.resource_version
+            self.is_synced = True
+        return changes
+
+    def chunk(self, data: bytes) -> list[Change[T]]:
+        """Take in a piece of a watch and return the changes it completes; :class:`Gone` means: list again."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        changes: list[Change[T]] = []
+        for line in lines:
+            if line:
+                changes += self._watched(*self._decoding.event(line))
+        return changes
+
+    def _watched(self, event: str, thing: T | str) -> Iterable[Change[T]]:
+        if isinstance(thing, str):
+            # As long as it exists, what we knew of an object before it became malformed is better than nothing.
+            before = self._known.pop(thing, None) if event == "DELETED" else None
+            return () if before is None else (Change(before, None, is_final=False),)
+        self._version = thing.metadata.resource_version or self._version
+        if event == "BOOKMARK":
+            return ()
+        if event == "DELETED":
+            return (Change(thing, None),) if self._known.pop(thing.key, None) is not None else ()
+        return self._differences(thing)
+
+    def _differences(self, thing: T) -> Iterable[Change[T]]:
+        key, meta = thing.key, thing.metadata
+        before = self._known.get(key)
+        if before is None:
+            self._known[key] = thing
+            return (Change(None, thing),)
+        if before.metadata.resource_version == meta.resource_version:
+            return ()
+        self._known[key] = thing
+        if before.metadata.uid != meta.uid:
+            # Another object of the same name: we missed the end of the first.
+            return Change(before, None, is_final=False), Change(None, thing)
+        return (Change(before, thing),)
+
+    def _missing(self) -> Iterator[Change[T]]:
+        listed = self._listed
+        for key in [] if listed is None else [key for key in self._known if key not in listed]:
+            yield Change(self._known.pop(key), None, is_final=False)
+
+    def failed(self, error: ApiError) -> None:
+        """Note that a request failed: a version or page that the server forgot means listing from the start."""
+        self._page_size = self._first_size
+        if isinstance(error, Gone):
+            self._version = self._continue = ""
+            self._listed = set()
+
+    def forget(self, key: str) -> None:
+        """Know nothing of an object, and list from the start: if it is there, it is reported as new."""
+        self._known.pop(key, None)
+        self._version = self._continue = ""
+        self._listed = set()
+
+    def absent(self) -> None:
+        """Note that the server has no such resource: as long as it has not, there is nothing of it."""
+        self.is_synced = True
+
+
+class ListMeta(Struct, frozen=True, rename="camel", gc=False):
+    """Where a list stands: its version, and where the next page begins."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(Struct, Generic[T], frozen=True):
+    """One page of a list."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[T] | None = None
+
+
+class RawPage(Struct, frozen=True):
+    """The same page, its items still undecoded."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class WatchEvent(Struct, Generic[T], frozen=True):
+    """One line of a watch."""
+
+    type: str
+    object: T
+
+
+class RawEvent(Struct, frozen=True):
+    """The same line, its object still undecoded."""
+
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Identity(Struct, frozen=True):
+    """As much of an object as it takes to name it in a message."""
+
+    metadata: dict[str, Any] = {}
+
+
+MAX_EMPTY: Final = 256
+"""A page of so few bytes has no object, or one that is not worth a decoder for pages."""
+MALFORMED: Final = (*UNREADABLE, QuantityError)
+
+
+def _verify_pod(pod: Pod) -> None:
+    _ = pod.shape
+    share_pod(pod)
+
+
+_VERIFIERS: Final[Mapping[type[KubeObject], Callable[[Any], object]]] = {
+    Pod: _verify_pod,
+    Node: share_node,
+    ResourceClaim: share_claim,
+    ResourceSlice: share_slice,
+}
+"""They work out what is needed anyway, and what an object with a quantity that is none does not have."""
+
+
+def _takes_as_is(_thing: KubeObject) -> None:
+    """Find nothing wrong with an object that could be decoded."""
+
+
+class Decoding(Generic[T]):
+    """Decodes pages and watch lines of one kind.
+
+    The fast path decodes a whole page in one go. Only if that fails is each object looked at by itself, so one that is
+    malformed costs the others nothing: it is left out, logged, and reported to ``on_malformed``. Objects of which
+    ``keeps`` is true keep their text as well, which is found by the slow path only.
+    """
+
+    def __init__(
+        self,
+        kind: type[T],
+        on_malformed: Callable[[str], None] = lambda _resource: None,
+        keeps: Callable[[T], bool] | None = None,
+    ) -> None:
+        self.kind = kind
+        self._on_malformed = on_malformed
+        self._keeps = keeps
+        self._verify = _VERIFIERS.get(kind, _takes_as_is)
+        self._one_by_one = issubclass(kind, CustomObject) or keeps is not None
+
+    # Made when they are needed: most kinds that are followed have no object in most clusters.
+    @cached_property
+    def _page(self) -> "msgspec.json.Decoder[Any]":
+        return msgspec.json.Decoder(Page[self.kind])  # type: ignore[name-defined]
+
+    @cached_property
+    def _event(self) -> "msgspec.json.Decoder[Any]":
+        return msgspec.json.Decoder(WatchEvent[self.kind])  # type: ignore[name-defined]
+
+    def page(self, body: bytes) -> tuple[ListMeta, list[T], list[str]]:
+        """Decode a page: where it stands, its objects, and the keys of those malformed. ApiError if it is no list."""
+        if not self._one_by_one and len(body) > MAX_EMPTY:
+            try:
+                page = self._page.decode(body)
+                for item in page.items or ():
+                    self._verify(item)
+            except MALFORMED:
+                pass
+            else:
+                return page.metadata, page.items or [], []
+        try:
+            raw = msgspec.json.decode(body, type=RawPage)
+        except UNREADABLE as error:
+            raise ApiError(f"what was listed as {self.kind.__name__} is not a list: {error}") from error
+        things: list[T] = []
+        malformed: list[str] = []
+        for item in raw.items or ():
+            thing = self._object(item)
+            if thing is None:
+                malformed.append(_named(item))
+            else:
+                things.append(thing)
+        return raw.metadata, things, malformed
+
+    def event(self, line: bytes) -> tuple[str, T | str]:
+        """Decode a line of a watch: its type and object, or the key of one that is malformed.
+
+        An error that the server reports is raised.
+        """
+        if not self._one_by_one:
+            try:
+                event = self._event.decode(line)
+                self._verify(event.object)
+            except MALFORMED:
+                pass
+            else:
+                if event.type != "ERROR":
+                    return event.type, event.object
+        try:
+            raw = msgspec.json.decode(line, type=RawEvent)
+        except UNREADABLE as error:
+            raise ApiError(f"the watch on {self.kind.__name__} broke off in rubbish: {error}") from error
+        if raw.type == "ERROR":
+            raise _server_error(bytes(raw.object))
+        return raw.type, self._object(raw.object) or _named(raw.object)
+
+    def _object(self, body: msgspec.Raw) -> T | None:
+        try:
+            thing = decode(self.kind, bytes(body))
+            self._verify(thing)
+            if self._keeps is not None and self._keeps(thing):
+                keep_original(thing, body)
+        except MALFORMED as error:
+            log.warning("malformed object skipped", kind=self.kind.__name__, object=_named(body), reason=str(error))
+            self._on_malformed(self.kind.__name__)
+            return None
+        return thing
+
+
+def _server_error(body: bytes) -> ApiError:
+    try:
+        code = msgspec.json.decode(body, type=StatusAnswer).code
+    except UNREADABLE:
+        code = 500
+    return api_error(code or 500, body)
+
+
+def _named(body: msgspec.Raw) -> str:
+    try:
+        meta = msgspec.json.decode(body, type=Identity).metadata
+    except UNREADABLE:
+        return "without a name"
+    return f"{meta.get('namespace', '')}/{meta.get('name', '')}".lstrip("/")

@@ -1,0 +1,67 @@
+"""A change that cannot be applied costs its object only: it is listed again once, then set aside until it changes."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from moorage.kube.api.kinds import Kind
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.client.list_watch import Change
+
+ApplyChange = Callable[[Change[Any]], None]
+
+log = structlog.get_logger(__name__)
+
+
+class Mending:
+    """Knows the objects that are not applied, though they are there. ``count`` counts a failure by the resource."""
+
+    def __init__(self, count: Callable[[str], None] = lambda _resource: None) -> None:
+        self.relist: Callable[[Kind, str], None] = lambda _kind, _key: None
+        """Has an object of a kind delivered again, by its key; whoever lists puts it here."""
+        self._count = count
+        self.aside: dict[tuple[Kind, str], str] = {}
+        """Objects that failed, with the version at which they failed twice; empty while they are listed again."""
+
+    def adjust(self, kind: Kind, change: Change[Any]) -> Change[Any] | None:
+        """Return a change as it looks to who never took in what went before; ``None`` if there is nothing to apply."""
+        thing = _thing(change)
+        failed_at = self.aside.get((kind, thing.key))
+        if failed_at is None:
+            return change
+        if change.after is None:
+            del self.aside[kind, thing.key]
+            return None
+        return None if failed_at == thing.metadata.resource_version else Change(None, change.after)
+
+    def succeeded(self, kind: Kind, change: Change[Any]) -> None:
+        """Take in that an object is applied after all."""
+        self.aside.pop((kind, _thing(change).key), None)
+
+    def failed(self, kind: Kind, change: Change[Any], apply: ApplyChange) -> None:
+        """Log what is being raised, take back what was applied of it, and have the object listed again, once."""
+        thing = _thing(change)
+        key, version = (kind, thing.key), thing.metadata.resource_version
+        log.exception("a change could not be applied", resource=kind.plural, object=thing.key, version=version)
+        self._count(kind.plural)
+        if change.after is None:
+            self.aside.pop(key, None)
+            return
+        for known in (change.after, change.before):
+            if known is not None:
+                with suppress(Exception):  # it may well be that there is nothing to take back
+                    apply(Change(known, None, is_final=False))
+        if key in self.aside:
+            log.error("an object is set aside until it changes", resource=kind.plural, object=thing.key)
+            self.aside[key] = version
+        else:
+            self.aside[key] = ""
+            self.relist(kind, thing.key)
+
+
+def _thing(change: Change[Any]) -> KubeObject:
+    thing = change.before if change.after is None else change.after
+    assert isinstance(thing, KubeObject)
+    return thing

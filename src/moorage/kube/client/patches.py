@@ -1,0 +1,62 @@
+"""Patches: what is sent to change an object, so that fields which our structs do not know survive."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from moorage.kube.api.codec import to_data
+from moorage.kube.api.kinds import BUILT_IN
+from moorage.kube.api.meta import KubeObject
+
+
+def is_custom(thing: KubeObject) -> bool:
+    """Tell whether an object is of a kind that somebody defined in their cluster."""
+    return type(thing) not in BUILT_IN
+
+
+def has_been_patched(content: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
+    """Tell whether an object has all that a JSON merge patch of ours says, whichever version it is.
+
+    >>> has_been_patched({"metadata": {"resourceVersion": "8"}, "b": 1}, {"metadata": {"resourceVersion": "7"}, "b": 1})
+    True
+    >>> has_been_patched({"b": {"c": 1}}, {"b": {"c": None}})
+    False
+    """
+    for key, wanted in patch.items():
+        found = content.get(key)
+        if isinstance(found, dict) and isinstance(wanted, dict):
+            if not has_been_patched(found, wanted):
+                return False
+        elif found != wanted and key != "resourceVersion":
+            return False
+    return True
+
+
+def patch_between(before: KubeObject, after: KubeObject) -> dict[str, Any]:
+    """Return the JSON merge patch that makes one version of an object of another."""
+    if is_custom(after) or after.holds_json:
+        return difference(to_data(before), to_data(after))
+    # Whoever changes an object replaces its status, or its metadata: the rest is the same and need not be written out.
+    names = [name for name in after.__struct_fields__ if getattr(before, name) is not getattr(after, name)]
+    return difference(to_data(_part(before, names)), to_data(_part(after, names)))
+
+
+def _part(thing: KubeObject, names: list[str]) -> KubeObject:
+    return type(thing)(**{name: getattr(thing, name) for name in names})
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON merge patch that makes one of the other: what is gone becomes null.
+
+    >>> difference({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"c": 1, "d": 3}})
+    {'b': {'d': 3}, 'a': None}
+    """
+    patch: dict[str, Any] = {}
+    for key, new in after.items():
+        old = before.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            if inner := difference(old, new):
+                patch[key] = inner
+        elif old != new:
+            patch[key] = new
+    patch.update((key, None) for key in before if key not in after)
+    return patch

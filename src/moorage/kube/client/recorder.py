@@ -1,0 +1,324 @@
+"""Events for users (events.k8s.io/v1): written beside everything else, repeated ones as a series.
+
+Recording never waits. Up to a thousand events queue for the server; when it is too slow for them, the newest are
+dropped and counted, and no binding waits for it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from random import Random
+from typing import Final, TypeAlias, cast
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from moorage.common.caches import LRU
+from moorage.common.clock import Clock
+from moorage.common.errors import AlreadyExists, ApiError, NotFound, ServerError, TooManyRequests, Unreachable
+from moorage.common.text import cut_note
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.meta import KubeObject, format_micro_time, format_time
+from moorage.kube.api.records import Event, EventSeries
+from moorage.kube.client.backoff import EVENT_DELAYS
+from moorage.kube.client.event_note import EventNote
+from moorage.kube.client.rest import MERGE_PATCH, ApiClient
+from moorage.scheduler.wiring.api_cluster import TokenBucket
+
+MAX_QUEUE: Final = 1000
+MAX_TRIES: Final = 12
+MAX_WRITERS: Final = 32
+EVENTS_PER_WRITER: Final = 4
+MAX_SERIES: Final = 4096
+REFRESH_SECONDS: Final = 30 * 60.0
+FINISH_SECONDS: Final = 6 * 60.0
+
+PASSING: Final = (Unreachable, ServerError, TooManyRequests)
+"""What may help itself."""
+
+_EVENTS: Final = BY_TYPE[Event]
+CORE_EVENTS: Final = "/api/v1/namespaces/{namespace}/events"
+_encoder = msgspec.json.Encoder()
+
+log = structlog.get_logger(__name__)
+
+SeriesKey: TypeAlias = tuple[str, str, str, str, tuple[str, ...], tuple[str, ...]]
+
+
+class EventMeta(Struct, frozen=True, gc=False):
+    """As much of an event's metadata as is ours to say."""
+
+    name: str
+    namespace: str
+
+
+class Reference(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """Which object an event is about."""
+
+    kind: str
+    api_version: str
+    name: str
+    uid: str
+    resource_version: str = ""
+    namespace: str = ""
+
+
+class WrittenEvent(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """An event as it is sent: our struct's fields, with kind and version."""
+
+    api_version: str
+    kind: str
+    metadata: EventMeta
+    event_time: str
+    type: str
+    reason: str
+    action: str
+    note: str
+    regarding: Reference
+    reporting_controller: str
+    reporting_instance: str
+    related: Reference | None = None
+    series: EventSeries | None = None
+
+
+class CoreSource(Struct, frozen=True):
+    """Who reports a core event."""
+
+    component: str
+
+
+class CoreEvent(Struct, frozen=True, rename="camel"):
+    """An event of the core API, as leader election still writes them upstream."""
+
+    api_version: str
+    kind: str
+    metadata: EventMeta
+    involved_object: Reference
+    reason: str
+    message: str
+    type: str
+    source: CoreSource
+    reporting_component: str
+    first_timestamp: str
+    last_timestamp: str
+    count: int = 1
+
+
+class Series(Struct):
+    """An event that was written, and how often it came again."""
+
+    event: WrittenEvent
+    last: float
+    count: int = 1
+    written: int = 1
+
+
+class EventRecorder:
+    """Writes events in the background. Start :meth:`run` once the loop runs; :meth:`flush` waits until all are out."""
+
+    def __init__(self, client: ApiClient, hostname: str, clock: Clock, *, limit: TokenBucket | None = None) -> None:
+        self.dropped = 0
+        self._client = client
+        self._hostname = hostname
+        self._clock = clock
+        self._limit = limit
+        self._chance = Random()
+        self._queue: deque[WrittenEvent | CoreEvent] = deque()
+        self._series: LRU[SeriesKey, Series] = LRU(MAX_SERIES)
+        self._writers: set[asyncio.Task[None]] = set()
+        self._at_work = 0
+        self._last_name = 0
+
+    def record(self, note: EventNote) -> None:
+        """Have an event written; one that was just written becomes a series."""
+        key = series_key(note)
+        series = self._series.find(key)
+        now = self._clock.now()
+        if series is None:
+            series = Series(self._event(note, self._clock.wall()), now)
+            self._series.put(key, series)
+            self._send(series.event)
+            return
+        series.count += 1
+        series.last = now
+        if series.count == 2:
+            self._send_state(series)
+
+    def record_core(self, note: EventNote) -> None:
+        """Have an event of the core API written, which never becomes a series."""
+        now = self._clock.wall()
+        about, moment = reference(note.regarding), format_time(int(now))
+        event = CoreEvent(
+            api_version="v1",
+            kind="Event",
+            metadata=EventMeta(self._name(about.name, now), about.namespace or "default"),
+            involved_object=about,
+            reason=note.reason,
+            message=cut_note(note.note),
+            type="Warning" if note.is_warning else "Normal",
+            source=CoreSource(note.controller),
+            reporting_component=note.controller,
+            first_timestamp=moment,
+            last_timestamp=moment,
+        )
+        self._send(event)
+
+    async def run(self) -> None:
+        """Refresh the series that go on and finish those that ended, until cancelled."""
+        since_refresh = 0.0
+        while True:
+            await asyncio.sleep(FINISH_SECONDS)
+            since_refresh += FINISH_SECONDS
+            self.finish_series()
+            if since_refresh >= REFRESH_SECONDS:
+                since_refresh = 0.0
+                self.refresh_series()
+
+    def finish_series(self) -> None:
+        """Forget what has not come again for a while, and write how often it had come."""
+        oldest = self._clock.now() - FINISH_SECONDS
+        for key, series in list(self._series.entries()):
+            if series.last < oldest:
+                self._series.discard(key)
+                self._send_state(series)
+
+    def refresh_series(self) -> None:
+        """Write how often the others have come by now."""
+        for _, series in self._series.entries():
+            self._send_state(series)
+
+    async def flush(self) -> None:
+        """Wait until nothing is left to write."""
+        while self._writers:
+            await asyncio.wait(self._writers)
+
+    def _send_state(self, series: Series) -> None:
+        if series.count > series.written:
+            series.written = series.count
+            last = self._clock.wall() - (self._clock.now() - series.last)
+            state = EventSeries(count=series.count, last_observed_time=format_micro_time(last))
+            self._send(msgspec.structs.replace(series.event, series=state))
+
+    def _send(self, event: WrittenEvent | CoreEvent) -> None:
+        if len(self._queue) >= MAX_QUEUE:
+            if self.dropped % MAX_QUEUE == 0:
+                log.warning("events are dropped, the server is too slow for them", dropped=self.dropped + 1)
+            self.dropped += 1
+            return
+        self._queue.append(event)
+        self._staff()
+
+    def _staff(self) -> None:
+        """Have a writer for every few events that wait: each has a connection, which costs more than many events.
+
+        A writer lives as long as there is something to write, so an idle scheduler has none.
+        """
+        if self._at_work * EVENTS_PER_WRITER < len(self._queue) and len(self._writers) < MAX_WRITERS:
+            self._at_work += 1
+            self._writers.add(asyncio.get_running_loop().create_task(self._write_queue(), name="event writer"))
+
+    async def _write_queue(self) -> None:
+        try:
+            while self._queue:
+                event = self._queue.popleft()
+                try:
+                    if self._limit is not None:
+                        await self._limit.pass_through()
+                    await self._send_once(event)
+                except ApiError as error:
+                    await self._try_again(event, error)
+        finally:
+            # At once, not when the loop gets round to it: an event that comes meanwhile would find nobody to write it.
+            self._at_work -= 1
+            self._writers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+
+    async def _try_again(self, event: WrittenEvent | CoreEvent, error: ApiError) -> None:
+        """Send something again and again while that may help; say so if it never gets through."""
+        tries = 1
+        while tries < MAX_TRIES and isinstance(error, PASSING):
+            pause = error.retry_after
+            await self._pause(EVENT_DELAYS.after(tries, self._chance) if pause is None else pause)
+            if self._limit is not None:
+                await self._limit.pass_through()
+            tries += 1
+            try:
+                await self._send_once(event)
+            except ApiError as again:
+                error = again
+            else:
+                return
+        if isinstance(error, PASSING):
+            log.warning("event given up", reason=event.reason, tries=tries, error=str(error))
+        elif isinstance(error, AlreadyExists):
+            # Its answer was lost, and it was sent again.
+            log.debug("event is there already", reason=event.reason)
+        else:
+            log.warning("event refused", reason=event.reason, error=str(error))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, while another takes over what else there is to write."""
+        self._at_work -= 1
+        self._staff()
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._at_work += 1
+
+    def _send_once(self, event: WrittenEvent | CoreEvent) -> Awaitable[object]:
+        namespace = event.metadata.namespace
+        if isinstance(event, CoreEvent):
+            return self._client.request("POST", CORE_EVENTS.format(namespace=namespace), _encoder.encode(event))
+        if event.series is None:
+            return self._client.request("POST", _EVENTS.path(namespace=namespace), _encoder.encode(event))
+        return self._send_series(event)
+
+    async def _send_series(self, event: WrittenEvent) -> None:
+        meta = event.metadata
+        try:
+            body = _encoder.encode({"series": event.series})
+            await self._client.request("PATCH", _EVENTS.path(meta.name, meta.namespace), body, MERGE_PATCH)
+        except NotFound:
+            # The event has expired since; the series is written as a new one.
+            await self._client.request("POST", _EVENTS.path(namespace=meta.namespace), _encoder.encode(event))
+
+    def _event(self, note: EventNote, now: float) -> WrittenEvent:
+        regarding = reference(note.regarding)
+        return WrittenEvent(
+            api_version="events.k8s.io/v1",
+            kind="Event",
+            metadata=EventMeta(self._name(regarding.name, now), regarding.namespace or "default"),
+            event_time=format_micro_time(now),
+            type="Warning" if note.is_warning else "Normal",
+            reason=note.reason,
+            action=note.action,
+            note=cut_note(note.note),
+            regarding=regarding,
+            related=None if note.related is None else reference(note.related),
+            reporting_controller=note.controller,
+            reporting_instance=f"{note.controller}-{self._hostname}",
+        )
+
+    def _name(self, regarding: str, now: float) -> str:
+        # Two events of one nanosecond would have one name, and the second would be refused.
+        self._last_name = max(self._last_name + 1, int(now * 1e9))
+        return f"{regarding}.{self._last_name:x}"
+
+
+def series_key(note: EventNote) -> SeriesKey:
+    """Return what makes two events the same one again; the text is not part of it."""
+    kind = "Warning" if note.is_warning else "Normal"
+    related = () if note.related is None else identity(note.related)
+    return kind, note.action, note.reason, note.controller, identity(note.regarding), related
+
+
+def identity(thing: KubeObject) -> tuple[str, ...]:
+    """Return what an object is referred to by, its version included."""
+    meta = thing.metadata
+    return BY_TYPE[type(thing)].name, meta.namespace, meta.name, meta.uid, meta.resource_version
+
+
+def reference(thing: KubeObject) -> Reference:
+    """Point to an object."""
+    kind, meta = BY_TYPE[type(thing)], thing.metadata
+    return Reference(kind.name, kind.api_version, meta.name, meta.uid, meta.resource_version, meta.namespace)

@@ -1,0 +1,208 @@
+"""Requests to an API server: any verb on any resource and subresource, with errors that say what happens next.
+
+Every pod costs at least two requests, so this is the client's hot path: a request is put together as bytes, from parts
+that are made once.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from moorage.common.clock import Clock, SteadyClock
+from moorage.common.errors import ServerError, Unreachable
+from moorage.kube.api.codec import UNREADABLE, decode, encode
+from moorage.kube.api.kinds import kind_of
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.client.api_errors import api_error
+from moorage.kube.client.credentials import NEVER
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.http.pool import ANSWER_SECONDS, HttpPool, Transport
+
+T = TypeVar("T", bound=KubeObject)
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+
+Exchange: TypeAlias = tuple[str, int, float, int, int]
+"""A request that came to an end: method, status (0 if there was no answer), seconds, bytes sent, bytes received."""
+OnExchange: TypeAlias = Callable[[Exchange], None]
+
+WATCH_SILENCE: Final = 150.0
+"""A watch gets something once a minute, if only a bookmark."""
+
+
+class ApiClient:
+    """Talks to one API server over a pool of connections. Use it as an async context manager, or close it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str = "moorage",
+        clock: Clock | None = None,
+        transport: Transport | None = None,
+        on_exchange: OnExchange = lambda _exchange: None,
+    ) -> None:
+        self.connection = connection
+        self._on_exchange = on_exchange
+        self._transport = transport or HttpPool(
+            connection.server,
+            tls=connection.tls,
+            server_name=connection.server_name,
+            proxy=connection.proxy,
+            source=connection.source,
+        )
+        self._clock = clock or SteadyClock()
+        fixed = {"Host": self._transport.host_header, "User-Agent": user_agent, "Accept": JSON}
+        self._fixed = "".join(f"{name}: {text}\r\n" for name, text in (*fixed.items(), *connection.headers))
+        self._authorization = ""
+        self._headers = ""
+        self._renewing: asyncio.Future[None] | None = None
+        self._expires_at = 0.0
+
+    async def __aenter__(self) -> "ApiClient":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; requests under way fail."""
+        self._transport.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        content_type: str = JSON,
+        *,
+        seconds: float = ANSWER_SECONDS,
+    ) -> bytes:
+        """Send a request and return the body of the answer; an answer that is no success is raised."""
+        may_read_again, may_log_in_again = method == "GET" and not body, True
+        while True:
+            if self._expires_at != NEVER and self._expires_at <= self._clock.now():
+                await self._renew()
+            began = perf_counter()
+            try:
+                answer = await self._transport.send(self._written(method, path, body, content_type), seconds)
+            except Unreachable as error:
+                self._on_exchange((method, 0, perf_counter() - began, len(body), 0))
+                if not (may_read_again and error.was_sent):
+                    raise
+                # Reading again does no harm, and the connection may just have been closed for being old.
+                may_read_again = False
+                continue
+            self._on_exchange((method, answer.status, perf_counter() - began, len(body), len(answer.body)))
+            if answer.status < 300:
+                return answer.body
+            if answer.status != 401 or not may_log_in_again or not await self._has_other_credentials():
+                raise api_error(answer.status, answer.body, answer.retry_after, self.connection.source)
+            may_log_in_again = False
+
+    def _written(self, method: str, path: str, body: bytes = b"", content_type: str = JSON) -> bytes:
+        if not body and method == "GET":
+            return f"GET {path} HTTP/1.1\r\n{self._headers}".encode()
+        about_body = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}"
+        return f"{method} {path} HTTP/1.1\r\n{about_body}\r\n{self._headers}".encode() + body
+
+    @asynccontextmanager
+    async def stream(self, path: str) -> AsyncIterator[AsyncIterable[bytes]]:
+        """Open a watch; what the block gets yields chunks as they arrive, until the server ends the watch."""
+        if self._expires_at <= self._clock.now():
+            await self._renew()
+        async with self._transport.stream(self._written("GET", path), WATCH_SILENCE) as answer:
+            status = await answer.begun()
+            if status >= 300:
+                if status == 401:
+                    self._expires_at = 0.0
+                raise api_error(status, await answer.rest(), answer.retry_after, self.connection.source)
+            yield answer
+
+    async def _renew(self) -> None:
+        """Get the Authorization header, once for all who wait for it."""
+        if self._renewing is None:
+            self._renewing = asyncio.ensure_future(self._renew_now())
+            self._renewing.add_done_callback(self._renewed)
+        await asyncio.shield(self._renewing)
+
+    async def _renew_now(self) -> None:
+        self._authorization = await self.connection.credentials.renew()
+        own = f"Authorization: {self._authorization}\r\n" if self._authorization else ""
+        self._headers = f"{self._fixed}{own}\r\n"
+        self._expires_at = self.connection.credentials.expires_at
+
+    def _renewed(self, _: asyncio.Future[None]) -> None:
+        self._renewing = None
+
+    async def _has_other_credentials(self) -> bool:
+        """Ask for credentials again after they were refused; return whether these are others."""
+        before = self._identity()
+        await self._renew()
+        return self._identity() != before
+
+    def _identity(self) -> tuple[str, object]:
+        """Return who we are: by header, and by the certificate in the TLS context."""
+        tls = self.connection.tls
+        return self._authorization, tls and tls.context
+
+    async def get(self, kind: type[T], name: str, namespace: str = "") -> T:
+        """Read one object as it is now."""
+        return decoded(kind, await self.request("GET", kind_of(kind).path(name, namespace)))
+
+    async def list(self, kind: type[T], namespace: str = "", query: str = "") -> list[T]:
+        """Read all objects of a kind at once; informers read in pages."""
+        path = kind_of(kind).path(namespace=namespace) + (f"?{query}" if query else "")
+        body = await self.request("GET", path)
+        try:
+            items = msgspec.json.decode(body, type=RawList).items
+        except UNREADABLE as error:
+            raise ServerError(f"what was listed as {kind.__name__} is not a list: {error}") from error
+        return [decoded(kind, bytes(item)) for item in items or ()]
+
+    async def create(self, thing: T) -> T:
+        """Create an object and return it as stored."""
+        path = kind_of(type(thing)).path(namespace=thing.namespace)
+        return decoded(type(thing), await self.request("POST", path, encoded(thing)))
+
+    async def update(self, thing: T, subresource: str = "") -> T:
+        """Replace an object by what our struct knows of it: only for kinds that nobody else adds fields to."""
+        path = kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
+        return decoded(type(thing), await self.request("PUT", path, encoded(thing)))
+
+    async def patch(
+        self, thing: T, patch: Mapping[str, Any], *, subresource: str = "", content_type: str = MERGE_PATCH
+    ) -> T:
+        """Merge something into an object and return it as stored."""
+        path = kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
+        body = await self.request("PATCH", path, msgspec.json.encode(patch), content_type)
+        return decoded(type(thing), body)
+
+    async def delete(self, thing: KubeObject) -> None:
+        """Ask for an object to be deleted."""
+        await self.request("DELETE", kind_of(type(thing)).path(thing.name, thing.namespace))
+
+
+class RawList(msgspec.Struct, frozen=True):
+    """A list whose items have not been looked at."""
+
+    items: list[msgspec.Raw] | None = None
+
+
+def encoded(thing: KubeObject) -> bytes:
+    """Write an object as JSON, with its kind."""
+    return msgspec.json.encode(encode(thing))
+
+
+def decoded(kind: type[T], body: bytes) -> T:
+    """Read an object from JSON; ServerError if it is none."""
+    try:
+        return decode(kind, body)
+    except UNREADABLE as error:
+        raise ServerError(f"what the server sent as {kind.__name__} cannot be read: {error}") from error

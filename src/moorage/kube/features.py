@@ -1,0 +1,161 @@
+"""Upstream's feature gates that a scheduler notices: names, stages, defaults, and what one may set.
+
+>>> gates = FeatureGates.parse("GenericWorkload=true")
+>>> gates.enabled("GenericWorkload"), gates.enabled("OpportunisticBatching")
+(True, True)
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, Self
+
+from moorage.common.errors import ConfigError, ConfigErrors, did_you_mean
+from moorage.kube.gate_table import GATES, OLDEST, RELEASE, RELEASES, Gate, Stage
+
+__all__ = [
+    "COMPONENT",
+    "FLAG",
+    "GATES",
+    "GROUPS",
+    "OLDEST",
+    "RELEASE",
+    "RELEASES",
+    "FeatureGates",
+    "Gate",
+    "Stage",
+    "assignments",
+    "go_bool",
+    "one_before",
+]
+
+FLAG: Final = "--feature-gates"
+COMPONENT: Final = "kube"
+
+
+#: Gates that stand for every gate of a stage which is not set by name.
+GROUPS: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
+
+
+class FeatureGates:
+    """Which gates are on: a release's defaults and what the user changed. Immutable, hashable, equal by content."""
+
+    __slots__ = ("_on", "oldest", "release")
+
+    def __init__(
+        self, overrides: Mapping[str, bool] | None = None, *, release: str = RELEASE, oldest: str | None = None
+    ) -> None:
+        """Apply overrides to the defaults; ConfigErrors lists each one that upstream would refuse.
+
+        ``oldest`` is the oldest release in the control plane; one before ``release`` by default.
+        """
+        overrides = overrides or {}
+        self.release = release
+        self.oldest = oldest = oldest or one_before(release)
+        if problems := [*_refused(overrides, release, oldest)]:
+            raise ConfigErrors(problems)
+        if oldest == RELEASE:
+            # The one gate whose default waits for every component of the control plane to know it.
+            overrides = {"DRAFractionalCapacityRange": overrides.get("DRAConsumableCapacity", True), **overrides}
+        self._on = frozenset(name for name, gate in RELEASES[release].items() if _setting(gate, overrides))
+        if problems := [*_unmet_needs(self._on)]:
+            raise ConfigErrors(problems)
+
+    @classmethod
+    def parse(cls, *flags: str) -> Self:
+        """Read what `--feature-gates` was given, each time it was given: `A=true,B=false` or `kube:A=true`."""
+        return cls(dict(assignments(*flags)))
+
+    def enabled(self, name: str) -> bool:
+        """Return whether a gate is on; a name that is no gate at all is a mistake in the program."""
+        if name not in GATES:
+            raise LookupError(f"no feature gate is named {name!r}")
+        return name in self._on
+
+    @property
+    def gates(self) -> Mapping[str, Gate]:
+        """The gates that the release has."""
+        return RELEASES[self.release]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FeatureGates) and (self._on, self.release) == (other._on, other.release)
+
+    def __hash__(self) -> int:
+        return hash((self._on, self.release))
+
+    def __repr__(self) -> str:
+        emulated = [] if self.release == RELEASE else [f"release={self.release!r}"]
+        gates = self.gates.items()
+        changed = [f"{name}={name in self._on}" for name, gate in gates if gate.default != (name in self._on)]
+        return f"FeatureGates({', '.join([*changed, *emulated])})"
+
+
+def one_before(release: str) -> str:
+    """Return the release before one, or the oldest there is."""
+    releases = [*RELEASES]
+    return releases[min(releases.index(release) + 1, len(releases) - 1)]
+
+
+def _refused(overrides: Mapping[str, bool], release: str, oldest: str) -> Iterator[ConfigError]:
+    for name, value in overrides.items():
+        if name in GROUPS:
+            continue
+        gate = RELEASES[release].get(name)
+        setting = f"cannot set feature gate {name} to {go_bool(value)}, feature is"
+        if name not in GATES:
+            hint = did_you_mean(name, [*GATES, *GROUPS])
+            yield ConfigError(FLAG, f"unrecognized feature gate: {name}", hint=hint)
+        elif gate is None:
+            text = f"{setting} PreAlpha at emulated version {release}, min compatibility version {oldest}"
+            yield ConfigError(FLAG, text, hint=f"remove {name}: release {release} did not have it")
+        elif gate.locked and value != gate.default:
+            hint = f"remove {name}: it has graduated and cannot be changed any more"
+            yield ConfigError(FLAG, f"{setting} locked to {go_bool(gate.default)}", hint=hint)
+
+
+def _setting(gate: Gate, overrides: Mapping[str, bool]) -> bool:
+    if gate.name in overrides:
+        return overrides[gate.name]
+    for group, stage in GROUPS.items():
+        if gate.stage is stage and group in overrides:
+            return overrides[group]
+    return gate.default
+
+
+def _unmet_needs(on: Iterable[str]) -> Iterator[ConfigError]:
+    for name in sorted(on):
+        if missing := [need for need in GATES[name].needs if need not in on]:
+            text = f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
+            assignments = ",".join(f"{need}=true" for need in missing)
+            yield ConfigError(FLAG, text, hint=f"add {assignments}, or {name}=false")
+
+
+def assignments(*flags: str) -> Iterator[tuple[str, bool]]:
+    """Read what `--feature-gates` was given into names and settings, known or not."""
+    items = [item.strip() for item in ",".join(flags).split(",") if item.strip()]
+    prefixed = [item for item in items if ":" in item]
+    if prefixed and len(prefixed) < len(items):
+        text = "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"
+        raise ConfigError(FLAG, text)
+    for item in items:
+        component, _, assignment = item.rpartition(":")
+        if component not in ("", COMPONENT):
+            raise ConfigError(FLAG, f"component not registered: {component}", hint="the only component is kube")
+        yield _assignment(assignment)
+
+
+def _assignment(text: str) -> tuple[str, bool]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise ConfigError(FLAG, f"missing bool value for {name}", hint=f"write {name}=true or {name}=false")
+    # Go's strconv.ParseBool, which knows these spellings and no others.
+    if value in ("1", "t", "T", "TRUE", "true", "True"):
+        return name, True
+    if value in ("0", "f", "F", "FALSE", "false", "False"):
+        return name, False
+    text = f'invalid value of {name}={value}, err: strconv.ParseBool: parsing "{value}": invalid syntax'
+    raise ConfigError(FLAG, text, hint="write true or false")
+
+
+def go_bool(value: bool) -> str:
+    """Spell a bool as Go does."""
+    return "true" if value else "false"

@@ -1,0 +1,206 @@
+"""The client's side of a connection: a request goes out as bytes, the response comes back parsed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final, cast
+
+from moorage.common.errors import Unreachable
+from moorage.kube.http.messages import Response
+from moorage.kube.http.parsing import MalformedMessage, ResponseParser
+
+NEVER: Final = float("inf")
+IDLE_SECONDS: Final = 50.0
+"""An unused connection is closed before the server does, so that a request never meets a server that hangs up."""
+MAX_RESPONSE: Final = 1 << 30
+"""Bytes of one response that is read whole; a list of 15,000 nodes takes 100 MiB."""
+
+
+class PooledConnection(asyncio.Protocol):
+    """A connection that carries one request at a time.
+
+    A response is handed over whole, and the connection joins the ``idle`` ones until the next request; or the response
+    goes piece by piece to whoever called :meth:`stream`. The pool looks after ``deadline``.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, server: str, idle: "list[PooledConnection]") -> None:
+        self.deadline = NEVER
+        self.is_open = False
+        self._loop = loop
+        self._server = server
+        self._idle = idle
+        self.transport: asyncio.Transport | None = None
+        self._waiting: asyncio.Future[Response] | None = None
+        self._stream: PieceStream | None = None
+        self._sent_at = 0.0
+        self._received = 0
+        self._parser = ResponseParser()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection, or the encrypted one that replaces it."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.is_open = True
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nobody waits any more for the response that is to come."""
+        return self._waiting is not None and self._waiting.cancelled()
+
+    def send(self, request: bytes, seconds: float) -> asyncio.Future[Response]:
+        """Send a request; the future is done when the response is complete.
+
+        Whoever gives up waiting leaves the connection busy, since nobody else shall get the response: it can be used
+        again if that comes soon, and is closed in the next sweep if not.
+        """
+        assert self.transport is not None
+        self._sent_at = self._loop.time()
+        self.deadline = self._sent_at + seconds
+        self._waiting = waiting = self._loop.create_future()
+        self.transport.write(request)
+        return waiting
+
+    def stream(self, request: bytes, max_silence: float) -> "PieceStream":
+        """Send a request whose response is read as it arrives, no pause in it being longer than ``max_silence``."""
+        assert self.transport is not None
+        self._stream = PieceStream(self, self._parser, self._loop, max_silence)
+        self.transport.write(request)
+        return self._stream
+
+    def close(self) -> None:
+        """Drop the connection, whatever is under way."""
+        self._leave()
+        if self.transport is not None:
+            self.transport.abort()
+
+    def give_up(self, why: str) -> None:
+        """End what is under way with an error, and the connection with it."""
+        self._fail(why)
+        self.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, and hand over what is complete."""
+        if self._waiting is None and self._stream is None:
+            self.close()  # nobody asked: the server says good-bye
+            return
+        try:
+            self._parser.feed(data)
+        except MalformedMessage as error:
+            self.give_up(str(error))
+            return
+        if self._stream is not None:
+            self._stream.wake()
+        elif self._parser.is_complete:
+            self._hand_over()
+        else:
+            self._received += len(data)
+            if self._received > MAX_RESPONSE:
+                self.give_up(f"the response is longer than {MAX_RESPONSE} bytes")
+
+    def _hand_over(self) -> None:
+        parser, waiting, self._waiting = self._parser, self._waiting, None
+        response = parser.take()
+        if self.is_open and parser.keeps_alive:
+            self.deadline = self._sent_at + IDLE_SECONDS
+            self._received = 0
+            self._idle.append(self)
+        else:
+            self.is_open = False
+        if waiting is not None and not waiting.done():
+            waiting.set_result(response)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End what is under way: with an error, unless the end of the connection is that of the response."""
+        self._leave()
+        if exc is None and self._parser.end_with_connection():
+            if self._stream is None:
+                self._hand_over()
+            else:
+                self._stream.wake()
+        self._fail(str(exc) if exc else "the connection was closed")
+        self._parser.close()
+        self.transport = None
+
+    def _leave(self) -> None:
+        self.is_open = False
+        if self in self._idle:
+            self._idle.remove(self)
+
+    def _fail(self, why: str) -> None:
+        problem = f"no answer from {self._server}: {why}"
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(Unreachable(problem))
+        self._waiting = None
+        if self._stream is not None:
+            self._stream.end(problem)
+            self._stream = None
+
+
+class PieceStream:
+    """A response that is read as it arrives; the connection's parser collects what has come since."""
+
+    def __init__(
+        self,
+        connection: PooledConnection,
+        parser: ResponseParser,
+        loop: asyncio.AbstractEventLoop,
+        max_silence: float,
+    ) -> None:
+        self._connection = connection
+        self._parser = parser
+        self._loop = loop
+        self._max_silence = max_silence
+        self._problem = ""
+        self._news: asyncio.Future[None] | None = None
+        self._extend()
+
+    @property
+    def retry_after(self) -> str | None:
+        """What stands in ``Retry-After``."""
+        return self._parser.retry_after
+
+    def wake(self) -> None:
+        """Have whoever waits look at what has come since."""
+        self._extend()
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    def end(self, problem: str) -> None:
+        """End: nothing more will come, which is a problem unless the response is complete."""
+        if not self._parser.is_complete:
+            self._problem = problem
+        self.wake()
+
+    async def begun(self) -> int:
+        """Wait for the status."""
+        while not self._parser.status:
+            self._raise_if_broken()
+            await self._next_news()
+        return self._parser.status
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        pieces = self._parser.pieces
+        while not pieces:
+            self._raise_if_broken()
+            if self._parser.is_complete:
+                raise StopAsyncIteration
+            await self._next_news()
+        piece = b"".join(pieces) if len(pieces) > 1 else pieces[0]
+        pieces.clear()
+        return piece
+
+    async def rest(self) -> bytes:
+        """Read everything that is left."""
+        return b"".join([piece async for piece in self])
+
+    def _raise_if_broken(self) -> None:
+        if self._problem:
+            raise Unreachable(self._problem)
+
+    async def _next_news(self) -> None:
+        self._news = self._loop.create_future()
+        await self._news
+
+    def _extend(self) -> None:
+        self._connection.deadline = self._loop.time() + self._max_silence

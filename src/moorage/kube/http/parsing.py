@@ -1,0 +1,255 @@
+"""Requests and responses out of bytes, parsed in C by httptools, with limits on everything but a response's body.
+
+Nothing here reads or writes: both sides of a connection feed what arrives and look at what has become of it. A parser
+and its httptools parser refer to each other; :meth:`close` ends that, so that a closed connection is freed at once and
+not when the garbage is looked through, which is seldom.
+"""
+
+import asyncio
+import re
+from collections import deque
+from typing import Final
+
+import httptools
+
+from moorage.kube.http.messages import HttpRequest, HttpService, Reply, Response
+
+MAX_HEAD: Final = 1 << 17
+"""Bytes of a request line or status line and the headers."""
+MAX_HEADERS: Final = 1000
+MAX_FRAMING_PER_BYTE: Final = 8
+"""A chunk of a single byte takes five bytes of framing; whoever sends more than this sends something else."""
+MAX_INTERIM: Final = 20
+"""Responses such as ``100 Continue`` before the one that counts."""
+
+_RETRY_AFTER: Final = re.compile(rb"\r\nretry-after:([^\r\n]*)", re.IGNORECASE)
+_LENGTH: Final = re.compile(rb"\r\n(?:content-length|transfer-encoding):", re.IGNORECASE)
+
+
+class MalformedMessage(Exception):
+    """What came is not HTTP, or more of it than anybody should send."""
+
+
+class RequestParser:
+    """Reads requests, which wait in ``requests`` with whether the connection is kept after them.
+
+    What must not be answered becomes a ``refusal``, and nothing is read after it. Headers are taken from the head
+    only: whoever authenticates by a header must not find it in a trailer, which a proxy in front has not looked at.
+    """
+
+    def __init__(self, service: HttpService, transport: asyncio.BaseTransport | None = None) -> None:
+        self.requests: deque[tuple[HttpRequest, bool]] = deque()
+        self.refusal: Reply | None = None
+        self.wants_continue = False
+        self.is_upgrade = False
+        self._service = service
+        self._transport = transport
+        self._parser = httptools.HttpRequestParser(self)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.has_begun = False
+        self._has_head = False
+        self._target = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body: bytes | bytearray = b""
+        self._received = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take in what arrived."""
+        if self.refusal is not None:
+            return
+        self._received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Nothing else is spoken here: the request is answered as if it had not asked.
+            self.is_upgrade = True
+            self.has_begun = False
+        except httptools.HttpParserError as error:
+            self.refuse(400, f"this is not HTTP: {error}")
+        if self._received:  # else a request has just ended, and the next is yet to come
+            self._check_limits()
+
+    def _check_limits(self) -> None:
+        size = len(self._body)
+        if not self._has_head and (self._received > MAX_HEAD or len(self._headers) > MAX_HEADERS):
+            self._refuse_head()
+        elif self._received - size > 2 * MAX_HEAD + MAX_FRAMING_PER_BYTE * size:
+            self.refuse(400, "the request has more framing than content")
+
+    def _refuse_head(self) -> None:
+        self.refuse(431, f"the head of the request is longer than {MAX_HEAD} bytes or {MAX_HEADERS} headers")
+
+    def refuse(self, status: int, message: str) -> None:
+        """Refuse what is being read, unless it is already."""
+        if self.refusal is None:
+            self.refusal = self._service.refuse(status, message)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.requests.clear()
+        del self._parser
+
+    def on_message_begin(self) -> None:
+        """Note that a request has begun."""
+        self.has_begun = True
+
+    def on_url(self, url: bytes) -> None:
+        """Take in a piece of the target."""
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take in a header; those that follow a body are dropped."""
+        if not self._has_head:
+            self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Decide before the body is read whether it will be."""
+        if len(self._headers) > MAX_HEADERS:
+            self._refuse_head()
+        self._has_head = True
+        service, has_body, hosts = self._service, False, 0
+        for name, value in self._headers:
+            if name == b"host":
+                hosts += 1
+            elif name == b"content-length":
+                has_body = value != b"0"
+                if value.isdigit() and int(value[:18]) > service.max_body:
+                    self._refuse_length()
+            elif name == b"transfer-encoding":
+                has_body = True
+            elif name == b"expect":
+                self.wants_continue = value.lower() == b"100-continue"
+        if hosts > 1:
+            self.refuse(400, "too many Host headers")
+        if has_body and service.check_head is not None:
+            self.refusal = service.check_head(dict(reversed(self._headers))) or self.refusal
+
+    def on_body(self, piece: bytes) -> None:
+        """Take in a piece of the body: many small ones become one run of bytes, not as many objects."""
+        if self.refusal is not None:
+            return
+        if not self._body:
+            self._body = piece
+            if len(piece) > self._service.max_body:
+                self._refuse_length()
+            return
+        if isinstance(self._body, bytes):
+            self._body = bytearray(self._body)
+        self._body += piece
+        if len(self._body) > self._service.max_body:
+            self._refuse_length()
+
+    def _refuse_length(self) -> None:
+        self.refuse(413, f"Request entity too large: limit is {self._service.max_body}")
+
+    def on_message_complete(self) -> None:
+        """Line the request up; it is not answered here, in the middle of parsing."""
+        if self.refusal is not None:
+            return
+        method = self._parser.get_method().decode()
+        request = HttpRequest(method, self._target, self._headers, bytes(self._body), self._transport)
+        self.requests.append((request, self._parser.should_keep_alive()))
+        self.wants_continue = False
+        self._begin()
+
+
+def parse_request(data: bytes) -> HttpRequest:
+    """Read one request of our own that is there whole."""
+    parser = RequestParser(_UNLIMITED)
+    parser.feed(data)
+    request, _ = parser.requests.popleft()
+    parser.close()
+    return request
+
+
+def _raise(status: int, message: str) -> Reply:
+    raise MalformedMessage(f"{message} ({status})")
+
+
+_UNLIMITED: Final = HttpService(answer=lambda request: Reply(200, request.body), refuse=_raise, max_body=1 << 40)
+
+
+class ResponseParser:
+    """Reads one response after another; after :meth:`take` the next one is expected.
+
+    ``status`` is 0 until the head has come; ``pieces`` are of the body, and whoever reads a stream takes them out.
+    Interim responses (``100 Continue`` and the like) are skipped: the one that counts follows.
+    """
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.is_complete = False
+        self.keeps_alive = False
+        self.pieces: list[bytes] = []
+        self._head = b""
+        self._count = 0
+        self._interim = 0
+        # The list takes the pieces itself: no call of ours stands between it and the parser.
+        self.on_body = self.pieces.append
+        self._parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> None:
+        """Take in what arrived; MalformedMessage if it is not HTTP."""
+        if not self.status:
+            self._head += data
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            raise MalformedMessage(f"what came is not HTTP: {error or 'it speaks of another protocol'}") from error
+        if not self.status and (len(self._head) > MAX_HEAD or self._interim > MAX_INTERIM):
+            raise MalformedMessage(f"what came has a head of more than {MAX_HEAD} bytes")
+
+    def close(self) -> None:
+        """Let go of the parser; what was read stays."""
+        del self._parser
+
+    def on_headers_complete(self) -> None:
+        """Note the status."""
+        if self.is_complete:
+            self.keeps_alive = False  # more came than was asked for
+            return
+        status = self._parser.get_status_code()
+        if status < 100:
+            raise MalformedMessage(f"there is no status {status}")
+        if status >= 200:
+            self.status = status
+
+    def on_message_complete(self) -> None:
+        """Note that the response is there; of what comes uninvited after it nothing is taken for it."""
+        if self.is_complete:
+            return
+        if not self.status:
+            self._interim += 1
+            self._head = self._head.partition(b"\r\n\r\n")[2]
+            return
+        self._interim = 0
+        self.is_complete = True
+        self.keeps_alive = self._parser.should_keep_alive()
+        self._count = len(self.pieces)
+
+    def take(self) -> Response:
+        """Return what came, whole, and expect the response to another request."""
+        # Of the headers only one matters, and only with bad news.
+        retry_after = None if self.status < 400 else self.retry_after
+        pieces = self.pieces if len(self.pieces) == self._count else self.pieces[: self._count]
+        response = Response(self.status, b"".join(pieces), retry_after)
+        self.status = 0
+        self.is_complete = False
+        self.pieces.clear()
+        self._head = b""
+        return response
+
+    @property
+    def retry_after(self) -> str | None:
+        """What stands in ``Retry-After``."""
+        found = _RETRY_AFTER.search(self._head.partition(b"\r\n\r\n")[0])
+        return None if found is None else found[1].decode(errors="replace").strip()
+
+    def end_with_connection(self) -> bool:
+        """Take the end of the connection for that of the response, if it is one that says so by no other means."""
+        if self.status and not self.is_complete and _LENGTH.search(self._head.partition(b"\r\n\r\n")[0]) is None:
+            self.is_complete = True
+            self._count = len(self.pieces)
+        return self.is_complete

@@ -1,0 +1,186 @@
+"""Listening: addresses, certificates, how many connections there may be, and an end in order."""
+
+import asyncio
+import ipaddress
+import resource
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import structlog
+
+from moorage.kube.http.messages import HttpService
+from moorage.kube.http.server_connection import Arrival, Tracked
+
+SWEEP_SECONDS: Final = 5.0
+BACKLOG: Final = 512
+MAX_CONNECTIONS: Final = 4096
+RETRY_SECONDS: Final = 1.0
+
+Tls: TypeAlias = Callable[[], ssl.SSLContext] | None
+
+log = structlog.get_logger(__name__)
+
+
+class HttpServer:
+    """Serves a service on every address that :meth:`listen` is called with.
+
+    There are at most ``max_connections``, and no more than half of the files the process may open. One more takes the
+    place of that which has been quiet the longest; while all are busy or have just come, it waits to be accepted.
+    """
+
+    def __init__(self, service: HttpService, max_connections: int = MAX_CONNECTIONS) -> None:
+        self._service = service
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._max_connections = max_connections if files == resource.RLIM_INFINITY else min(max_connections, files // 2)
+        # A dict, for its order: of those that are equally quiet, the first goes.
+        self._connections: dict[Tracked, None] = {}
+        self._listening: list[socket.socket] = []
+        self._full: list[tuple[socket.socket, Tls]] = []
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def listen(
+        self,
+        host: str | None,
+        port: int,
+        *,
+        tls: Tls = None,
+        reuse_address: bool | None = None,
+        reuse_port: bool | None = None,
+    ) -> int:
+        """Begin to serve at an address, and return the port; OSError if it cannot be had.
+
+        ``tls`` is asked for every connection, so that certificates can be replaced.
+        """
+        loop = asyncio.get_running_loop()
+        sockets = await _bound(host, port, reuse_address is not False, bool(reuse_port))
+        for listening in sockets:
+            self._listening.append(listening)
+            listening.listen(BACKLOG)
+            loop.add_reader(listening, self._accept, listening, tls)
+        if self._sweeper is None:
+            self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep_again)
+        found: int = sockets[0].getsockname()[1]
+        return found
+
+    def _accept(self, listening: socket.socket, tls: Tls) -> None:
+        """Accept whoever waits, as far as there is room; with no file to be had for it, try again in a second."""
+        loop = asyncio.get_running_loop()
+        for _ in range(BACKLOG):
+            if not self._make_room():
+                loop.remove_reader(listening)
+                self._full.append((listening, tls))
+                return
+            try:
+                client, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                log.warning("no connection can be accepted", error=error.strerror)
+                loop.remove_reader(listening)
+                loop.call_later(RETRY_SECONDS, self._listen_again, listening, tls)
+                return
+            client.setblocking(False)
+            arrival = Arrival(client, self._service, self)
+            self._connections[arrival] = None
+            arrival.begin(None if tls is None else tls())
+
+    def _make_room(self) -> bool:
+        """Drop the connection that was quiet the longest if there are too many; return whether there is room now."""
+        if len(self._connections) >= self._max_connections:
+            quiet = max((c for c in self._connections if c.sweeps and not c.is_busy), key=_sweeps, default=None)
+            if quiet is None:
+                return False
+            del self._connections[quiet]
+            quiet.abort()
+        return True
+
+    def _listen_again(self, listening: socket.socket, tls: Tls) -> None:
+        if listening in self._listening:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening, tls)
+
+    def _accept_again(self) -> None:
+        full, self._full = self._full, []
+        for listening, tls in full:
+            self._listen_again(listening, tls)
+
+    def replace(self, arrival: Tracked, connection: Tracked) -> bool:
+        """Count a connection in the place of its arrival, unless that had to make room for another."""
+        if arrival not in self._connections:
+            return False
+        del self._connections[arrival]
+        self._connections[connection] = None
+        return True
+
+    def discard(self, connection: Tracked) -> None:
+        """Count a connection out."""
+        self._connections.pop(connection, None)
+        if self._full:
+            self._accept_again()
+
+    def _sweep_again(self) -> None:
+        self.sweep()
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep_again)
+
+    def sweep(self) -> None:
+        """Have every connection see whether it has been quiet for too long; done by itself every five seconds."""
+        for connection in tuple(self._connections):
+            connection.sweep()
+        self._accept_again()
+
+    async def stop(self, grace: float) -> None:
+        """Stop listening, wait a while for replies that are being worked on, and drop all connections."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        loop = asyncio.get_running_loop()
+        for listening in self._listening:
+            loop.remove_reader(listening)
+            listening.close()
+        self._listening.clear()
+        self._full.clear()
+        under_way = [task for connection in tuple(self._connections) if (task := connection.shut()) is not None]
+        if under_way:
+            await asyncio.wait(under_way, timeout=grace)
+        for connection in tuple(self._connections):
+            connection.abort()
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _sweeps(connection: Tracked) -> int:
+    return connection.sweeps
+
+
+async def _bound(host: str | None, port: int, reuse_address: bool, reuse_port: bool) -> list[socket.socket]:
+    """Return a socket for every address of a host, or of this machine; OSError if one of them cannot be had."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                listening = socket.socket(family, kind, protocol)
+            except OSError:
+                continue  # a kernel without IPv6 still knows its addresses
+            sockets.append(listening)
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse_address)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, reuse_port)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, True)
+            # A free port is the same for all addresses.
+            listening.bind((address[0], port or sockets[0].getsockname()[1], *address[2:]))
+    except OSError:
+        for listening in sockets:
+            listening.close()
+        raise
+    if not sockets:
+        raise OSError(f"{host} is no address of this machine")
+    return sockets

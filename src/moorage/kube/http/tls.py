@@ -1,0 +1,238 @@
+"""TLS contexts: whom we trust and who we are, from certificates in files or in memory."""
+
+import base64
+import binascii
+import os
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import structlog
+
+from moorage.common.errors import InputError
+
+Pem: TypeAlias = bytes | Path
+"""A certificate or a key: itself, or the file it is in."""
+
+log = structlog.get_logger(__name__)
+
+_DER: Final = 2
+"""How the private call of older Pythons spells DER."""
+
+
+class ResumingContext(ssl.SSLContext):
+    """Resumes the session of an earlier connection to the same host: then nobody has to prove anew who it is.
+
+    A scheduler opens a connection for each kind that it follows, and proofs are most of what TLS costs both sides.
+    Sessions go with the context, so that they end when we trust others, or are somebody else.
+    """
+
+    def __init__(self, _protocol: int) -> None:
+        self._sessions: dict[str, ssl.SSLSession] = {}
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Begin a connection, in the session that is known."""
+        known = session or self._sessions.get(str(server_hostname))
+        return super().wrap_bio(incoming, outgoing, server_side, server_hostname, known)
+
+    def keep_session(self, connection: ssl.SSLObject) -> None:
+        """Remember the session of a connection on which an answer has come; before that the server gives none."""
+        session = connection.session
+        if session is not None and session.has_ticket:
+            self._sessions[str(connection.server_hostname)] = session
+
+    def forget_sessions(self) -> None:
+        """Begin anew: some servers refuse who would resume, instead of just not resuming."""
+        self._sessions.clear()
+
+
+class ClientTls:
+    """Whom we trust and who we are when we connect to one server.
+
+    Files are read again by :meth:`refresh`: whoever rotates a certificate or an authority replaces the file. One that
+    cannot be used at the moment, because it is being written, leaves everything as it was.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        authority: Pem | None = None,
+        certificate: Pem | None = None,
+        key: Pem | None = None,
+        verifies: bool = True,
+    ) -> None:
+        """Trust one authority, or those of the machine; InputError if anything cannot be used."""
+        self._where = where
+        self._pems = (authority, certificate, key)
+        self._verifies = verifies
+        self._shown: tuple[bytes, bytes] | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self._read = self._contents()
+        self._context = self._built()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """What the next connection is made with."""
+        return self._context
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call somebody when connections should be made anew."""
+        self._listeners.append(listener)
+
+    def refresh(self) -> None:
+        """Read the files again, and take in what has changed in them."""
+        if not any(isinstance(pem, Path) for pem in self._pems):
+            return
+        before = self._read
+        try:
+            self._read = self._contents()
+            if self._read == before:
+                return
+            self._context = self._built()
+        except InputError as error:
+            self._read = before
+            log.warning("rotated certificates cannot be used yet", error=str(error))
+            return
+        log.info("certificates were rotated, connecting anew", source=self._where)
+        self._notify()
+
+    def show(self, certificate: str, key: str) -> None:
+        """Be who this certificate says from now on; InputError if it cannot be used."""
+        shown = certificate.encode(), key.encode()
+        if shown == self._shown:
+            return
+        before, self._shown = self._shown, shown
+        try:
+            self._context = self._built()
+        except InputError:
+            self._shown = before
+            raise
+        self._notify()
+
+    def _notify(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def _contents(self) -> tuple[bytes | None, ...]:
+        return tuple(self._content(pem) for pem in self._pems)
+
+    def _content(self, pem: Pem | None) -> bytes | None:
+        if not isinstance(pem, Path):
+            return pem
+        try:
+            content = pem.read_bytes()
+        except OSError as error:
+            raise InputError(self._where, f"{pem} cannot be read: {error.strerror}") from error
+        if not content.strip():
+            raise InputError(self._where, f"{pem} is empty", hint="it must have a certificate or a key in PEM")
+        return content
+
+    def _built(self) -> ssl.SSLContext:
+        authority, certificate, key = self._read
+        context = self._trusting(authority)
+        if self._shown is not None:
+            certificate, key = self._shown
+        if certificate is not None and key is not None:
+            load_certificate(self._where, context, certificate, key)
+        return context
+
+    def _trusting(self, authority: bytes | None) -> ssl.SSLContext:
+        if not self._verifies:
+            return trusting_context()
+        try:
+            return client_context(None if authority is None else authority.decode())
+        except (OSError, ValueError) as error:
+            raise InputError(self._where, f"the certificate authority cannot be used: {error}") from error
+
+
+def client_context(authority: str | None = None) -> ssl.SSLContext:
+    """Return a context that trusts an authority, or those of the machine, exactly as strictly as client-go.
+
+    Python 3.13 by default refuses certificates without identifiers of their keys, and earlier ones any authority that
+    is not a root; Go does neither. Go, and not OpenSSL, ignores the common name where a host name is looked for.
+    """
+    context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
+    if authority is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(cadata=authority)
+    verify_as_go(context)
+    context.hostname_checks_common_name = False
+    return context
+
+
+def verify_as_go(context: ssl.SSLContext) -> None:
+    """Trust whatever is listed as an authority, root or not, and demand no more than a valid chain."""
+    context.verify_flags = context.verify_flags & ~ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
+def trusting_context() -> ssl.SSLContext:
+    """Return a context that verifies nothing, for those who asked for it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def verified_chain(connection: ssl.SSLObject) -> list[bytes]:
+    """Return the certificates by which the other side was verified, its own first; none if it showed none.
+
+    A session that was resumed has its own alone.
+    """
+    if hasattr(connection, "get_verified_chain"):
+        chain: list[bytes] = connection.get_verified_chain()
+    else:
+        # Python has had this since 3.10, and made it public in 3.13.
+        found = connection._sslobj.get_verified_chain()  # type: ignore[attr-defined]
+        chain = [certificate.public_bytes(_DER) for certificate in found or ()]
+    own = connection.getpeercert(binary_form=True)
+    return chain or ([own] if own else [])
+
+
+def load_certificate(where: str, context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Put a certificate of ours into a context, which only reads files."""
+    try:
+        with readable(certificate) as certificate_file, readable(key) as key_file:
+            context.load_cert_chain(certificate_file, key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise InputError(where, f"the certificate and its key cannot be used: {error}") from error
+
+
+@contextmanager
+def readable(content: bytes) -> Iterator[str]:
+    """Give the block the name of a file of this content: in memory where there is such a thing.
+
+    A key should not touch the disk, and a container may have none to write to.
+    """
+    if not hasattr(os, "memfd_create"):
+        from tempfile import NamedTemporaryFile
+
+        with NamedTemporaryFile(prefix="moorage-tls-") as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+        return
+    descriptor = os.memfd_create("moorage-tls")
+    try:
+        os.write(descriptor, content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def from_base64(where: str, text: str) -> bytes:
+    """Decode what stands in a field whose name ends in ``-data``."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise InputError(where, f"this is not base64: {error}") from error

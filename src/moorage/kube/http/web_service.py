@@ -1,0 +1,97 @@
+"""A web service that is asked now and then: an extender, or whatever a plugin wants to know."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+import msgspec
+
+from moorage.common.errors import InputError, ServiceError, Unreachable
+from moorage.kube.http.messages import Response
+from moorage.kube.http.pool import HttpPool, WriteGate
+from moorage.kube.http.proxies import authorization, proxy_for, redacted
+from moorage.kube.http.tls import ClientTls
+
+DEFAULT_SECONDS: Final = 5.0
+MAX_QUOTED: Final = 200
+"""So much of an answer that is no success is shown."""
+
+
+class WebService:
+    """A service at a URL, over connections that are kept; the URL may have a path, a user and a password.
+
+    ``headers`` go with every request. Of ``https`` the certificate is verified by the authorities that the machine
+    trusts, unless ``tls`` says otherwise. HTTPS_PROXY, HTTP_PROXY and NO_PROXY are respected.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        seconds: float = DEFAULT_SECONDS,
+        headers: Mapping[str, str] | None = None,
+        tls: ClientTls | None = None,
+        server_name: str = "",
+        where: str = "",
+        gate: WriteGate | None = None,
+    ) -> None:
+        address = web_address(url, where or "the URL of a service")
+        self.url = redacted(url).rstrip("/")
+        self.seconds = seconds
+        self._path = address.path.rstrip("/")
+        server = f"{address.scheme}://{address.netloc.rpartition('@')[2]}"
+        self._pool = HttpPool(
+            server,
+            tls=(tls or ClientTls(self.url)) if address.scheme == "https" else None,
+            server_name=server_name,
+            proxy=proxy_for(server, "", self.url),
+            source=where or self.url,
+            gate=gate,
+        )
+        login = authorization(address)
+        fixed = {"Host": self._pool.host_header} | ({"Authorization": login} if login else {}) | dict(headers or {})
+        self._headers = "".join(f"{name}: {text}\r\n" for name, text in fixed.items())
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+    async def send(self, method: str, path: str, body: bytes = b"", content_type: str = "application/json") -> Response:
+        """Send a request and return the answer, whatever its status; ServiceError if there is none in time."""
+        about = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n" if body else ""
+        head = f"{method} {self._path}{path} HTTP/1.1\r\n{self._headers}{about}\r\n"
+        try:
+            async with asyncio.timeout(self.seconds):
+                return await self._pool.send(head.encode() + body, self.seconds)
+        except TimeoutError as error:
+            raise ServiceError(f"no answer within {self.seconds:g} s") from error
+        except (Unreachable, InputError) as error:
+            raise ServiceError(str(error)) from error
+
+    async def get_json(self, path: str = "", query: Mapping[str, str] | None = None) -> Any:
+        """Ask for something and return the answer as plain data; ServiceError if that is no success, or no JSON."""
+        asked = f"{path}?{urlencode(query)}" if query else path
+        try:
+            answer = await self.send("GET", asked or "/")
+        except ServiceError as error:
+            raise ServiceError(f"{self.url}{path}: {error}") from error
+        if answer.status != 200:
+            said = answer.body[:MAX_QUOTED].decode(errors="replace").strip()
+            raise ServiceError(f"{self.url}{path} answered with status {answer.status}" + (f": {said}" if said else ""))
+        try:
+            return msgspec.json.decode(answer.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ServiceError(f"{self.url}{path} answered what is no JSON: {error}") from error
+
+
+def web_address(url: str, where: str, example: str = "http://service.example:8080/path") -> SplitResult:
+    """Take a URL apart; InputError if it names no server. What is wrong with it is not shown: it may be a password."""
+    try:
+        address = urlsplit(url)
+        is_usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise InputError(where, "this is not the URL of a server", hint=f"write one such as {example}")
+    return address

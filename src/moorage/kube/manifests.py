@@ -1,0 +1,145 @@
+"""Files of Kubernetes objects as plain data, each with the place it came from."""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from json import JSONDecoder
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from moorage.common.errors import InputError
+from moorage.kube.api.documents import read_documents
+
+STDIN: Final = "-"
+_ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
+"""An escape of JSON; the group is half of a character that needs two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One object as it was written; ``place`` says where, for messages."""
+
+    content: Mapping[str, Any]
+    place: str
+
+    @property
+    def kind(self) -> str:
+        """Return what stands in ``kind``; empty when that is no text."""
+        return _text(self.content.get("kind"))
+
+    @property
+    def api_version(self) -> str:
+        """Return what stands in ``apiVersion``; empty when that is no text."""
+        return _text(self.content.get("apiVersion"))
+
+    @property
+    def title(self) -> str:
+        """Name the object after its place: the kind, and the name if it has one."""
+        metadata = self.content.get("metadata")
+        named = metadata if isinstance(metadata, dict) else {}
+        name = "/".join(part for part in (_text(named.get("namespace")), _text(named.get("name"))) if part)
+        title = " ".join(part for part in (self.kind, name) if part)
+        return f"{self.place} ({title})" if title else self.place
+
+
+def read_files(paths: Sequence[str], *, stdin: TextIO | None = None) -> Iterator[Document]:
+    """Read every object of some files, in order of appearance; ``-`` is standard input."""
+    for path in paths:
+        text, source = _read(path, stdin)
+        for number, content in enumerate(_parse(text, source), start=1):
+            yield from flatten(content, f"{source}, document {number}")
+
+
+def documents_of(contents: Iterable[Any], *, source: str) -> Iterator[Document]:
+    """Take objects that have been parsed already."""
+    for number, content in enumerate(contents, start=1):
+        yield from flatten(content, f"{source}, object {number}")
+
+
+def flatten(content: Any, place: str) -> Iterator[Document]:
+    """Take lists apart, at any depth; items of a typed list need no kind of their own."""
+    if not isinstance(content, dict):
+        raise InputError(
+            place,
+            f"this is not a Kubernetes object but a {_describe(content)}",
+            hint="every document needs apiVersion, kind and metadata",
+        )
+    kind = _text(content.get("kind"))
+    if not kind.endswith("List") or "items" not in content:
+        yield Document(content, place)
+        return
+    items = content["items"] or []
+    if not isinstance(items, list):
+        raise InputError(f"{place}, items", f"expected a list of objects, found a {_describe(items)}")
+    for index, item in enumerate(items):
+        yield from flatten(_with_kind(item, content), f"{place}, items[{index}]")
+
+
+def _with_kind(item: Any, parent: Mapping[str, Any]) -> Any:
+    item_kind = parent["kind"].removesuffix("List")
+    if not isinstance(item, dict) or not item_kind or "kind" in item:
+        return item
+    return {"apiVersion": parent.get("apiVersion"), "kind": item_kind, **item}
+
+
+def _read(path: str, stdin: TextIO | None) -> tuple[str, str]:
+    if path == STDIN:
+        return (stdin or sys.stdin).read(), "standard input"
+    try:
+        return Path(path).read_text(encoding="utf-8"), path
+    except FileNotFoundError as error:
+        raise InputError(
+            path, "there is no such file", hint="give -f a file of Kubernetes objects, or - for standard input"
+        ) from error
+    except OSError as error:
+        raise InputError(path, f"the file cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(path, "the file is not UTF-8 text") from error
+
+
+def _parse(text: str, source: str) -> Iterator[Any]:
+    # JSON first where it looks like it: a snapshot of a big cluster parses a hundred times faster than as YAML.
+    if text.lstrip().startswith("{"):
+        try:
+            yield from _json_documents(text)
+        except (ValueError, RecursionError):
+            # Not JSON, or more digits or levels than Python takes: the other reader says what is wrong, and where.
+            yield from read_documents(text, source=source)
+    else:
+        yield from read_documents(text, source=source)
+
+
+def _json_documents(text: str) -> list[Any]:
+    if "\\ud" in text or "\\uD" in text:
+        # Half a character can be neither written nor sent; Go reads it as this one, and so do we.
+        text = _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], text)
+    decoder = JSONDecoder()
+    documents, at = [], 0
+    while (at := _skip_blank(text, at)) < len(text):
+        content, at = decoder.raw_decode(text, at)
+        documents.append(content)
+    return documents
+
+
+def _skip_blank(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else ""
+
+
+def _describe(content: Any) -> str:
+    names = {
+        list: "list",
+        str: "text",
+        bool: "boolean",
+        int: "number",
+        float: "number",
+        dict: "mapping",
+        type(None): "null",
+    }
+    return names.get(type(content), type(content).__name__)

@@ -1,0 +1,89 @@
+"""What the server serves: every kind of the one table, and the custom ones that are defined later."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from msgspec.structs import asdict
+
+from moorage.kube.api.kinds import KINDS, Kind
+from moorage.kube.features import FeatureGates
+
+
+class ServedResource(Kind, frozen=True):
+    """A kind as it is served.
+
+    ``storage`` is where its objects are kept: events are kept once and served in two groups.
+    """
+
+    storage: str = ""
+    is_custom: bool = False
+    converts: bool = False
+
+    @property
+    def has_status(self) -> bool:
+        """Whether the status is written through a subresource of its own."""
+        return "status" in self.subresources
+
+    def key(self, namespace: str, name: str) -> str:
+        """Return the key of an object in the store."""
+        return f"{namespace}/{name}" if self.namespaced else name
+
+
+_VERSIONS: Final = Counter(kind.full_name for kind in KINDS)
+
+
+def served(kind: Kind) -> ServedResource:
+    """Return a kind of the table as it is served."""
+    storage = "events" if kind.plural == "events" else kind.full_name
+    return ServedResource(**asdict(kind), storage=storage, converts=_VERSIONS[kind.full_name] > 1)
+
+
+class Resources:
+    """The resources there are now, by where they are asked for; custom ones come and go.
+
+    Kinds of a feature that is off are not served at all.
+    """
+
+    def __init__(self, features: FeatureGates | None = None) -> None:
+        features = features or FeatureGates()
+        self._known: dict[tuple[str, str, str], ServedResource] = {}
+        self._custom: dict[str, tuple[ServedResource, ...]] = {}
+        for kind in (item for item in KINDS if not item.gate or features.enabled(item.gate)):
+            self._known[kind.group, kind.version, kind.plural] = served(kind)
+        self.changes = 0
+
+    def find(self, group: str, version: str, plural: str) -> ServedResource | None:
+        """Return the resource served under a path, if there is one."""
+        return self._known.get((group, version, plural))
+
+    def __iter__(self) -> Iterator[ServedResource]:
+        return iter(self._known.values())
+
+    def of_kind(self, api_version: str, kind: str) -> ServedResource | None:
+        """Return the resource whose objects are of a kind."""
+        found = (item for item in self if item.name == kind and item.api_version == api_version)
+        return next(found, None)
+
+    def define(self, definition: str, resources: Iterable[ServedResource]) -> None:
+        """Serve the versions of a custom resource definition instead of those it had before."""
+        self.withdraw(definition)
+        added = tuple(resources)
+        self._custom[definition] = added
+        self._known.update({(item.group, item.version, item.plural): item for item in added})
+        self.changes += 1
+
+    def withdraw(self, definition: str) -> None:
+        """Serve a custom resource no more."""
+        for item in self._custom.pop(definition, ()):
+            del self._known[item.group, item.version, item.plural]
+        self.changes += 1
+
+    def groups(self) -> dict[str, list[str]]:
+        """Return the API groups and their versions, the core group first."""
+        groups: dict[str, list[str]] = {}
+        for item in self:
+            versions = groups.setdefault(item.group, [])
+            if item.version not in versions:
+                versions.append(item.version)
+        return groups

@@ -1,0 +1,159 @@
+"""The environment: a step is one scheduling cycle, an episode one trial of the lab with the real scheduler in it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from moorage.common.arrays import NDArray
+from moorage.common.errors import InputError
+from moorage.contrib.learned_score.observation import Float32Array, ObservedColumns
+from moorage.contrib.learned_score.policies import ScoringFunction
+from moorage.lab.learn.episodes import Episode
+from moorage.lab.learn.rewards import PENALTY, Reward, reward_of
+from moorage.lab.learn.sources import TrialOf, episode_source, generated
+
+NODE: Final = "node"
+SCORES: Final = "scores"
+BOUND: Final = 1e9
+"""No number of an observation is larger: environments are asked to say so."""
+
+Mask = NDArray[np.int8]
+Observed = dict[str, Float32Array]
+Info = dict[str, Any]
+
+
+class SchedulingEnv(gymnasium.Env[Observed, Any]):
+    """Pods arrive, the filters of a profile say which nodes will do, and the agent chooses one of them.
+
+    ``trials`` is a preset of ``moorage lab generate`` (with so many ``nodes`` and ``pods``, which ask for ``load``
+    times what the nodes have), or a function that makes a trial of a seed; ``config`` is the profile whose filters
+    count.
+
+    An observation has ``nodes``, a row for each node of the cluster, and ``pod``; columns that are not said otherwise
+    are those of :class:`ObservedColumns`. Rows that no node has are zeros. Only pods with a choice are asked about: one
+    that fits on a single node gets it, one that fits nowhere waits, as without an agent.
+
+    An action is the row of a node, or with ``action="scores"`` a number between -1 and 1 for each row, of which the
+    largest among nodes that will do wins. A node that will not do costs a penalty, and the pod is given up: it is never
+    placed. ``info["action_mask"]`` and :meth:`action_masks` say which rows will do.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}
+
+    def __init__(  # noqa: PLR0913 - keywords only, each with a default that most keep
+        self,
+        *,
+        trials: str | TrialOf = "batch",
+        nodes: int = 16,
+        pods: int = 200,
+        load: float = 1.2,
+        config: str | Path = "",
+        plugins: Sequence[str] = (),
+        action: str = NODE,
+        resources: Sequence[str] = ("cpu", "memory"),
+        reward: str | Reward = "placed",
+        penalty: float = PENALTY,
+        max_nodes: int | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        self.render_mode = render_mode
+        self.columns = ObservedColumns(resources)
+        trial_of = trials if callable(trials) else generated(trials, nodes, pods, load)
+        self._source = episode_source(trial_of, config, plugins)
+        self._reward, self._penalty = reward_of(reward), penalty
+        self.max_nodes = max_nodes or self._source.max_nodes
+        self._by_scores = action == SCORES
+        if action not in (NODE, SCORES):
+            raise InputError("action", f"{action!r} is none", hint=f"write {NODE!r} or {SCORES!r}")
+        self._episode: Episode | None = None
+        seen: spaces.Space[Any] = spaces.Dict(
+            {
+                "nodes": spaces.Box(-BOUND, BOUND, (self.max_nodes, len(self.columns.of_nodes)), np.float32),
+                "pod": spaces.Box(-BOUND, BOUND, (len(self.columns.of_pod),), np.float32),
+            }
+        )
+        self.observation_space = seen
+        self.action_space = (
+            spaces.Box(-1.0, 1.0, (self.max_nodes,), np.float32) if self._by_scores else spaces.Discrete(self.max_nodes)
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observed, Info]:
+        """Begin another episode; the seed decides what happens in it."""
+        super().reset(seed=seed)
+        self.close()
+        self._episode = self._source.begin(int(self.np_random.integers(2**31)))
+        try:
+            self._episode.go_on()
+            return self._observed(), self._info()
+        except BaseException:
+            self.close()
+            raise
+
+    def step(self, action: Any) -> tuple[Observed, float, bool, bool, Info]:
+        """Give the pod its node, and go on to the next pod that has a choice."""
+        episode = self._running()
+        row = self._best(action) if self._by_scores else int(action)
+        will_do = episode.answer(row)
+        episode.go_on()
+        reward = self._reward(episode.facts(self.columns.resources)) + (0.0 if will_do else self._penalty)
+        return self._observed(), float(reward), episode.question is None, False, self._info()
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Say which rows will do for the pod; none, when the episode is over."""
+        return self._mask().astype(np.bool_)
+
+    def node_names(self) -> list[str]:
+        """Say which node each row is."""
+        return list(self._running().nodes.names)
+
+    def close(self) -> None:
+        """End the episode."""
+        if self._episode is not None:
+            self._episode.close()
+            self._episode = None
+
+    def _running(self) -> Episode:
+        if self._episode is None:
+            raise InputError("step", "no episode is running", hint="call reset() first")
+        return self._episode
+
+    def _mask(self) -> Mask:
+        mask = np.zeros(self.max_nodes, dtype=np.int8)
+        question = self._running().question
+        if question is not None:
+            mask[: len(question.feasible)] = question.feasible
+        return mask
+
+    def _best(self, scores: Any) -> int:
+        return int(np.where(self._mask(), np.asarray(scores, dtype=np.float64), -np.inf).argmax())
+
+    def _observed(self) -> Observed:
+        episode = self._running()
+        nodes = np.zeros((self.max_nodes, len(self.columns.of_nodes)), dtype=np.float32)
+        pod = np.zeros(len(self.columns.of_pod), dtype=np.float32)
+        if episode.question is not None:
+            if len(episode.nodes) > self.max_nodes:
+                problem = f"there are {len(episode.nodes)} nodes, and observations have {self.max_nodes} rows"
+                raise InputError("max_nodes", problem, hint="give max_nodes as many as there can be")
+            seen = self.columns.observe(episode.question.pod, episode.nodes)
+            nodes[: len(seen.nodes)] = seen.nodes
+            pod[:] = seen.pod
+        return {"nodes": nodes.clip(-BOUND, BOUND), "pod": pod.clip(-BOUND, BOUND)}
+
+    def _info(self) -> Info:
+        episode = self._running()
+        info: Info = {"action_mask": self._mask(), "seconds": episode.seconds}
+        if episode.question is None:
+            info["measures"] = episode.measures()
+        return info
+
+
+def chosen_by(policy: ScoringFunction, observation: Observed, mask: NDArray[Any]) -> int:
+    """Return the row that a policy prefers among those that will do: what LearnedScore makes of the same policy."""
+    rows = np.flatnonzero(mask)
+    scores = np.asarray(policy(observation["nodes"][rows], observation["pod"]), dtype=np.float64)
+    return int(rows[scores.reshape(len(rows)).argmax()])

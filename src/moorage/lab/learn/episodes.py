@@ -1,0 +1,119 @@
+"""Episodes: trials of the lab that stop at every choice."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from moorage.cluster.virtual_time import VirtualLoop, aside, run_anywhere
+from moorage.common.clock import VirtualClock
+from moorage.lab.learn.rewards import StepFacts
+from moorage.lab.learn.stopping import ChoiceQuestion, StoppingScheduler
+from moorage.lab.measuring import Measures
+from moorage.lab.playing import Play
+from moorage.lab.trial import Trial
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.wiring.policy import Policy
+
+T = TypeVar("T")
+
+
+class WaitingMeasures(Measures):
+    """Measures a trial, and adds up how long pods wait between two questions."""
+
+    def __init__(self, trial: Trial) -> None:
+        super().__init__(trial)
+        self.waited = 0.0
+        self._since = 0.0
+
+    def time_passes(self, until: float) -> None:
+        """Add up what holds until then."""
+        super().time_passes(until)
+        self.waited += self.play.waiting * max(0.0, until - self._since)
+        self._since = max(until, self._since)
+
+
+class Episode:
+    """One trial that is played from question to question; must be closed."""
+
+    def __init__(self, trial: Trial, policy: Policy) -> None:
+        self._clock = VirtualClock()
+        self._runner = asyncio.Runner(loop_factory=lambda: VirtualLoop(self._clock))
+        self._watch = WaitingMeasures(trial)
+        self._seen = 0.0
+        self._run(self._begin(trial, policy))
+
+    async def _begin(self, trial: Trial, policy: Policy) -> None:
+        self._play = self._watch.play = Play(trial, policy, self._clock, self._watch)
+        self._stopping = StoppingScheduler(self._play.scheduler, self._play.drop)
+        self._playing = asyncio.get_running_loop().create_task(self._play.run())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return run_anywhere(self._runner, work)
+
+    @property
+    def nodes(self) -> NodeTable:
+        """All nodes, as the scheduler knows them."""
+        return self._play.scheduler.cache.nodes
+
+    @property
+    def question(self) -> ChoiceQuestion | None:
+        """What is asked now; ``None`` when the episode is over."""
+        asked = self._stopping.question
+        return asked.result() if asked.done() else None
+
+    @property
+    def seconds(self) -> float:
+        """How much time has passed in the cluster."""
+        return self._play.now
+
+    def answer(self, row: int) -> bool:
+        """Say which row the pod gets; False if that will not do."""
+        return self._stopping.answer(row)
+
+    def go_on(self) -> None:
+        """Let things happen until there is another question, or nothing more to come."""
+        self._run(self._until_asked())
+
+    async def _until_asked(self) -> None:
+        either: set[asyncio.Future[Any]] = {self._playing, self._stopping.question}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if self._playing.done():
+            self._playing.result()
+
+    def facts(self, resources: tuple[str, ...]) -> StepFacts:
+        """Say what happened since the last question."""
+        nodes = self.nodes
+        totals = {name: int(nodes.allocatable[name].sum()) for name in resources}
+        having = [name for name in resources if totals[name]]
+        shares = [pod.requests.get(name, 0) / totals[name] for pod in self._stopping.placed for name in having]
+        waited, self._watch.waited = self._watch.waited, 0.0
+        seconds, self._seen = self.seconds - self._seen, self.seconds
+        return StepFacts(sum(shares) / max(len(having), 1), waited, seconds)
+
+    def measures(self) -> dict[str, float]:
+        """Return what the lab measures of a trial that is over."""
+        return dict(self._watch.result().trial.measures)
+
+    def close(self) -> None:
+        """End it, wherever it is."""
+        self._run(self._end())
+        aside(self._runner.close)
+
+    async def _end(self) -> None:
+        self._playing.cancel()
+        await asyncio.wait({self._playing})
+        await self._play.scheduler.life.close()
+        self._play.parts.close()
+
+
+class EpisodeSource:
+    """Where episodes come from: a trial for every seed, under one policy."""
+
+    def __init__(self, trial_of: Callable[[int], Trial], policy: Policy, max_nodes: int) -> None:
+        self._trial_of = trial_of
+        self._policy = policy
+        self.max_nodes = max_nodes
+
+    def begin(self, seed: int) -> Episode:
+        """Begin the episode of a seed."""
+        return Episode(self._trial_of(seed), self._policy)

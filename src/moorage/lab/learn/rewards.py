@@ -1,0 +1,44 @@
+"""What a step is worth: facts about it, and the rewards that are known by name."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.common.errors import InputError, did_you_mean
+
+PENALTY: Final = -1.0
+"""What an action costs that names a node which will not do."""
+
+
+class StepFacts(Struct, frozen=True):
+    """What happened between two questions."""
+
+    placed: float
+    """What the pods that got a node ask for, as a share of all there is: the mean over the resources that are seen."""
+    waiting: float
+    """How many pods have waited for how many seconds: two pods for three seconds are 6."""
+    seconds: float
+    """How much time passed in the cluster."""
+
+
+Reward = Callable[[StepFacts], float]
+
+REWARDS: Final[Mapping[str, Reward]] = MappingProxyType(
+    {
+        "placed": lambda facts: facts.placed,
+        "waiting": lambda facts: -facts.waiting / 3600.0,
+    }
+)
+"""``placed``: over an episode, what was placed as a share of the cluster. ``waiting``: hours of waiting, as a loss."""
+
+
+def reward_of(wanted: str | Reward) -> Reward:
+    """Find a reward by its name; a function is one already."""
+    if not isinstance(wanted, str):
+        return wanted
+    if wanted not in REWARDS:
+        hint = did_you_mean(wanted, REWARDS) or f"one of {', '.join(REWARDS)}, or a function of StepFacts"
+        raise InputError("reward", f"there is none called {wanted!r}", hint=hint)
+    return REWARDS[wanted]

@@ -1,0 +1,195 @@
+"""Upstream's checks of plugin arguments, in upstream's order and words."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from moorage.common.errors import ConfigError
+from moorage.kube.api.affinity import TopologySpreadConstraint
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config.affinity_validation import node_affinity_problems
+from moorage.scheduler.config.args import (
+    LEAST_ALLOCATED,
+    LIST_DEFAULTING,
+    MAX_SHAPE_SCORE,
+    MOST_ALLOCATED,
+    REQUESTED_TO_CAPACITY_RATIO,
+    SYSTEM_DEFAULTING,
+    DefaultPreemptionArgs,
+    DynamicResourcesArgs,
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PodTopologySpreadArgs,
+    ScoringStrategy,
+    UtilizationShapePoint,
+    VolumeBindingArgs,
+    binding_timeout_applies,
+)
+from moorage.scheduler.config.community_args import community_args_problems
+from moorage.scheduler.config.durations import Duration
+from moorage.scheduler.config.gpu_args import gpu_args_problems
+from moorage.scheduler.config.learned_args import learned_args_problems
+from moorage.scheduler.config.names import label_key_problems
+from moorage.scheduler.config.problems import duplicate, forbidden, invalid, required, unsupported
+
+_STRATEGIES = (LEAST_ALLOCATED, MOST_ALLOCATED, REQUESTED_TO_CAPACITY_RATIO)
+_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
+_SECOND = Duration.of(seconds=1)
+
+
+def args_problems(args: Any, where: str, gates: FeatureGates) -> Iterator[ConfigError]:
+    """Yield what the file check finds wrong; it knows nothing of NodeResourcesFit's and of third-party arguments."""
+    match args:
+        case DefaultPreemptionArgs():
+            yield from _default_preemption(args, where)
+        case InterPodAffinityArgs(hard_pod_affinity_weight=weight):
+            if not 0 <= weight <= 100:
+                yield invalid(f"{where}.hardPodAffinityWeight", weight, "not in valid range [0, 100]")
+        case NodeAffinityArgs(added_affinity=affinity):
+            if affinity is not None:
+                yield from node_affinity_problems(affinity, f"{where}.addedAffinity")
+        case NodeResourcesBalancedAllocationArgs():
+            yield from _balanced_allocation(args, where)
+        case PodTopologySpreadArgs():
+            yield from _topology_spread(args, where)
+        case VolumeBindingArgs():
+            yield from _volume_binding(args, where, gates)
+        case DynamicResourcesArgs():
+            yield from _dynamic_resources(args, where, gates)
+        case _:
+            yield from community_args_problems(args, where)
+            yield from gpu_args_problems(args, where)
+            yield from learned_args_problems(args, where)
+
+
+def fit_args_problems(args: NodeResourcesFitArgs, where: str) -> Iterator[ConfigError]:
+    """Yield what NodeResourcesFit itself finds wrong with its arguments when it is built."""
+    for index, resource in enumerate(args.ignored_resources):
+        yield from _label_key(resource, f"{where}.ignoredResources[{index}]")
+    for index, group in enumerate(args.ignored_resource_groups):
+        place = f"{where}.ignoredResourceGroups[{index}]"
+        if "/" in group:
+            yield invalid(place, group, "resource group name can't contain '/'")
+        yield from _label_key(group, place)
+    yield from _scoring_strategy(args.scoring_strategy, f"{where}.scoringStrategy")
+
+
+def _scoring_strategy(strategy: ScoringStrategy, where: str) -> Iterator[ConfigError]:
+    if strategy.type not in _STRATEGIES:
+        yield unsupported(f"{where}.type", strategy.type, _STRATEGIES)
+    for index, spec in enumerate(strategy.resources):
+        if not 0 < spec.weight <= 100:
+            text = f"resource weight of {spec.name} not in valid range (0, 100]"
+            yield invalid(f"{where}.resources[{index}].weight", spec.weight, text)
+    ratio, place = strategy.requested_to_capacity_ratio, f"{where}.requestedToCapacityRatio"
+    if strategy.type == REQUESTED_TO_CAPACITY_RATIO:
+        if ratio is None:
+            yield required(place, "must be specified when type is RequestedToCapacityRatio")
+        else:
+            yield from _shape(ratio.shape, f"{place}.shape")
+    elif ratio is not None:
+        yield forbidden(place, "must be nil when type is not RequestedToCapacityRatio")
+
+
+def _default_preemption(args: DefaultPreemptionArgs, where: str) -> Iterator[ConfigError]:
+    percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+    by_percentage, by_number = f"{where}.minCandidateNodesPercentage", f"{where}.minCandidateNodesAbsolute"
+    if not 0 <= percentage <= 100:
+        yield invalid(by_percentage, percentage, "not in valid range [0, 100]")
+    if absolute < 0:
+        yield invalid(by_number, absolute, "not in valid range [0, inf)")
+    if percentage == absolute == 0:
+        yield invalid(by_percentage, percentage, "cannot be zero at the same time as minCandidateNodesAbsolute")
+        yield invalid(by_number, absolute, "cannot be zero at the same time as minCandidateNodesPercentage")
+
+
+def _balanced_allocation(args: NodeResourcesBalancedAllocationArgs, where: str) -> Iterator[ConfigError]:
+    seen: set[str] = set()
+    for index, spec in enumerate(args.resources):
+        place = f"{where}.resources[{index}]"
+        if spec.name in seen:
+            yield duplicate(f"{place}.name", spec.name)
+        seen.add(spec.name)
+        if spec.weight != 1:
+            yield invalid(f"{place}.weight", spec.weight, "must be 1")
+
+
+def _topology_spread(args: PodTopologySpreadArgs, where: str) -> Iterator[ConfigError]:
+    defaulting = args.defaulting_type
+    if defaulting not in (SYSTEM_DEFAULTING, LIST_DEFAULTING):
+        yield unsupported(f"{where}.defaultingType", defaulting, (SYSTEM_DEFAULTING, LIST_DEFAULTING))
+    elif defaulting == SYSTEM_DEFAULTING and args.default_constraints:
+        hint = "write defaultingType: List to use your own constraints"
+        yield invalid(f"{where}.defaultingType", defaulting, "when .defaultConstraints are not empty", hint=hint)
+    seen: set[tuple[str, str]] = set()
+    for index, constraint in enumerate(args.default_constraints):
+        place = f"{where}.defaultConstraints[{index}]"
+        yield from _constraint(constraint, place)
+        pair = (constraint.topology_key, constraint.when_unsatisfiable)
+        if pair in seen:
+            yield duplicate(place, "{" + ", ".join(pair) + "}")
+        seen.add(pair)
+
+
+def _constraint(constraint: TopologySpreadConstraint, where: str) -> Iterator[ConfigError]:
+    if constraint.max_skew <= 0:
+        yield invalid(f"{where}.maxSkew", constraint.max_skew, "not in valid range (0, inf)")
+    if constraint.topology_key:
+        yield from _label_key(constraint.topology_key, f"{where}.topologyKey")
+    else:
+        yield required(f"{where}.topologyKey", "can not be empty")
+    action = constraint.when_unsatisfiable
+    if not action:
+        yield required(f"{where}.whenUnsatisfiable", "can not be empty")
+    elif action not in _ACTIONS:
+        yield unsupported(f"{where}.whenUnsatisfiable", action, _ACTIONS)
+    if constraint.label_selector is not None:
+        text = "constraint must not define a selector, as they deduced for each pod"
+        yield forbidden(f"{where}.labelSelector", text)
+
+
+def _volume_binding(args: VolumeBindingArgs, where: str, gates: FeatureGates) -> Iterator[ConfigError]:
+    if args.bind_timeout_seconds < 0:
+        text = "invalid BindTimeoutSeconds, should not be a negative value"
+        yield invalid(f"{where}.bindTimeoutSeconds", args.bind_timeout_seconds, text)
+    if gates.enabled("StorageCapacityScoring"):
+        yield from _shape(args.shape, f"{where}.shape")
+    elif args.shape:
+        found = [{"Utilization": point.utilization, "Score": point.score} for point in args.shape]
+        text = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
+        yield invalid(f"{where}.shape", found, text)
+
+
+def _dynamic_resources(args: DynamicResourcesArgs, where: str, gates: FeatureGates) -> Iterator[ConfigError]:
+    filtering, binding = args.filter_timeout, args.binding_timeout
+    if filtering is not None:
+        if not gates.enabled("DRASchedulerFilterTimeout"):
+            yield forbidden(f"{where}.filterTimeout", "DRASchedulingFilterTimeout feature gate is disabled")
+        elif filtering.nanoseconds < 0:
+            yield invalid(f"{where}.filterTimeout", filtering, "must be zero or positive")
+    if binding is not None:
+        if not binding_timeout_applies(gates):
+            text = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled"
+            yield forbidden(f"{where}.bindingTimeout", text)
+        elif binding < _SECOND:
+            yield invalid(f"{where}.bindingTimeout", binding, "must be at least 1 second")
+
+
+def _shape(points: Sequence[UtilizationShapePoint], where: str) -> Iterator[ConfigError]:
+    if not points:
+        yield required(where, "at least one point must be specified")
+    for index in range(1, len(points)):
+        if points[index - 1].utilization >= points[index].utilization:
+            place = f"{where}[{index}].utilization"
+            yield invalid(place, points[index].utilization, "values must be sorted in increasing order")
+            break
+    for index, point in enumerate(points):
+        if not 0 <= point.utilization <= 100:
+            yield invalid(f"{where}[{index}].utilization", point.utilization, "not in valid range [0, 100]")
+        if not 0 <= point.score <= MAX_SHAPE_SCORE:
+            yield invalid(f"{where}[{index}].score", point.score, f"not in valid range [0, {MAX_SHAPE_SCORE}]")
+
+
+def _label_key(name: str, where: str) -> Iterator[ConfigError]:
+    return (invalid(where, name, problem) for problem in label_key_problems(name))

@@ -1,0 +1,233 @@
+"""The arguments of the plugins of sigs.k8s.io/scheduler-plugins that come with Moorage: names and defaults as there."""
+
+import re
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any, Final
+
+from msgspec import field
+from msgspec.structs import replace
+
+from moorage.common.errors import ConfigError, QuantityError
+from moorage.kube.api.quantity import ResourceList, milli_value
+from moorage.kube.api.struct import KubeStruct
+from moorage.scheduler.config.args import DefaultPreemptionArgs, ResourceSpec
+from moorage.scheduler.config.go_times import RFC3339, GoLayout
+from moorage.scheduler.config.problems import invalid, required, unsupported
+from moorage.scheduler.config.types import Int32, Int64
+
+
+class CoschedulingArgs(KubeStruct, frozen=True):
+    """How long a pod may wait for the rest of its group, and a group after a failure.
+
+    ``podGroupRejectPercentage`` is read and has no effect: a group is tried as a whole, and no part of it waits.
+    """
+
+    permit_waiting_time_seconds: Int64 = 60
+    pod_group_backoff_seconds: Int64 = 0
+    pod_group_reject_percentage: Int32 = 10
+
+
+_URL: Final = re.compile(r"https?://[^/\s]+(/\S*)?$")
+_DECIMAL: Final = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?", re.ASCII)
+
+LEAST: Final = "Least"
+MOST: Final = "Most"
+
+
+class NodeResourcesAllocatableArgs(KubeStruct, frozen=True):
+    """Which resources count how much (CPU in thousandths, memory in bytes), and whether little or much is good."""
+
+    resources: tuple[ResourceSpec, ...] = (ResourceSpec("cpu", 1 << 20), ResourceSpec("memory", 1))
+    mode: str = LEAST
+
+
+class PreemptionTolerationArgs(DefaultPreemptionArgs, frozen=True):
+    """How many nodes a preemption looks at."""
+
+
+LABEL: Final = "Label"
+ANNOTATION: Final = "Annotation"
+NUMBER: Final = "Number"
+TIMESTAMP: Final = "Timestamp"
+HIGHEST: Final = "Highest"
+LOWEST: Final = "Lowest"
+NEWEST: Final = "Newest"
+OLDEST: Final = "Oldest"
+_STRATEGIES: Final = {NUMBER: (HIGHEST, LOWEST), TIMESTAMP: (NEWEST, OLDEST)}
+
+
+class NodeMetadataArgs(KubeStruct, frozen=True):
+    """Which label or annotation counts, what stands there, and what is good; ``defaultValue`` is for nodes without."""
+
+    metadata_key: str
+    metadata_source: str
+    metadata_type: str
+    scoring_strategy: str
+    timestamp_format: str = RFC3339
+    default_value: str = ""
+
+
+METRICS_SERVER: Final = "KubernetesMetricsServer"
+PROMETHEUS: Final = "Prometheus"
+SIGNAL_FX: Final = "SignalFx"
+DEFAULT_TARGET: Final = 40
+DEFAULT_MULTIPLIER: Final = "1.5"
+
+
+class MetricProviderSpec(KubeStruct, frozen=True):
+    """Who measures the load of nodes, where no load watcher does."""
+
+    type: str = ""
+    address: str = ""
+    token: str = ""
+    insecure_skip_verify: bool | None = None
+
+
+class LoadArgs(KubeStruct, frozen=True):
+    """Where to ask how busy nodes are: a load watcher, or else a metrics provider."""
+
+    metric_provider: MetricProviderSpec = MetricProviderSpec()
+    watcher_address: str = ""
+
+
+class TargetLoadPackingArgs(LoadArgs, frozen=True):
+    """How busy nodes are to be, and what containers without limits or requests are expected to use."""
+
+    default_requests: ResourceList = field(default_factory=lambda: {"cpu": "1000m"})
+    default_requests_multiplier: str = DEFAULT_MULTIPLIER
+    target_utilization: Int64 = DEFAULT_TARGET
+
+
+class LoadVariationRiskBalancingArgs(LoadArgs, frozen=True):
+    """How much variation counts: a factor, and the root that is taken of it first."""
+
+    safe_variance_margin: float = 1.0
+    safe_variance_sensitivity: float = 1.0
+
+
+def complete_community_args(args: Any) -> Any:
+    """Fill in what scheduler-plugins fills in after decoding."""
+    match args:
+        case NodeResourcesAllocatableArgs(resources=resources, mode=mode):
+            default = NodeResourcesAllocatableArgs()
+            return NodeResourcesAllocatableArgs(resources or default.resources, mode or default.mode)
+        case NodeMetadataArgs(timestamp_format=layout):
+            return replace(args, timestamp_format=layout or RFC3339)
+        case TargetLoadPackingArgs(target_utilization=target, default_requests_multiplier=times):
+            target = target if target > 0 else DEFAULT_TARGET
+            return replace(args, target_utilization=target, default_requests_multiplier=times or DEFAULT_MULTIPLIER)
+        case LoadVariationRiskBalancingArgs(safe_variance_margin=margin, safe_variance_sensitivity=root):
+            return replace(
+                args,
+                safe_variance_margin=1.0 if margin < 0 else margin,
+                safe_variance_sensitivity=1.0 if root < 0 else root,
+            )
+        case _:
+            return args
+
+
+def community_args_problems(args: Any, where: str) -> Iterator[ConfigError]:
+    """Yield what is wrong with the arguments of such a plugin; others are none of its business."""
+    match args:
+        case CoschedulingArgs():
+            yield from _coscheduling(args, where)
+        case NodeResourcesAllocatableArgs():
+            yield from _allocatable(args, where)
+        case NodeMetadataArgs():
+            yield from _metadata(args, where)
+        case LoadArgs():
+            yield from _load(args, where)
+            if isinstance(args, TargetLoadPackingArgs):
+                yield from _packing(args, where)
+            if isinstance(args, LoadVariationRiskBalancingArgs):
+                yield from _balancing(args, where)
+
+
+def _coscheduling(args: CoschedulingArgs, where: str) -> Iterator[ConfigError]:
+    for name, seconds in (
+        ("permitWaitingTimeSeconds", args.permit_waiting_time_seconds),
+        ("podGroupBackoffSeconds", args.pod_group_backoff_seconds),
+    ):
+        if seconds < 0:
+            yield invalid(f"{where}.{name}", seconds, "must not be negative")
+    if not 0 <= args.pod_group_reject_percentage <= 100:
+        place = f"{where}.podGroupRejectPercentage"
+        yield invalid(place, args.pod_group_reject_percentage, "not in valid range [0, 100]")
+
+
+def _allocatable(args: NodeResourcesAllocatableArgs, where: str) -> Iterator[ConfigError]:
+    if args.mode not in (LEAST, MOST):
+        yield unsupported(f"{where}.mode", args.mode, (LEAST, MOST))
+    for index, resource in enumerate(args.resources):
+        if resource.weight <= 0:
+            text = f"resource weight of {resource.name} should be a positive value, got {resource.weight}"
+            yield invalid(f"{where}.resources[{index}].weight", resource.weight, text)
+
+
+def _metadata(args: NodeMetadataArgs, where: str) -> Iterator[ConfigError]:
+    if not args.metadata_key:
+        yield required(f"{where}.metadataKey", "the name of a label or an annotation")
+    if args.metadata_source not in (LABEL, ANNOTATION):
+        yield unsupported(f"{where}.metadataSource", args.metadata_source, (LABEL, ANNOTATION))
+    strategies = _STRATEGIES.get(args.metadata_type)
+    if strategies is None:
+        yield unsupported(f"{where}.metadataType", args.metadata_type, (NUMBER, TIMESTAMP))
+    elif args.scoring_strategy not in strategies:
+        yield unsupported(f"{where}.scoringStrategy", args.scoring_strategy, strategies)
+    if args.metadata_type == TIMESTAMP:
+        try:
+            GoLayout.parse(args.timestamp_format)
+        except ValueError as error:
+            hint = f'write a layout of Go, such as "{RFC3339}" or "2006-01-02"'
+            yield invalid(f"{where}.timestampFormat", args.timestamp_format, str(error), hint=hint)
+
+
+def _load(args: LoadArgs, where: str) -> Iterator[ConfigError]:
+    if args.watcher_address:
+        yield from _url(args.watcher_address, f"{where}.watcherAddress")
+        return
+    provider, place = args.metric_provider, f"{where}.metricProvider"
+    hint = f"write watcherAddress: http://…, or metricProvider: {{type: {PROMETHEUS}, address: http://…}}"
+    if not provider.type:
+        yield required(f"{where}.watcherAddress", "nobody is named who measures the load of nodes", hint=hint)
+    elif provider.type in (METRICS_SERVER, SIGNAL_FX):
+        text = "Moorage asks a load watcher, which may ask it, or a Prometheus server"
+        yield invalid(f"{place}.type", provider.type, text, hint=hint)
+    elif provider.type != PROMETHEUS:
+        yield unsupported(f"{place}.type", provider.type, (PROMETHEUS,))
+    else:
+        yield from _url(provider.address, f"{place}.address")
+    if "\n" in provider.token or "\r" in provider.token:
+        yield ConfigError(f"{place}.token", "a token is one line")
+
+
+def _url(address: str, where: str) -> Iterator[ConfigError]:
+    parts = _URL.match(address)
+    if parts is None:
+        # It is not shown: it may have a password in it.
+        yield ConfigError(where, "this is not the URL of a server", hint="write one such as http://load-watcher:2020")
+
+
+def _packing(args: TargetLoadPackingArgs, where: str) -> Iterator[ConfigError]:
+    if args.target_utilization > 100:
+        yield invalid(f"{where}.targetUtilization", args.target_utilization, "not in valid range [1, 100]")
+    times = args.default_requests_multiplier
+    if not _DECIMAL.fullmatch(times):
+        hint = 'write a number in quotes, such as "1.5"'
+        yield invalid(f"{where}.defaultRequestsMultiplier", times, "this is not a number", hint=hint)
+    for name, amount in args.default_requests.items():
+        try:
+            milli_value(amount)
+        except QuantityError as error:
+            yield invalid(f"{where}.defaultRequests.{name}", amount, str(error))
+
+
+def _balancing(args: LoadVariationRiskBalancingArgs, where: str) -> Iterator[ConfigError]:
+    numbers = (
+        ("safeVarianceMargin", args.safe_variance_margin),
+        ("safeVarianceSensitivity", args.safe_variance_sensitivity),
+    )
+    for name, value in numbers:
+        if not isfinite(value):
+            yield invalid(f"{where}.{name}", str(value), "this is not a number")

@@ -1,0 +1,120 @@
+"""What upstream notices only while it builds the scheduler.
+
+Unknown plugins, impossible plugin lists, arguments of NodeResourcesFit, and resources that extenders hide.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from msgspec.structs import fields, replace
+
+from moorage.common.errors import ConfigError, ConfigErrors, UnknownPluginError
+from moorage.scheduler.config.args import NodeResourcesFitArgs
+from moorage.scheduler.config.args_validation import fit_args_problems
+from moorage.scheduler.config.catalogue import REMOVED, Catalogue
+from moorage.scheduler.config.durations import Duration
+from moorage.scheduler.config.expansion import expand_plugins
+from moorage.scheduler.config.merging import enabled_names
+from moorage.scheduler.config.types import Plugins, PluginSet, ProfileConfig, SchedulerConfiguration
+
+FIT: Final = "NodeResourcesFit"
+EXTENDER_TIMEOUT: Final = Duration.of(seconds=5)
+
+
+def construction_problems(
+    written: SchedulerConfiguration,
+    completed: SchedulerConfiguration,
+    catalogue: Catalogue,
+    *,
+    reported: Collection[str],
+) -> list[ConfigError]:
+    """List what keeps the profiles from being built; places in `reported` have been complained about already."""
+    problems: list[ConfigError] = []
+    for index, (own, profile) in enumerate(zip(written.profiles, completed.profiles, strict=True)):
+        where = f"profiles[{index}]"
+        unknown = [*_unknown_plugins(own, catalogue, f"{where}.plugins")]
+        problems += [error for error in unknown if error.where not in reported]
+        if not unknown:
+            problems += _expansion_problems(profile, catalogue, where)
+        problems += _fit_problems(profile, where)
+        problems += _missing_args(profile, catalogue, f"{where}.pluginConfig")
+    if _ignored_resources(completed) and any(profile.args_of(FIT) is None for profile in completed.profiles):
+        problems.append(ConfigError("extenders", "can't find NodeResourcesFitArgs in plugin config"))
+    return problems
+
+
+def as_built(config: SchedulerConfiguration) -> SchedulerConfiguration:
+    """Apply what building the scheduler changes: the time-out of extenders, and what NodeResourcesFit ignores.
+
+    Resources that extenders look after replace those that a profile ignores, as upstream does.
+    """
+    ignored = _ignored_resources(config)
+    profiles = (_ignoring(profile, ignored) if ignored else profile for profile in config.profiles)
+    extenders = (
+        replace(extender, http_timeout=extender.http_timeout or EXTENDER_TIMEOUT) for extender in config.extenders
+    )
+    return replace(config, profiles=tuple(profiles), extenders=tuple(extenders))
+
+
+def _ignoring(profile: ProfileConfig, resources: tuple[str, ...]) -> ProfileConfig:
+    return replace(
+        profile,
+        plugin_config=tuple(
+            replace(entry, args=replace(entry.args, ignored_resources=resources)) if entry.name == FIT else entry
+            for entry in profile.plugin_config
+        ),
+    )
+
+
+def _ignored_resources(config: SchedulerConfiguration) -> tuple[str, ...]:
+    return tuple(
+        resource.name
+        for extender in config.extenders
+        for resource in extender.managed_resources
+        if resource.ignored_by_scheduler
+    )
+
+
+def _unknown_plugins(profile: ProfileConfig, catalogue: Catalogue, where: str) -> Iterator[ConfigError]:
+    for field in fields(Plugins):
+        plugin_set: PluginSet = getattr(profile.plugins, field.name)
+        for index, plugin in enumerate(plugin_set.enabled):
+            if plugin.name not in catalogue:
+                place = f"{where}.{field.encode_name}.enabled[{index}]"
+                yield _unknown(plugin.name, place, catalogue)
+
+
+def _unknown(name: str, where: str, catalogue: Catalogue) -> ConfigError:
+    if name in REMOVED:
+        return ConfigError(where, f"plugin {name} was removed from Kubernetes", hint="NodeVolumeLimits does its work")
+    return UnknownPluginError(name, where=where, known=catalogue)
+
+
+def _missing_args(profile: ProfileConfig, catalogue: Catalogue, where: str) -> Iterator[ConfigError]:
+    configured = {entry.name for entry in profile.plugin_config}
+    for name in sorted({*enabled_names(profile.plugins)} - configured):
+        facts = catalogue.get(name)
+        if facts and facts.args:
+            # No defaults are made for what only podGroupPostFilter names, nor for arguments without defaults.
+            text = f'initializing plugin "{name}": got args of type <nil>, want *{facts.args.__name__}'
+            needed = f" with {', '.join(facts.required_args)}" if facts.required_args else ""
+            yield ConfigError(where, text, hint=f"give {name} an entry in pluginConfig{needed}")
+
+
+def _expansion_problems(profile: ProfileConfig, catalogue: Catalogue, where: str) -> list[ConfigError]:
+    try:
+        expand_plugins(profile, lambda name: facts.points if (facts := catalogue.get(name)) else None, where=where)
+    except ConfigErrors as errors:
+        return list(errors.errors)
+    except ConfigError as error:
+        return [error]
+    return []
+
+
+def _fit_problems(profile: ProfileConfig, where: str) -> Iterator[ConfigError]:
+    """Check NodeResourcesFit's arguments here: upstream's file check looks for them under a wrong name."""
+    if FIT not in enabled_names(profile.plugins):
+        return
+    for index, entry in enumerate(profile.plugin_config):
+        if entry.name == FIT and isinstance(entry.args, NodeResourcesFitArgs):
+            yield from fit_args_problems(entry.args, f"{where}.pluginConfig[{index}].args")

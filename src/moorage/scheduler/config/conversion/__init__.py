@@ -1,0 +1,6 @@
+"""Configurations of old days as v1: all versions since v1alpha1, Policy files, algorithm providers, ConfigMaps."""
+
+from moorage.scheduler.config.conversion.convert import Converted, convert_provider, convert_text
+from moorage.scheduler.config.conversion.notes import Effect, Note
+
+__all__ = ["Converted", "Effect", "Note", "convert_provider", "convert_text"]

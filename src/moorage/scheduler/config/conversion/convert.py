@@ -1,0 +1,140 @@
+"""From a text to v1: finds out what it is, has it converted, and makes sure that it can be used."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moorage.common.errors import ConfigError
+from moorage.kube.api.documents import read_documents
+from moorage.scheduler.config.catalogue import KNOWN_PLUGINS, Catalogue, PluginFacts
+from moorage.scheduler.config.conversion.drafts import EVERY, ProfileDraft
+from moorage.scheduler.config.conversion.notes import Effect, Notes
+from moorage.scheduler.config.conversion.policy import convert_policy
+from moorage.scheduler.config.conversion.profiles import KNOWN_POINTS, VERSIONS, OldProfile
+from moorage.scheduler.config.conversion.versions import convert_configuration, use_provider
+from moorage.scheduler.config.encoding import to_yaml
+from moorage.scheduler.config.loading import load_config
+from moorage.scheduler.config.types import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, ExtensionPoint
+
+_GROUPS: Final = ("kubescheduler.config.k8s.io", "componentconfig")
+LAST_WITH_PROVIDERS: Final = "v1beta1"
+"""The version in whose days there were algorithm providers: weights are those of then."""
+_MULTI_POINT: Final = "multiPoint"
+_SORTING: Final = "queueSort"
+_EVERYWHERE: Final = KNOWN_POINTS - {_MULTI_POINT, _SORTING}
+"""Where a plugin may take part that is enabled at all points: there is one way only to sort the queue."""
+
+
+class Converted(Struct, frozen=True):
+    """A configuration as v1, where it was found, and what is not as it was."""
+
+    where: str
+    data: dict[str, Any]
+    notes: Notes
+
+
+def convert_text(text: str, source: str) -> list[Converted]:
+    """Convert every scheduler configuration in a text, be it inside of ConfigMaps; ConfigError if there is none."""
+    found = [
+        _converted(where, data)
+        for number, document in enumerate(read_documents(text, source=source))
+        for where, data in _configurations(document, source if number == 0 else f"{source}, document {number + 1}")
+    ]
+    if not found:
+        raise ConfigError(
+            source,
+            "there is no scheduler configuration in it",
+            hint="give a KubeSchedulerConfiguration, a Policy, or a ConfigMap with one of them",
+        )
+    return found
+
+
+def convert_provider(name: str) -> Converted:
+    """Return what --algorithm-provider stood for."""
+    notes = Notes()
+    draft = ProfileDraft(DEFAULT_SCHEDULER_NAME, "profiles[0]", notes)
+    use_provider(name, draft, notes)
+    OldProfile(draft, LAST_WITH_PROVIDERS).convert(None, None)
+    made = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [draft.finished()]}
+    return _checked("--algorithm-provider", made, notes)
+
+
+def _configurations(document: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if not isinstance(document, Mapping):
+        return
+    match document.get("kind"):
+        case "KubeSchedulerConfiguration" | "Policy":
+            yield where, document
+        case "ConfigMap":
+            texts = document.get("data")
+            for key, text in texts.items() if isinstance(texts, Mapping) else ():
+                place = f"{where}, ConfigMap key {key}"
+                for inner in read_documents(text, source=place) if isinstance(text, str) else ():
+                    yield from _configurations(inner, place)
+        case "List":
+            items = document.get("items")
+            for item in items if isinstance(items, list) else ():
+                yield from _configurations(item, where)
+        case None if "predicates" in document or "priorities" in document:
+            yield where, document
+
+
+def _converted(where: str, data: Mapping[str, Any]) -> Converted:
+    notes = Notes()
+    if data.get("kind") != KIND:
+        return _checked(where, {"apiVersion": API_VERSION, "kind": KIND} | convert_policy(data, "", notes), notes)
+    group, _, version = str(data.get("apiVersion", "")).partition("/")
+    if group not in _GROUPS or version not in VERSIONS:
+        raise ConfigError(
+            where,
+            f"apiVersion {data.get('apiVersion')!r} is not a version of the scheduler's configuration",
+            hint=f"write one of {', '.join(f'{_GROUPS[0]}/{known}' for known in VERSIONS)}",
+        )
+    if version == VERSIONS[-1]:
+        notes.add(Effect.DROPPED, where, "this is v1 already; nothing is changed")
+        return _checked(where, dict(data), notes)
+    return _checked(where, convert_configuration(data, version, notes), notes)
+
+
+def _checked(where: str, data: dict[str, Any], notes: Notes) -> Converted:
+    """Make sure that what was written can be read; ConfigErrors says what in the old file makes that impossible."""
+    others = _others(data)
+    for name in sorted(others):
+        notes.add(Effect.CHANGED, f"plugin {name}", "is not one of Kubernetes': whoever runs this must have it")
+    load_config(to_yaml(data), source=f"{where}, as v1", catalogue={**KNOWN_PLUGINS, **others})
+    return Converted(where, data, notes)
+
+
+def _others(data: Mapping[str, Any]) -> Catalogue:
+    """Return the plugins that are not in-tree, as far as the file itself says where they take part."""
+    found: dict[str, set[str]] = {}
+    for profile in _mappings(data.get("profiles")):
+        plugins = profile.get("plugins")
+        listed = plugins if isinstance(plugins, Mapping) else {}
+        sets = {point: rows for point, rows in listed.items() if isinstance(rows, Mapping)}
+        needs_sorter = _lacks_sorter(sets)
+        for point, rows in sets.items():
+            for name in _names(rows, "enabled") if point in KNOWN_POINTS else ():
+                if name not in KNOWN_PLUGINS and name != EVERY:
+                    points = _EVERYWHERE if point == _MULTI_POINT else {point}
+                    found.setdefault(name, set()).update(points)
+                    if point == _MULTI_POINT and needs_sorter:
+                        found[name].add(_SORTING)
+                        needs_sorter = False
+    return {name: PluginFacts(frozenset(map(ExtensionPoint, points))) for name, points in found.items()}
+
+
+def _lacks_sorter(sets: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Tell whether a profile must mean a plugin of its own to sort the queue, though it does not say so there."""
+    off = {name for point in (_MULTI_POINT, _SORTING) for name in _names(sets.get(point, {}), "disabled")}
+    return not off.isdisjoint(("PrioritySort", EVERY)) and not _names(sets.get(_SORTING, {}), "enabled")
+
+
+def _names(rows: Mapping[str, Any], field: str) -> list[str]:
+    return [name for row in _mappings(rows.get(field)) if isinstance(name := row.get("name"), str)]
+
+
+def _mappings(content: Any) -> list[Mapping[str, Any]]:
+    """Return those of a list that are objects: what else is there is told of when the result is read."""
+    return [item for item in content if isinstance(item, Mapping)] if isinstance(content, list) else []

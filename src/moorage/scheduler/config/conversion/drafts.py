@@ -1,0 +1,105 @@
+"""A profile in the making."""
+
+from typing import Any
+
+from moorage.scheduler.config.conversion.notes import Effect, Notes
+from moorage.scheduler.config.conversion.tables import AFFINITY, FIT
+
+EVERY = "*"
+
+
+class ProfileDraft:
+    """One profile of a v1 configuration, written bit by bit as plain data."""
+
+    def __init__(self, name: str, where: str, notes: Notes) -> None:
+        self.name = name
+        self.where = where
+        self.notes = notes
+        self._sets: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        self._args: dict[str, Any] = {}
+
+    def enable(self, point: str, plugin: str, weight: int = 0) -> None:
+        """Add a plugin to an extension point; one that is there gets the weight."""
+        enabled = self._set(point)["enabled"]
+        entry = next((entry for entry in enabled if entry["name"] == plugin), None)
+        if entry is None:
+            enabled.append(entry := {"name": plugin})
+        if weight:
+            entry["weight"] = weight
+
+    def disable(self, point: str, plugin: str) -> None:
+        """Take a plugin out of an extension point."""
+        disabled = self._set(point)["disabled"]
+        if {"name": plugin} not in disabled:
+            disabled.append({"name": plugin})
+
+    def enables(self, point: str, plugin: str) -> bool:
+        """Tell whether a plugin is named among those to add."""
+        return any(entry["name"] == plugin for entry in self._set(point)["enabled"])
+
+    def disables(self, point: str, plugin: str) -> bool:
+        """Tell whether a plugin is taken out, by its name or with all others."""
+        return any(entry["name"] in (EVERY, plugin) for entry in self._set(point)["disabled"])
+
+    def is_sorted_by_another(self) -> bool:
+        """Tell whether somebody else than PrioritySort is to sort the queue."""
+        return any(entry["name"] != "PrioritySort" for entry in self._set("queueSort")["enabled"])
+
+    def args(self, plugin: str) -> dict[str, Any]:
+        """Return the arguments of a plugin, to be written into."""
+        found = self._args.setdefault(plugin, {})
+        if isinstance(found, dict):
+            return found
+        written: dict[str, Any] = {}
+        self._args[plugin] = written
+        return written
+
+    def set_args(self, plugin: str, args: Any) -> None:
+        """Give a plugin its arguments, whatever they are."""
+        self._args[plugin] = args
+
+    def forget_args(self, plugin: str) -> None:
+        """Leave a plugin without arguments."""
+        self._args.pop(plugin, None)
+
+    def use_strategy(self, strategy: str, **params: Any) -> None:
+        """Have NodeResourcesFit score by a strategy."""
+        self.args(FIT)["scoringStrategy"] = {
+            "type": strategy,
+            "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}],
+        } | {name: value for name, value in params.items() if value}
+
+    def require_labels(self, labels: list[str], *, presence: bool) -> None:
+        """Have every pod of the profile need nodes with, or without, some labels."""
+        terms = self._added_affinity().setdefault(
+            "requiredDuringSchedulingIgnoredDuringExecution", {"nodeSelectorTerms": [{"matchExpressions": []}]}
+        )
+        operator = "Exists" if presence else "DoesNotExist"
+        terms["nodeSelectorTerms"][0]["matchExpressions"] += [{"key": key, "operator": operator} for key in labels]
+
+    def prefer_label(self, label: str, *, presence: bool, weight: int) -> None:
+        """Have every pod of the profile prefer nodes with, or without, a label."""
+        operator = "Exists" if presence else "DoesNotExist"
+        preference = {"matchExpressions": [{"key": label, "operator": operator}]}
+        terms = self._added_affinity().setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
+        terms.append({"weight": max(1, min(100, weight)), "preference": preference})
+
+    def _added_affinity(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.args(AFFINITY).setdefault("addedAffinity", {})
+        return found
+
+    def finished(self) -> dict[str, Any]:
+        """Return the profile; a custom queue sort takes the place of the usual one, of which there can be but one."""
+        if self.is_sorted_by_another() and not self.disables("queueSort", "PrioritySort"):
+            self.disable("queueSort", EVERY)
+            self.notes.add(Effect.CHANGED, f"{self.where}.plugins.queueSort", "PrioritySort is disabled beside it")
+        profile: dict[str, Any] = {"schedulerName": self.name}
+        sets = {point: {key: rows for key, rows in found.items() if rows} for point, found in self._sets.items()}
+        if plugins := {point: found for point, found in sets.items() if found}:
+            profile["plugins"] = plugins
+        if self._args:
+            profile["pluginConfig"] = [{"name": name, "args": args} for name, args in self._args.items()]
+        return profile
+
+    def _set(self, point: str) -> dict[str, list[dict[str, Any]]]:
+        return self._sets.setdefault(point, {"disabled": [], "enabled": []})

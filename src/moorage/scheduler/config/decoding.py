@@ -1,0 +1,143 @@
+"""Plain data into structs, strictly, with every problem found rather than the first.
+
+msgspec stops at the first error, so this walks structs, lists and optional values itself and leaves only single values
+to msgspec. A null means "not written", as in Go.
+"""
+
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Struct, field
+
+from moorage.common.errors import ConfigError, did_you_mean
+from moorage.scheduler.config.durations import Duration
+from moorage.scheduler.config.problems import quoted
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_MISSING: Final = object()
+HIDDEN: Final = "(hidden)"
+_IN_WORDS: Final = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    bytes: "base64 text",
+}
+
+
+class Decoder(Struct):
+    """Decodes and remembers what was wrong.
+
+    `surplus` are fields that do not exist; what else the document says still stands. `mismatches` are values of the
+    wrong type, which count as not written: nothing can be said about what is near them. `shortened` are lists that lost
+    such an element, so that those after it have moved.
+    """
+
+    surplus: list[ConfigError] = field(default_factory=list)
+    mismatches: list[ConfigError] = field(default_factory=list)
+    shortened: list[str] = field(default_factory=list)
+
+    def struct(self, kind: type[T], data: Any, where: str) -> T | None:
+        """Decode a mapping; a field that cannot be decoded keeps its default. `None` when that leaves no struct."""
+        values: dict[str, Any] = {}
+        if not isinstance(data, dict):
+            self._mismatch(where, "a mapping of fields", data)
+            return None
+        fields = {info.encode_name: info for info in msgspec.structs.fields(kind)}
+        for name, content in data.items():
+            path = _field_path(where, str(name))
+            if name not in fields:
+                self.surplus.append(ConfigError(path, "unknown field", hint=_instead(str(name), [*fields])))
+            elif content is not None:
+                value = self._value(fields[name].type, content, path)
+                if value is not _MISSING:
+                    values[fields[name].name] = value
+        return self._build(kind, values, where)
+
+    def _build(self, kind: type[T], values: dict[str, Any], where: str) -> T | None:
+        needed = [info for info in msgspec.structs.fields(kind) if info.required]
+        absent = [info.encode_name for info in needed if info.name not in values]
+        self.mismatches += [ConfigError(_field_path(where, name), "Required value") for name in absent]
+        return None if absent else kind(**values)
+
+    def _value(self, kind: Any, content: Any, where: str) -> Any:
+        origin = get_origin(kind)
+        if origin in (Union, UnionType):
+            choices = [choice for choice in get_args(kind) if choice is not NoneType]
+            return self._value(choices[0], content, where) if len(choices) == 1 else self._single(kind, content, where)
+        if origin in (tuple, list):
+            return self._list(kind, content, where)
+        if kind is Duration:
+            return self._duration(content, where)
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return _MISSING if (decoded := self.struct(kind, content, where)) is None else decoded
+        return self._single(kind, content, where)
+
+    def _list(self, kind: Any, content: Any, where: str) -> Any:
+        element, origin = get_args(kind)[0], get_origin(kind)
+        if not isinstance(content, list):
+            self._mismatch(where, "a list", content)
+            return _MISSING
+        # A null in a list of structs is an empty struct, as in Go.
+        filled = [{} if item is None else item for item in content]
+        values = [self._value(element, item, f"{where}[{index}]") for index, item in enumerate(filled)]
+        kept = origin(value for value in values if value is not _MISSING)
+        if len(kept) < len(values):
+            self.shortened.append(where)
+        return kept
+
+    def _duration(self, content: Any, where: str) -> Any:
+        if not isinstance(content, str):
+            self._mismatch(where, 'a duration with its unit, such as "15s" or "1m30s"', content)
+            return _MISSING
+        try:
+            return Duration.parse(content)
+        except ValueError as error:
+            self.mismatches.append(ConfigError(where, str(error), hint='write a duration such as "15s" or "1m30s"'))
+            return _MISSING
+
+    def _single(self, kind: Any, content: Any, where: str) -> Any:
+        # YAML's 16.0 is JSON's 16 upstream, and an integer here too.
+        if isinstance(content, float) and content.is_integer() and _bare(kind) is int:
+            content = int(content)
+        try:
+            return msgspec.convert(content, kind)
+        except msgspec.ValidationError as error:
+            bare = _bare(kind)
+            if bare in _IN_WORDS:
+                # What should be base64 may be a key: it is not shown.
+                self._mismatch(where, _words_for(kind), content if bare is not bytes else HIDDEN)
+            else:
+                problem, _, inner = str(error).partition(" - at `$")
+                self.mismatches.append(ConfigError(where + inner.rstrip("`"), problem))
+            return _MISSING
+
+    def _mismatch(self, where: str, expected: str, content: Any) -> None:
+        hint = "put it in quotes" if expected == _IN_WORDS[str] and isinstance(content, int | float) else ""
+        place = where or "the document"
+        self.mismatches.append(ConfigError(place, f"expected {expected}, found {_excerpt(content)}", hint=hint))
+
+
+def _instead(name: str, known: list[str]) -> str:
+    return did_you_mean(name, known) or f"the fields here are {', '.join(sorted(known))}"
+
+
+def _bare(kind: Any) -> Any:
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
+def _words_for(kind: Any) -> str:
+    words = _IN_WORDS[_bare(kind)]
+    bounds = next((meta for meta in get_args(kind)[1:] if isinstance(meta, msgspec.Meta)), None)
+    return f"{words} from {bounds.ge} to {bounds.le}" if bounds and bounds.ge is not None else words
+
+
+def _excerpt(content: Any) -> str:
+    text = quoted(content)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _field_path(parent: str, name: str) -> str:
+    return f"{parent}.{name}" if parent else name

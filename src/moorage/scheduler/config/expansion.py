@@ -1,0 +1,169 @@
+"""MultiPoint expansion: from a merged profile to the ordered plugins of each extension point."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.common.errors import ConfigError, ConfigErrors
+from moorage.scheduler.config.types import ALL_PLUGINS, ExtensionPoint, PluginEntry, Plugins, ProfileConfig
+
+MAX_SCORE: Final = 100
+MAX_TOTAL_SCORE: Final = 2**63 - 1
+
+#: Answers which extension points a plugin implements; `None` when there is no such plugin.
+Implements = Callable[[str], Collection[str] | None]
+
+
+class EnabledPlugins(Struct, frozen=True):
+    """Which plugins a profile runs: names per extension point in calling order, and the weights of scoring ones."""
+
+    by_point: Mapping[ExtensionPoint, tuple[str, ...]]
+    score_weights: Mapping[str, int]
+    placement_score_weights: Mapping[str, int]
+
+    def __getitem__(self, point: ExtensionPoint) -> tuple[str, ...]:
+        return self.by_point[point]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every plugin that some extension point calls, once, in the order of first use."""
+        return tuple(dict.fromkeys(chain.from_iterable(self.by_point.values())))
+
+
+def expand_plugins(profile: ProfileConfig, implements: Implements, *, where: str = "profile") -> EnabledPlugins:
+    """Decide the plugins of every extension point; ConfigErrors, in upstream's words, when that cannot be done.
+
+    Plugins of a point's own list that are in MultiPoint too come first, then the rest of MultiPoint, then the rest of
+    the point's own list. So naming a default plugin again moves it to the front of that point.
+    """
+    expansion = _Expansion(profile, implements, f"{where}.plugins")
+    by_point = {point: expansion.at(point) for point in ExtensionPoint}
+    problems = [*expansion.problems, *_count_problems(profile, by_point, f"{where}.plugins")]
+    if problems:
+        raise ConfigErrors(problems)
+    return EnabledPlugins(
+        by_point,
+        _weights(profile.plugins, ExtensionPoint.SCORE, by_point, expansion),
+        _weights(profile.plugins, ExtensionPoint.PLACEMENT_SCORE, by_point, expansion),
+    )
+
+
+class _Expansion:
+    """One expansion at work, with the problems found so far."""
+
+    def __init__(self, profile: ProfileConfig, implements: Implements, where: str) -> None:
+        self.plugins, self.where = profile.plugins, where
+        self.points_of = {
+            plugin.name: implements(plugin.name)
+            for plugins in (*map(self.plugins.at, ExtensionPoint), self.plugins.multi_point)
+            for plugin in plugins.enabled
+        }
+        self.problems: list[ConfigError] = []
+        self.repeated: set[str] = set()
+        self._check_specific_sets()
+        self._check_multi_point_names()
+
+    def at(self, point: ExtensionPoint) -> tuple[str, ...]:
+        """Return the plugins of a point in calling order."""
+        plugin_set = self.plugins.at(point)
+        specific = [*dict.fromkeys(plugin.name for plugin in plugin_set.enabled)]
+        disabled = {plugin.name for plugin in plugin_set.disabled}
+        if ALL_PLUGINS in disabled:
+            return tuple(specific)
+        everywhere = [name for name in self._multi_point_at(point) if name not in disabled]
+        self._refuse_repetitions(point, [name for name in everywhere if name not in specific])
+        return (
+            *(name for name in specific if name in everywhere),
+            *dict.fromkeys(name for name in everywhere if name not in specific),
+            *(name for name in specific if name not in everywhere),
+        )
+
+    def implements(self, name: str, point: ExtensionPoint) -> bool:
+        """Return whether a plugin exists and can be called at a point."""
+        return point in (self.points_of[name] or ())
+
+    def _multi_point_at(self, point: ExtensionPoint) -> Iterator[str]:
+        for plugin in self.plugins.multi_point.enabled:
+            if self.implements(plugin.name, point):
+                yield plugin.name
+
+    def _check_specific_sets(self) -> None:
+        for point in ExtensionPoint:
+            seen: set[str] = set()
+            for index, plugin in enumerate(self.plugins.at(point).enabled):
+                if problem := self._problem_with(plugin.name, point, seen):
+                    hint = self._where_it_belongs(plugin.name, point)
+                    self.problems.append(ConfigError(f"{self.where}.{point}.enabled[{index}]", problem, hint=hint))
+                seen.add(plugin.name)
+
+    def _where_it_belongs(self, name: str, point: ExtensionPoint) -> str:
+        points = self.points_of[name]
+        if not points or point in points:
+            return ""
+        return f"enable it under multiPoint, or where it takes part: {', '.join(sorted(points))}"
+
+    def _problem_with(self, name: str, point: ExtensionPoint, seen: set[str]) -> str:
+        if self.points_of[name] is None:
+            return f'{point.plugin_type} "{name}" does not exist'
+        if not self.implements(name, point):
+            return f'plugin "{name}" does not extend {point.plugin_type} plugin'
+        return _already_registered(name, point) if name in seen else ""
+
+    def _check_multi_point_names(self) -> None:
+        # Upstream trips over a missing plugin at the first point it expands.
+        first = next(iter(ExtensionPoint)).plugin_type
+        for index, plugin in enumerate(self.plugins.multi_point.enabled):
+            if self.points_of[plugin.name] is None:
+                where = f"{self.where}.multiPoint.enabled[{index}]"
+                self.problems.append(ConfigError(where, f'{first} "{plugin.name}" does not exist'))
+
+    def _refuse_repetitions(self, point: ExtensionPoint, names: Sequence[str]) -> None:
+        for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+            # Once is enough: upstream stops at the first point, and one edit fixes every point.
+            if name not in self.repeated:
+                self.problems.append(ConfigError(f"{self.where}.multiPoint", _already_registered(name, point)))
+                self.repeated.add(name)
+
+
+def _already_registered(name: str, point: ExtensionPoint) -> str:
+    return f'plugin "{name}" already registered as "{point.plugin_type}"'
+
+
+def _count_problems(
+    profile: ProfileConfig, by_point: Mapping[ExtensionPoint, tuple[str, ...]], where: str
+) -> Iterator[ConfigError]:
+    of_profile = f'for profile with scheduler name "{profile.scheduler_name}"'
+    sorters = len(by_point[ExtensionPoint.QUEUE_SORT])
+    if sorters != 1:
+        text = (
+            f'only one queue sort plugin required for profile with scheduler name "{profile.scheduler_name}", '
+            f"but got {sorters}"
+        )
+        hint = "disable PrioritySort: queueSort.disabled: [{name: PrioritySort}]" if sorters > 1 else ""
+        yield ConfigError(f"{where}.queueSort", text, hint=hint)
+    if not by_point[ExtensionPoint.BIND]:
+        yield ConfigError(f"{where}.bind", f"at least one bind plugin is needed {of_profile}")
+    if len(by_point[ExtensionPoint.PLACEMENT_GENERATE]) > 1:
+        text = f"at most one placement generate plugin is allowed {of_profile}"
+        yield ConfigError(f"{where}.placementGenerate", text)
+
+
+def _weights(
+    plugins: Plugins,
+    point: ExtensionPoint,
+    by_point: Mapping[ExtensionPoint, tuple[str, ...]],
+    expansion: _Expansion,
+) -> Mapping[str, int]:
+    """Give each plugin of a scoring point its weight: its own list's before MultiPoint's, 1 where none is written."""
+    weights: dict[str, int] = {}
+    listed: tuple[PluginEntry, ...] = (*plugins.at(point).enabled, *plugins.multi_point.enabled)
+    for plugin in listed:
+        if expansion.implements(plugin.name, point):
+            weights.setdefault(plugin.name, plugin.weight or 1)
+    if sum(weights.values()) * MAX_SCORE > MAX_TOTAL_SCORE:
+        prefix = "score" if point is ExtensionPoint.SCORE else "placement score"
+        text = f"{prefix} plugins: total score of Score plugins could overflow"
+        raise ConfigError(f"{expansion.where}.{point}", text)
+    return {name: weights[name] for name in by_point[point]}

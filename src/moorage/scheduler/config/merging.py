@@ -1,0 +1,42 @@
+"""What a profile says about plugins, laid over the default plugins."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from moorage.scheduler.config.types import ALL_PLUGINS, PluginEntry, Plugins, PluginSet
+
+
+def merge_plugins(defaults: Plugins, custom: Plugins) -> Plugins:
+    """Merge every plugin set on its own."""
+    names = [field.name for field in msgspec.structs.fields(Plugins)]
+    return Plugins(**{name: merge_set(getattr(defaults, name), getattr(custom, name)) for name in names})
+
+
+def merge_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
+    """Keep the defaults that are not disabled, in their order, then append what the user added.
+
+    A default that the user lists too keeps its place and takes the user's weight, even a missing one. What is disabled
+    and enabled at once is appended. Repetitions stay: building the profile refuses them.
+    """
+    disabled = tuple(PluginEntry(plugin.name) for plugin in (*custom.disabled, *defaults.disabled))
+    gone = {plugin.name for plugin in disabled}
+    kept = () if ALL_PLUGINS in gone else tuple(plugin for plugin in defaults.enabled if plugin.name not in gone)
+
+    # Of a repeated entry the last one takes the default's place, as upstream's map of them does.
+    last_of = {plugin.name: index for index, plugin in enumerate(custom.enabled)}
+    replacing = {last_of[plugin.name] for plugin in kept if plugin.name in last_of}
+    return PluginSet(
+        enabled=(
+            *(custom.enabled[last_of[plugin.name]] if plugin.name in last_of else plugin for plugin in kept),
+            *(plugin for index, plugin in enumerate(custom.enabled) if index not in replacing),
+        ),
+        disabled=disabled,
+    )
+
+
+def enabled_names(plugins: Plugins) -> Iterator[str]:
+    """Yield the name of every plugin that some set enables, sets in the order of the struct, repetitions included."""
+    for field in msgspec.structs.fields(Plugins):
+        plugin_set: PluginSet = getattr(plugins, field.name)
+        yield from (plugin.name for plugin in plugin_set.enabled)

@@ -1,0 +1,171 @@
+"""Upstream's checks of a completed configuration, in upstream's order and words."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from moorage.common.errors import ConfigError
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config.args_validation import args_problems
+from moorage.scheduler.config.catalogue import REMOVED
+from moorage.scheduler.config.names import is_extended_resource, label_key_problems
+from moorage.scheduler.config.problems import duplicate, invalid, required
+from moorage.scheduler.config.types import (
+    API_VERSION,
+    ClientConnection,
+    ExtenderConfig,
+    LeaderElection,
+    ManagedResource,
+    Plugins,
+    PluginSet,
+    ProfileConfig,
+    SchedulerConfiguration,
+)
+
+# Upstream does not look for removed plugins here.
+_NOT_SEARCHED_FOR_REMOVED = ("multi_point", "placement_generate", "placement_score")
+
+
+def validate(config: SchedulerConfiguration, gates: FeatureGates) -> Iterator[ConfigError]:
+    """Yield every problem: connection, leader election, parallelism, profiles, percentage, backoff, extenders."""
+    yield from _client_connection(config.client_connection)
+    yield from _leader_election(config.leader_election)
+    if config.parallelism <= 0:
+        yield invalid("parallelism", config.parallelism, "should be an integer value greater than zero")
+    yield from _profiles(config.profiles, gates)
+    yield from _percentage(config.percentage_of_nodes_to_score, "percentageOfNodesToScore")
+    yield from _backoff(config)
+    yield from _extenders(config.extenders)
+
+
+def _client_connection(connection: ClientConnection) -> Iterator[ConfigError]:
+    if connection.burst is not None and connection.burst < 0:
+        yield invalid("clientConnection.burst", connection.burst, "must be non-negative")
+
+
+def _leader_election(election: LeaderElection) -> Iterator[ConfigError]:
+    if not election.leader_elect:
+        return
+    durations = {
+        "leaseDuration": election.lease_duration,
+        "renewDeadline": election.renew_deadline,
+        "retryPeriod": election.retry_period,
+    }
+    for name, duration in durations.items():
+        if duration.nanoseconds <= 0:
+            yield invalid(f"leaderElection.{name}", duration, "must be greater than zero")
+    if election.lease_duration <= election.renew_deadline:
+        # Upstream prints the deadline here, not the lease.
+        where, found = "leaderElection.leaseDuration", election.renew_deadline
+        yield invalid(where, found, "must be greater than `RenewDeadline`")
+    if election.resource_lock != "leases":
+        yield invalid("leaderElection.resourceLock", election.resource_lock, 'resourceLock value must be "leases"')
+
+
+def _profiles(profiles: tuple[ProfileConfig, ...], gates: FeatureGates) -> Iterator[ConfigError]:
+    seen: dict[str, int] = {}
+    for index, profile in enumerate(profiles):
+        where = f"profiles[{index}]"
+        yield from _profile(profile, where, gates)
+        if profile.scheduler_name in seen:
+            # Upstream prints the place of the first one, which comes out empty.
+            hint = f"profiles[{seen[profile.scheduler_name]}] has the name {profile.scheduler_name!r} already"
+            yield duplicate(f"{where}.schedulerName", {}, hint=hint)
+        seen[profile.scheduler_name] = index
+    yield from _common_queue_sort(profiles)
+
+
+def _profile(profile: ProfileConfig, where: str, gates: FeatureGates) -> Iterator[ConfigError]:
+    if not profile.scheduler_name:
+        hint = "only a profile that is alone is called default-scheduler by itself"
+        yield required(f"{where}.schedulerName", hint=hint)
+    yield from _percentage(profile.percentage_of_nodes_to_score, f"{where}.percentageOfNodesToScore")
+    yield from _removed_plugins(profile.plugins, f"{where}.plugins")
+    seen: set[str] = set()
+    for index, entry in enumerate(profile.plugin_config):
+        place = f"{where}.pluginConfig[{index}]"
+        if entry.name in seen:
+            yield duplicate(place, entry.name)
+        seen.add(entry.name)
+        if entry.name in REMOVED:
+            yield _removed(place, entry.name)
+        else:
+            yield from args_problems(entry.args, f"{place}.args", gates)
+
+
+def _removed_plugins(plugins: Plugins, where: str) -> Iterator[ConfigError]:
+    for field in msgspec.structs.fields(Plugins):
+        if field.name not in _NOT_SEARCHED_FOR_REMOVED:
+            plugin_set: PluginSet = getattr(plugins, field.name)
+            for index, plugin in enumerate(plugin_set.enabled):
+                if plugin.name in REMOVED:
+                    yield _removed(f"{where}.{field.encode_name}.enabled[{index}]", plugin.name)
+
+
+def _removed(where: str, name: str) -> ConfigError:
+    # The first version is upstream's slip: it prints the core API's.
+    text = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
+    return invalid(where, name, text)
+
+
+def _common_queue_sort(profiles: tuple[ProfileConfig, ...]) -> Iterator[ConfigError]:
+    first = profiles[0].plugins.queue_sort
+    name = first.enabled[0].name if first.enabled else ""
+    if len(first.enabled) > 1:
+        where = "profiles[0].plugins.queueSort.Enabled"
+        yield invalid(where, len(first.enabled), "only one queue sort plugin can be enabled")
+    args = profiles[0].args_of(name) if name else None
+    for index, profile in enumerate(profiles[1:], start=1):
+        where = f"profiles[{index}]"
+        if profile.plugins.queue_sort != first:
+            found = _go_plugin_set(profile.plugins.queue_sort)
+            yield invalid(f"{where}.plugins.queueSort", found, "must be the same for all profiles")
+        for entry in profile.plugin_config:
+            if entry.name == name and entry.args != args:
+                found = msgspec.to_builtins(entry.args)
+                yield invalid(f"{where}.pluginConfig.args", found, "queueSort must be the same for all profiles")
+
+
+def _go_plugin_set(plugin_set: PluginSet) -> dict[str, object]:
+    lists = {"Enabled": plugin_set.enabled, "Disabled": plugin_set.disabled}
+    return {
+        name: [{"Name": plugin.name, "Weight": plugin.weight} for plugin in plugins] or None
+        for name, plugins in lists.items()
+    }
+
+
+def _percentage(percentage: int | None, where: str) -> Iterator[ConfigError]:
+    if percentage is not None and not 0 <= percentage <= 100:
+        yield invalid(where, percentage, "not in valid range [0-100]")
+
+
+def _backoff(config: SchedulerConfiguration) -> Iterator[ConfigError]:
+    initial, maximum = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
+    if initial <= 0:
+        yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
+    if maximum < initial:
+        yield invalid("podMaxBackoffSeconds", maximum, "must be greater than or equal to PodInitialBackoffSeconds")
+
+
+def _extenders(extenders: tuple[ExtenderConfig, ...]) -> Iterator[ConfigError]:
+    managed: set[str] = set()
+    for index, extender in enumerate(extenders):
+        where = f"extenders[{index}]"
+        if extender.prioritize_verb and extender.weight <= 0:
+            yield invalid(f"{where}.weight", extender.weight, "must have a positive weight applied to it")
+        for number, resource in enumerate(extender.managed_resources):
+            yield from _managed_resource(resource, f"{where}.managedResources[{number}].name", managed)
+            managed.add(resource.name)
+    binders = sum(1 for extender in extenders if extender.bind_verb)
+    if binders > 1:
+        found = f"found {binders} extenders implementing bind"
+        yield invalid("extenders", found, "only one extender can implement bind")
+
+
+def _managed_resource(resource: ManagedResource, where: str, managed: set[str]) -> Iterator[ConfigError]:
+    if problems := label_key_problems(resource.name):
+        yield from (invalid(where, resource.name, problem) for problem in problems)
+    elif not is_extended_resource(resource.name):
+        yield invalid(where, resource.name, "is an invalid extended resource name")
+    if resource.name in managed:
+        yield invalid(where, resource.name, "duplicate extender managed resource name")

@@ -1,0 +1,47 @@
+"""Tokens for services that people start for themselves: in a file, one a line; without one, for this machine only."""
+
+import hmac
+from pathlib import Path
+from typing import Final
+
+from moorage.common.errors import InputError
+from moorage.kube.http.messages import HttpRequest
+from moorage.kube.http.server import is_loopback
+
+BEARER: Final = "Bearer "
+
+
+class CallerTokens:
+    """Who may call: whoever has one of the tokens, or everybody on this machine if there are none."""
+
+    def __init__(self, tokens: tuple[bytes, ...] = ()) -> None:
+        self._tokens = tokens
+
+    @classmethod
+    def for_address(cls, file: Path | None, address: str) -> "CallerTokens":
+        """Read the tokens; InputError if there are none and others could reach the address."""
+        tokens = () if file is None else _read(file)
+        if not tokens and not is_loopback(address):
+            problem = f"{address} can be reached by others, and there are no tokens"
+            raise InputError("--address", problem, hint="give --token-file, or listen on 127.0.0.1")
+        return cls(tokens)
+
+    def __bool__(self) -> bool:
+        return bool(self._tokens)
+
+    def admit(self, request: HttpRequest) -> bool:
+        """Tell whether a request may come in."""
+        header = request.header(b"authorization")
+        given = header.removeprefix(BEARER).encode() if header.startswith(BEARER) else b""
+        return not self._tokens or any(hmac.compare_digest(given, token) for token in self._tokens)
+
+
+def _read(path: Path) -> tuple[bytes, ...]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise InputError("--token-file", f"{path} cannot be read: {error.strerror}") from error
+    found = tuple(line.strip() for line in lines if line.strip())
+    if not found:
+        raise InputError("--token-file", f"there is no token in {path}", hint="write one a line")
+    return found

@@ -1,0 +1,336 @@
+"""The daemon: starts everything, works while it leads, and ends in order.
+
+SIGTERM and SIGINT drain: no new cycles, bindings in flight finish, and the keeper releases the lease; a second one ends
+it at once. SIGHUP has configuration and plugins read again. SIGUSR2 has the debugger compare cache and queue with
+the API.
+"""
+
+import asyncio
+import signal
+import socket
+import uuid
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from moorage.common.clock import SteadyClock
+from moorage.common.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.informer import Informers
+from moorage.kube.client.leader import LeaseSettings
+from moorage.kube.client.rest import ApiClient
+from moorage.kube.http.pool import WriteGate
+from moorage.scheduler.config import completed_view, to_yaml, without_secrets
+from moorage.scheduler.daemon.assembly import DaemonParts, assemble_daemon, connect
+from moorage.scheduler.daemon.debugger import Debugger
+from moorage.scheduler.daemon.forked import EXIT_FAILURE
+from moorage.scheduler.daemon.gc_tuning import keep_everything
+from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.metrics.instruments import Instruments
+from moorage.scheduler.daemon.metrics.readings import (
+    PodResources,
+    read_client,
+    read_informers,
+    read_process,
+    read_scheduler,
+)
+from moorage.scheduler.daemon.metrics.table import GATED
+from moorage.scheduler.daemon.observers import Onlookers
+from moorage.scheduler.daemon.options import Options
+from moorage.scheduler.daemon.reloads import Reloads
+from moorage.scheduler.daemon.serving.pages import Pages, PageSources, set_verbosity
+from moorage.scheduler.daemon.supervisor.link import Setup
+from moorage.scheduler.daemon.supervisor.process import Ends
+from moorage.scheduler.daemon.supervisor.supervisor_client import KeeperClient
+from moorage.scheduler.daemon.version import version_line
+from moorage.scheduler.framework.logs import VERBOSITY
+
+CYCLE_SECONDS: Final = 5.0
+"""What a cycle that waits for a plugin gets to end by itself when we are to stop."""
+DRAIN_SECONDS: Final = 15.0
+EVENT_SECONDS: Final = 3.0
+FIRST_PAUSE: Final = 0.5
+MAX_PAUSE: Final = 15.0
+CATCH_UP_SECONDS: Final = 10.0
+SETTLE_SECONDS: Final = 0.2
+"""A watch that is opened again brings what was missed at once; so long that may take."""
+FOLD_SECONDS: Final = 5.0
+CONFIG_LEVEL: Final = 2
+"""From this level of logs on the whole configuration is one of the first lines; writing it takes a while."""
+
+log = structlog.get_logger(__name__)
+
+
+def run_daemon(options: Options, ends: Ends) -> int:
+    """Run beside a keeper until told to stop; return the exit code."""
+    import uvloop
+
+    log.info("starting", version=version_line())
+    for name, reason in options.flags.moot():
+        log.info("flag has no effect", flag=f"--{name}", reason=reason)
+    for name, reason in options.gates.moot.items():
+        log.info("feature gate has no effect", gate=name, reason=reason)
+    if options.gates.unsupported:
+        log.warning("alpha features of an emulated version are unsupported", gates=[*options.gates.unsupported])
+    if VERBOSITY.of(__name__) >= CONFIG_LEVEL:
+        shown = to_yaml(without_secrets(completed_view(options.config)))
+        log.info("using configuration", v=CONFIG_LEVEL, config=shown)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(Daemon(options, ends).run())
+        except ApiError as error:
+            log.error("command failed", err=str(error))  # noqa: TRY400 - the message says what to fix
+            return EXIT_FAILURE
+    return 0
+
+
+class Daemon:
+    """One replica."""
+
+    def __init__(self, options: Options, ends: Ends) -> None:
+        self.options = options
+        gated = frozenset(metric for metric, gate in GATED.items() if not options.features.enabled(gate))
+        self._registry = CellRegistry(replace(options.metrics, disabled=options.metrics.disabled | gated))
+        self._setup = setup_of(options)
+        self._keeper = KeeperClient(ends, self._setup, self._registry)
+        self._stopping = self._keeper.stopping
+        self._informing: asyncio.Task[None] | None = None
+        self._leading: asyncio.Task[None] | None = None
+        self._is_scheduling = False
+        self._onlookers: Onlookers
+        self._reloads: Reloads
+
+    async def run(self) -> None:
+        """Start everything, work until told to stop, and end in order."""
+        registry, keeper, lease = self._registry, self._keeper, self._setup.lease
+        await keeper.open()
+        instruments = Instruments(registry, SteadyClock())
+        gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
+        self._onlookers = onlookers = Onlookers(self.options, instruments)
+        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, onlookers)
+        self._reloads = reloads = Reloads(self.options, parts, registry, keeper)
+        reloads.in_force.append(partial(self._watch_plugins, parts, instruments))
+        self._watch_plugins(parts, instruments)
+        keeper.record = parts.connection.recorder.record_core
+        keeper.is_synced = lambda: parts.connection.informers.are_synced
+        read_process(registry, self.options.features)
+        read_scheduler(registry, parts.scheduler)
+        read_client(registry, parts.connection.recorder, "" if lease is None else lease.name, keeper.page.is_held)
+        read_informers(registry, parts.connection.informers, parts.deliveries)
+        debugger = Debugger(parts.scheduler, parts.connection.client, instruments.queue.story)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debugger.start)
+        resources = PodResources(parts.scheduler.objects[Pod])
+        self._add_pages(resources)
+        async with AsyncExitStack() as ending:
+            ending.callback(parts.close)
+            ending.push_async_callback(onlookers.stop)
+            onlookers.attach(parts, keeper.router)
+            reloads.in_force.append(lambda: onlookers.change(parts, reloads.options))
+            # Most often this has been done; but a signal may come while plugins start, or before.
+            ending.push_async_callback(lambda: parts.scheduler.life.close())  # noqa: PLW0108 - the one in force then
+            if await self._is_reachable(parts.connection.client):
+                await self._work(parts, resources)
+
+    def _watch_plugins(self, parts: DaemonParts, instruments: Instruments) -> None:
+        """Time the plugins in use, know them when they block, and say which of them go node by node."""
+        profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
+        instruments.sampler.watch(profiles)
+        self._keeper.watch(profiles, parts.scheduler.services.freeze)
+        _tell_forms(parts)
+
+    def _add_pages(self, resources: PodResources) -> None:
+        options, router, reloads = self.options, self._keeper.router, self._reloads
+        sources = PageSources(
+            metrics=self._registry,
+            pod_resources=resources,
+            configuration=lambda: without_secrets(completed_view(reloads.options.config)),
+            flags=options.flags,
+            features=options.features,
+        )
+        Pages(sources).add_to(router)
+        if options.config.enable_profiling:
+            from moorage.scheduler.daemon.serving.profiling import add_profiling
+
+            add_profiling(router)
+            router.add("PUT", "/debug/flags/v", set_verbosity)
+
+    async def _is_reachable(self, client: ApiClient) -> bool:
+        """Wait for the API server to answer; False if we are told to stop first.
+
+        What would never go away by itself is raised: a certificate that nobody trusts, credentials that nobody takes.
+        """
+        pause = FIRST_PAUSE
+        while not self._stopping.is_set():
+            try:
+                await client.request("GET", "/version")
+            except Forbidden:
+                return True
+            except (Unreachable, ServerError, TooManyRequests) as error:
+                log.warning("waiting for the API server", error=str(error))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(max(pause, error.retry_after or 0.0)):
+                        await self._stopping.wait()
+                pause = min(pause * 2, MAX_PAUSE)
+            else:
+                return True
+        return False
+
+    async def _work(self, parts: DaemonParts, resources: PodResources) -> None:
+        """Lead, or wait to lead, until told to stop."""
+        if self._setup.lease is None or not self.options.config.delay_cache_until_active:
+            self._start_informers(parts)
+        self._leading = leading = asyncio.create_task(self._lead(parts, resources), name="leading")
+        helpers = [
+            asyncio.create_task(parts.connection.recorder.run(), name="event series"),
+            asyncio.create_task(_fold(self._registry), name="folding metrics"),
+            asyncio.create_task(self._stop_on_signal(parts, leading), name="waiting for a signal"),
+        ]
+        if self.options.flags["reload"]:
+            follower = self._reloads.follower()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, follower.ask)
+            helpers.append(asyncio.create_task(follower.run(), name="following the configuration"))
+        try:
+            await leading
+        except asyncio.CancelledError:
+            if self._informing is not None and self._informing.done():
+                self._informing.result()
+            if not self._stopping.is_set():
+                raise
+        finally:
+            tasks = [leading, *helpers, *([self._informing] if self._informing else [])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _stop_on_signal(self, parts: DaemonParts, leading: "asyncio.Task[None]") -> None:
+        await self._stopping.wait()
+        if self._is_scheduling:
+            parts.loop.stop()
+        else:
+            leading.cancel()
+
+    def _start_informers(self, parts: DaemonParts) -> None:
+        if self._informing is None:
+            self._informing = asyncio.create_task(parts.connection.informers.run(), name="informers")
+            # Informers never end by themselves; without them we would decide on a world that is no more.
+            self._informing.add_done_callback(lambda _: self._leading.cancel() if self._leading else None)
+
+    async def _lead(self, parts: DaemonParts, resources: PodResources) -> None:
+        follows = self._setup.lease is not None and not await self._keeper.leading()
+        self._start_informers(parts)
+        resources.is_leading = True
+        await parts.connection.informers.synced()
+        if follows:
+            await _catch_up(parts.connection.informers)
+        self._keeper.show_synced()
+        async with parts.changing:
+            await parts.scheduler.life.start()
+            keep_everything()
+            parts.deliveries.start_through_loop()
+        self._is_scheduling = True
+        log.info("scheduling", nodes=len(parts.scheduler.cache), pods=len(parts.scheduler.queue))
+        if not self._stopping.is_set():
+            await self._cycle(parts)
+        await _drain(parts)
+
+    async def _cycle(self, parts: DaemonParts) -> None:
+        """Schedule until stopped; a plugin that a cycle waits for in vain does not hold up the end."""
+        cycling = asyncio.create_task(parts.loop.run(), name="scheduling")
+        self._keeper.cycling(cycling)
+        stopping = asyncio.create_task(self._stopping.wait())
+        explaining = asyncio.create_task(self._explain(parts), name="explaining")
+        beside = asyncio.create_task(self._onlookers.run(), name="looking on")
+        try:
+            await asyncio.wait((cycling, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not cycling.done():
+                await asyncio.wait((cycling,), timeout=CYCLE_SECONDS)
+            if not cycling.done():
+                log.warning("stopping though a cycle waits for a plugin")
+            else:
+                cycling.result()
+        finally:
+            cycling.cancel()
+            stopping.cancel()
+            explaining.cancel()
+            beside.cancel()
+            await asyncio.gather(explaining, beside, return_exceptions=True)
+
+    async def _explain(self, parts: DaemonParts) -> None:
+        """Explain pods that fit nowhere, beside the loop, if that is wanted."""
+        if self.options.flags["explain-events"]:
+            from moorage.insight.explain.in_scheduler import ExplainEvents, request_of
+
+            recorder, clock, reloads = parts.connection.recorder, SteadyClock(), self._reloads
+            await ExplainEvents(parts.scheduler, recorder.record, clock, lambda: request_of(reloads.options)).run()
+
+
+def setup_of(options: Options) -> Setup:
+    """Say what the keeper has to know."""
+    config, election, features = options.config, options.config.leader_election, options.features
+    lease = LeaseSettings(
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        name=election.resource_name,
+        namespace=election.resource_namespace,
+        lease_duration=election.lease_duration.seconds,
+        renew_deadline=election.renew_deadline.seconds,
+        retry_period=election.retry_period.seconds,
+        version=f"{features.release}.0" if features.enabled("CoordinatedLeaderElection") else "",
+    )
+    authorization = options.authorization
+    if options.flags["ui"]:
+        from moorage.insight.page.in_scheduler import allowing_page
+
+        authorization = allowing_page(authorization)
+    return Setup(
+        serving=options.serving,
+        authentication=options.authentication,
+        authorization=authorization,
+        stuck_seconds=options.flags["stuck-timeout"].seconds,
+        kubeconfig=config.client_connection.kubeconfig,
+        master=options.flags["master"],
+        lease=lease if election.leader_elect else None,
+        component=config.profiles[0].scheduler_name or "",
+        has_page=options.flags["ui"],
+    )
+
+
+async def _catch_up(informers: Informers) -> None:
+    """See what the former leader wrote last, even if our watches were cut in the moment in which it gave up."""
+    try:
+        async with asyncio.timeout(CATCH_UP_SECONDS):
+            await informers.following()
+    except TimeoutError:
+        log.warning("leading though some watches are not open", problems=informers.problems)
+    await asyncio.sleep(SETTLE_SECONDS)
+
+
+async def _fold(registry: CellRegistry) -> None:
+    while True:
+        await asyncio.sleep(FOLD_SECONDS)
+        registry.fold()
+
+
+async def _drain(parts: DaemonParts) -> None:
+    """Wait for bindings and status patches under way, close the plugins, then wait for events, but not for ever."""
+    log.info("draining", tasks=len(parts.background))
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            await parts.background.drain()
+    except TimeoutError:
+        log.warning("stopping with work under way", tasks=len(parts.background))
+    await parts.scheduler.life.close()
+    try:
+        async with asyncio.timeout(EVENT_SECONDS):
+            await parts.connection.recorder.flush()
+    except TimeoutError:
+        log.warning("stopping though some events are not written")
+
+
+def _tell_forms(parts: DaemonParts) -> None:
+    """Say which plugins go node by node: that is slow, and never silent."""
+    for name, placement in parts.scheduler.cycles.items():
+        if slow := placement.profile.per_node_plugins():
+            log.info("plugins that filter or score node by node", profile=name, plugins=", ".join(slow))

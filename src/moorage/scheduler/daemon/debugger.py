@@ -1,0 +1,95 @@
+"""SIGUSR2: write cache and queue to the log, and compare them with what the API server has."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+import structlog
+
+from moorage.common.errors import MoorageError
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.list_watch import UNFINISHED_PODS
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.queue.observing import Story
+
+MAX_STORY: Final = 10
+
+log = structlog.get_logger(__name__)
+
+
+class Debugger:
+    """Looks into a scheduler from outside; it changes nothing."""
+
+    def __init__(self, scheduler: Scheduler, client: ApiClient, story: Story) -> None:
+        self._scheduler = scheduler
+        self._client = client
+        self._story = story
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Dump and compare, beside everything else."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self.run(), name="debugger")
+
+    async def run(self) -> None:
+        """Dump and compare; a server that does not answer only costs the comparison."""
+        self.dump()
+        try:
+            nodes = await self._client.list(Node)
+            pods = await self._client.list(Pod, query=f"fieldSelector={UNFINISHED_PODS}")
+        except MoorageError as error:
+            log.warning("cache comparer: the API server could not be read", error=str(error))
+            return
+        self.compare(nodes, pods)
+
+    def dump(self) -> None:
+        """Write every node with its pods, and every waiting pod with its story."""
+        log.info("Dump of cached NodeInfo", nodes="\n".join(self._node_lines()))
+        log.info("Dump of scheduling queue", pods="\n".join(self._queue_lines()))
+
+    def compare(self, nodes: list[Node], pods: list[Pod]) -> None:
+        """Log what the API has and we have not, and the other way round."""
+        self._report("nodes", {node.name for node in nodes}, self._known_nodes())
+        ours = {pod.uid: pod for pod in pods if pod.node_name or pod.scheduler_name in self._scheduler.cycles}
+        known = self._known_pods()
+        self._report("pods", {pod.key for pod in ours.values()}, {pod.key for pod in known.values()})
+
+    def _known_nodes(self) -> set[str]:
+        table = self._scheduler.cache.nodes
+        return {table[row].name for row in range(len(table))}
+
+    def _known_pods(self) -> dict[str, Pod]:
+        table = self._scheduler.cache.nodes
+        known: dict[str, Pod] = {}
+        for row in range(len(table)):
+            known.update(table[row].pods)
+        known.update({queued.uid: queued.pod for queued in self._scheduler.queue})
+        in_flight = {*self._scheduler.queue.in_flight()}
+        known.update({pod.uid: pod for pod in self._scheduler.objects[Pod].list() if pod.uid in in_flight})
+        return known
+
+    @staticmethod
+    def _report(what: str, in_api: set[str], in_cache: set[str]) -> None:
+        missed, redundant = sorted(in_api - in_cache), sorted(in_cache - in_api)
+        if missed or redundant:
+            log.warning(f"cache mismatch in {what}", missed=", ".join(missed), redundant=", ".join(redundant))
+        else:
+            log.info(f"cache comparer: {what} agree with the API", count=len(in_api))
+
+    def _node_lines(self) -> Iterator[str]:
+        cache = self._scheduler.cache
+        for row in range(len(cache.nodes)):
+            info = cache.nodes[row]
+            pods = " ".join(f"{pod.key}{' (assumed)' if cache.is_assumed(pod) else ''}" for pod in info.pods.values())
+            nominated = " ".join(pod.key for pod in self._scheduler.queue.nominator.nominated_pods(info.name))
+            yield f"{info.name}: requested {dict(info.requested)}, pods [{pods}], nominated [{nominated}]"
+
+    def _queue_lines(self) -> Iterator[str]:
+        queue = self._scheduler.queue
+        for queued in queue:
+            steps = self._story.of(queued.pod)[-MAX_STORY:]
+            moves = " > ".join(f"{step.queue} ({step.event})" for step in steps)
+            where, rejectors = queue.where(queued.pod), ",".join(sorted(queued.rejectors))
+            yield f"{queued.key}: {where}, attempts {queued.attempts}, rejected by [{rejectors}]: {moves}"

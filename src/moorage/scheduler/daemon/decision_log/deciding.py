@@ -1,0 +1,207 @@
+"""Looking on while pods are tried, and writing every decision down with its near misses."""
+
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+
+from moorage.common.caches import LRU
+from moorage.common.clock import Clock
+from moorage.kube.api.meta import format_micro_time
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.requests import CPU
+from moorage.scheduler.decisions.attempts import refused
+from moorage.scheduler.decisions.decision import NodeEntry, Nomination, PluginScore, Result
+from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
+from moorage.scheduler.engine.answers.standing import INFEASIBLE_TOTAL
+from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
+from moorage.scheduler.engine.cycle.post_filter import PostFiltered
+from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.score import LateRows, ScoreNotes, Scoring, Totals
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.outcomes import Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
+from moorage.scheduler.framework.nodetable import RowArray
+from moorage.scheduler.queue.entries import QueuedPodInfo
+
+RUNNERS_UP: Final = 3
+MAX_GROUPS: Final = 8
+EXAMPLES: Final = 3
+MAX_BINDINGS: Final = 1024
+"""More than can be under way at a time."""
+
+
+class BestRows:
+    """The rows with the highest totals of the last choice of a profile, and what their totals are made of."""
+
+    def __init__(self, scoring: Scoring) -> None:
+        self._notes = scoring.notes = ScoreNotes()
+        self._totals = scoring.totals
+        self._uid = ""
+        self._best: dict[int, int] = {}
+        scoring.totals = self.totals  # type: ignore[method-assign]
+
+    def totals(self, found: SeveralNodes, rows: RowArray | LateRows | None) -> Totals:
+        """Add up as ever, and remember the best before a choice mixes tie-breaks in."""
+        notes = self._notes
+        notes.shares, notes.fresh = [], []
+        result = self._totals(found, rows)
+        # A few times the maximum takes a tenth of what finding the largest few at once does.
+        left, rows_of = result.column.copy(), result.rows
+        self._uid, self._best = found.pod.metadata.uid, {}
+        for _ in range(min(RUNNERS_UP + 1, len(left))):
+            place = int(left.argmax())
+            total = int(left[place])
+            if total < 0:
+                break
+            self._best[place if rows_of is None else int(rows_of[place])] = total
+            left[place] = INFEASIBLE_TOTAL
+        return result
+
+    def entries(self, cycle: ProfileCycle, uid: str, chosen: str) -> dict[str, NodeEntry]:
+        """Describe the chosen node and its runners-up, if the last choice was this pod's."""
+        info = cycle.cache.node(chosen)
+        if self._uid != uid or info is None or not self._best:
+            return {}
+        best = self._best
+        if info.row not in best:
+            # It is one of many equals, or extenders had their say.
+            best = {info.row: self._sum(info.row, max(best.values())), **dict(list(best.items())[:RUNNERS_UP])}
+        names = sorted(best, key=lambda row: (row != info.row, -best[row]))
+        return {cycle.cache.nodes[row].name: self._entry(row, best[row]) for row in names}
+
+    def _entry(self, row: int, total: int) -> NodeEntry:
+        scores = self._scores(row)
+        is_whole = sum(score.weighted for score in scores.values()) == total
+        return NodeEntry(total=total, scores=scores if is_whole else None)
+
+    def _sum(self, row: int, otherwise: int) -> int:
+        scores = self._scores(row)
+        return sum(score.weighted for score in scores.values()) if scores else otherwise
+
+    def _scores(self, row: int) -> dict[str, PluginScore]:
+        notes, found = self._notes, {}
+        for share in notes.shares:
+            said = share.column if isinstance(share.column, int) else int(share.column[row])
+            found[share.plugin.name] = PluginScore(int(share.part.raw[row]), said, share.weight * said)
+        if notes.fresh:
+            place = row if notes.rows is None else int(np.flatnonzero(notes.rows == row)[0])
+            for item in notes.fresh:
+                said = int(item.normalized[place])
+                found[item.plugin] = PluginScore(int(item.raw[place]), said, item.weight * said)
+        return found
+
+
+class DecisionLog(AttemptObserver):
+    """Turns attempts into lines; ``put`` takes them and does not block."""
+
+    def __init__(self, put: Callable[[LoggedDecision], None], clock: Clock) -> None:
+        self._put, self._clock = put, clock
+        self._began = 0.0
+        self._found: tuple[str, ProfileCycle, Found] | None = None
+        self._nomination: Nomination | None = None
+        self._best: dict[ProfileCycle, BestRows] = {}
+        self._placed: LRU[str, LoggedDecision] = LRU(MAX_BINDINGS)
+
+    def watch(self, cycles: Iterable[ProfileCycle]) -> None:
+        """Have the best rows of every choice remembered from now on."""
+        for cycle in cycles:
+            self._best[cycle] = BestRows(cycle.scoring)
+
+    def trying(self, queued: QueuedPodInfo) -> None:
+        """Note when an attempt begins."""
+        self._began = perf_counter()
+        self._found = self._nomination = None
+
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+        """Remember what the search came to."""
+        self._found = queued.uid, cycle, found.found if isinstance(found, ExtendedNodes) else found
+
+    def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
+        """Remember which search of a group's member counts; how long it took is not known."""
+        search = found.found if isinstance(found, ExtendedNodes) else found
+        cycle = None if self._found is None else self._found[1]
+        self._found = None if search is None or cycle is None else (queued.uid, cycle, search)
+        self._began = 0.0
+
+    def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
+        """Remember whom preemption would evict."""
+        if result.nominated_node:
+            victims = tuple(sorted(victim.key for victim in result.victims))
+            self._nomination = Nomination(result.nominated_node, victims)
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        """Write the decision down."""
+        if isinstance(outcome, Dropped | Tried):
+            return
+        took = perf_counter() - self._began if self._began else 0.0
+        search, nomination = self._found, self._nomination
+        self._found = self._nomination = None
+        fields: dict[str, Any] = {"took": round(took, 6)}
+        if search is not None and search[0] == queued.uid:
+            fields |= self._searched(queued.uid, search[1], search[2], outcome)
+        if isinstance(outcome, Placed):
+            fields |= {"result": Result.SCHEDULED, "node": outcome.node_name, "tied": outcome.tied}
+        else:
+            fields |= {**refused(outcome), "post_filter": nomination}
+        line = self._line(queued, fields)
+        if isinstance(outcome, Placed):
+            self._placed.put(queued.uid, line)
+        self._put(line)
+
+    def _searched(self, uid: str, cycle: ProfileCycle, found: Found, outcome: Outcome) -> dict[str, Any]:
+        diagnosis = found.diagnosis
+        feasible = 0 if isinstance(found, NoNode) else 1 if isinstance(found, OneNode) else found.count
+        fields: dict[str, Any] = {"node_count": diagnosis.node_count, "feasible": feasible}
+        if isinstance(found, NoNode):
+            fields["rejected"] = rejected_nodes(diagnosis)
+        elif isinstance(outcome, Placed):
+            best = self._best.get(cycle)
+            is_only = isinstance(found, OneNode) or best is None
+            entries = (
+                {outcome.node_name: NodeEntry()}
+                if is_only or best is None
+                else best.entries(cycle, uid, outcome.node_name)
+            )
+            fields["nodes"] = entries
+        return fields
+
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Write down that a pod came back from its binding cycle."""
+        placed = self._placed.find(queued.uid)
+        node = "" if placed is None else placed.node
+        self._placed.discard(queued.uid)
+        self._put(self._line(queued, {**refused(outcome), "failed_on": node}))
+
+    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+        """Forget a pod that has its node."""
+        self._placed.discard(queued.uid)
+
+    def _line(self, queued: QueuedPodInfo, fields: dict[str, Any]) -> LoggedDecision:
+        pod = queued.pod
+        return LoggedDecision(
+            time=format_micro_time(self._clock.wall()),
+            pod=queued.key,
+            uid=pod.metadata.uid,
+            profile=pod.scheduler_name,
+            attempts=queued.attempts,
+            priority=pod.priority,
+            created=pod.metadata.creation_timestamp or "",
+            requests=_requests(pod),
+            **fields,
+        )
+
+
+def rejected_nodes(diagnosis: Diagnosis) -> tuple[RejectedNodes, ...]:
+    """Put the nodes that were rejected into groups, the largest first; what a pre-filter said is said elsewhere."""
+    if diagnosis.pre_filter is not None:
+        return ()
+    groups = diagnosis.statuses.grouped(diagnosis.node_count, EXAMPLES)
+    return tuple(
+        RejectedNodes(group.count, group.status.plugin, group.status.code.label, group.status.reasons, group.examples)
+        for group in groups[:MAX_GROUPS]
+    )
+
+
+def _requests(pod: Pod) -> dict[str, str]:
+    return {name: f"{amount}m" if name == CPU else str(amount) for name, amount in pod.requests_on_node.items()}

@@ -1,0 +1,117 @@
+"""Reading a command line as kube-scheduler does (pflag): what was given, what was not, and what cannot be read.
+
+>>> values = parse(["--leader_elect=false", "-v=4", "--secure-port", "0"])
+>>> values["leader-elect"], values["v"], values["secure-port"], values.given("config")
+(False, 4, 0, False)
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from moorage.common.errors import InputError, did_you_mean
+from moorage.scheduler.daemon.flags.old import instead_of
+from moorage.scheduler.daemon.flags.table import FLAGS, SHORT, Flag
+
+COMMAND = "kube-scheduler"
+
+
+class UsageError(InputError):
+    """A command line that cannot be read; upstream's words, and a hint."""
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        super().__init__("moorage scheduler", problem, hint=hint or "--help lists the flags")
+
+
+class FlagValues(Mapping[str, Any]):
+    """The value of every flag, by its name."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = dict(given)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._given[name] if name in self._given else FLAGS[name].default
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(FLAGS)
+
+    def __len__(self) -> int:
+        return len(FLAGS)
+
+    def given(self, name: str) -> bool:
+        """Return whether a flag was on the command line, be it with its default."""
+        return name in self._given
+
+    def moot(self) -> Iterator[tuple[str, str]]:
+        """Name the flags that were given but change nothing here, and why."""
+        return ((name, FLAGS[name].moot) for name in self._given if FLAGS[name].moot)
+
+
+def parse(arguments: Sequence[str]) -> FlagValues:
+    """Read a command line; UsageError says what is wrong with it."""
+    given: dict[str, Any] = {}
+    rest = list(arguments)
+    extra: list[str] = []
+    while rest:
+        argument = rest.pop(0)
+        if argument == "--":
+            extra += rest
+            break
+        if argument.startswith("--"):
+            _long(argument, rest, given)
+        elif argument.startswith("-") and argument != "-":
+            _short(argument, rest, given)
+        else:
+            extra.append(argument)
+    # Asking for help or the version is answered whatever else is there.
+    if extra and not {"help", "version"} & given.keys():
+        quoted = " ".join(f'"{word}"' for word in extra)
+        raise UsageError(f'"{COMMAND}" does not take any arguments, got [{quoted}]')
+    return FlagValues(given)
+
+
+def _long(argument: str, rest: list[str], given: dict[str, Any]) -> None:
+    written, equals, text = argument[2:].partition("=")
+    if not written or written.startswith("-"):
+        raise UsageError(f"bad flag syntax: {argument}")
+    name = written.replace("_", "-")
+    flag = FLAGS.get(name)
+    if flag is None:
+        raise UsageError(f"unknown flag: --{written}", instead_of(name) or did_you_mean(name, FLAGS))
+    _set(flag, f"--{name}", _value(flag, f"--{name}", text if equals else None, rest), given)
+
+
+def _short(argument: str, rest: list[str], given: dict[str, Any]) -> None:
+    letters = argument[1:]
+    while letters:
+        flag = SHORT.get(letters[0])
+        if flag is None:
+            raise UsageError(f"unknown shorthand flag: {letters[0]!r} in {argument}")
+        shown, letters = f"-{letters[0]}, --{flag.name}", letters[1:]
+        if letters.startswith("="):
+            text, letters = letters[1:], ""
+        elif flag.kind.bare is not None:
+            text = flag.kind.bare
+        elif letters:
+            text, letters = letters, ""
+        else:
+            text = _value(flag, shown, None, rest)
+        _set(flag, shown, text, given)
+
+
+def _value(flag: Flag, shown: str, text: str | None, rest: list[str]) -> str:
+    if text is not None:
+        return text
+    if flag.kind.bare is not None:
+        return flag.kind.bare
+    if not rest:
+        raise UsageError(f"flag needs an argument: {shown}", f"write {shown.rpartition(' ')[2]}=<{flag.kind.name}>")
+    return rest.pop(0)
+
+
+def _set(flag: Flag, shown: str, text: str, given: dict[str, Any]) -> None:
+    try:
+        value = flag.kind.read(text)
+    except ValueError as error:
+        raise UsageError(f'invalid argument "{text}" for "{shown}" flag: {error}') from error
+    join = flag.kind.join
+    given[flag.name] = join(given[flag.name], value) if join and flag.name in given else value

@@ -1,0 +1,194 @@
+"""Where metrics are counted: plain numbers, bound once, read when somebody scrapes.
+
+prometheus_client's own metrics take a lock for every observation and look children up by label; one loop needs no
+lock, and a pod is placed in less time than that would take. So cells count, and prometheus_client only exposes.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from moorage.scheduler.daemon.metrics.table import METRICS
+from moorage.scheduler.daemon.options import MetricsOptions
+from moorage.scheduler.framework.metering import HistogramCell, MetricKind, MetricSpec, NumberCell
+
+if TYPE_CHECKING:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UnknownMetricFamily
+
+UNEXPECTED = "unexpected"
+"""What a label value becomes that is not among those allowed."""
+
+LabelValues = tuple[str, ...]
+Reading = Callable[[], Iterable[tuple[LabelValues, float]]]
+"""Reads the values of a gauge when they are asked for."""
+
+
+def _shown(bound: float) -> str:
+    from prometheus_client.utils import floatToGoString
+
+    text: str = floatToGoString(bound)  # type: ignore[no-untyped-call]
+    return text
+
+
+class CellMetric:
+    """One metric: its children by label values, in the order of the table."""
+
+    def __init__(self, spec: MetricSpec, allowed: Mapping[int, frozenset[str]]) -> None:
+        self.spec = spec
+        self._allowed = allowed
+        self._numbers: dict[LabelValues, NumberCell] = {}
+        self._histograms: dict[LabelValues, HistogramCell] = {}
+        self._readings: list[Reading] = []
+
+    def number(self, *labels: str) -> NumberCell:
+        """Return the counter or gauge of some label values, to be kept by whoever counts often."""
+        cell = self._numbers.get(labels)
+        if cell is None:
+            assert len(labels) == len(self.spec.labels), self.spec.name
+            cell = self._numbers.setdefault(self._permitted(labels), NumberCell())
+        return cell
+
+    def histogram(self, *labels: str) -> HistogramCell:
+        """Return the histogram of some label values, to be kept by whoever observes often."""
+        cell = self._histograms.get(labels)
+        if cell is None:
+            assert len(labels) == len(self.spec.labels), self.spec.name
+            cell = self._histograms.setdefault(self._permitted(labels), HistogramCell(self.spec.buckets))
+        return cell
+
+    def read_from(self, reading: Reading) -> None:
+        """Have values read when they are asked for: what is known anyway costs nothing to count."""
+        self._readings.append(reading)
+
+    def reset(self) -> None:
+        """Begin again at zero; what is read from elsewhere is as it is."""
+        for number in self._numbers.values():
+            number.reset()
+        for histogram in self._histograms.values():
+            histogram.reset()
+
+    def fold(self) -> None:
+        """Count what was observed since the last time."""
+        for histogram in self._histograms.values():
+            histogram.fold()
+
+    def family(self) -> "Metric | None":
+        """Return what is exposed; nothing for a metric with labels that has no children yet, as upstream."""
+        if not self.spec.labels and not self._readings:
+            self._first_child()
+        described = self.spec.described
+        if self.spec.kind is MetricKind.HISTOGRAM:
+            return self._histogram_family(described)
+        family = self._family_type()(self.spec.name, described, labels=self.spec.labels)
+        for labels, value in self._values():
+            family.add_metric(labels, value)
+        return family if family.samples else None
+
+    def _family_type(self) -> "type[CounterMetricFamily | GaugeMetricFamily | UnknownMetricFamily]":
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, UnknownMetricFamily
+
+        if self.spec.kind is MetricKind.GAUGE:
+            return GaugeMetricFamily
+        # prometheus_client insists that a counter is called so; upstream has two that are older than the rule.
+        return CounterMetricFamily if self.spec.name.endswith("_total") else UnknownMetricFamily
+
+    def _first_child(self) -> None:
+        if self.spec.kind is MetricKind.HISTOGRAM:
+            self.histogram()
+        else:
+            self.number()
+
+    def _histogram_family(self, described: str) -> "Metric | None":
+        from prometheus_client.core import HistogramMetricFamily
+
+        family = HistogramMetricFamily(self.spec.name, described, labels=self.spec.labels)
+        for labels, cell in self._histograms.items():
+            bounds = [*map(_shown, cell.bounds), "+Inf"]
+            family.add_metric(labels, list(zip(bounds, cell.cumulated(), strict=True)), cell.sum())
+        return family if family.samples else None
+
+    def _values(self) -> Iterator[tuple[LabelValues, float]]:
+        for labels, cell in self._numbers.items():
+            yield labels, cell.value
+        for reading in self._readings:
+            yield from reading()
+
+    def _permitted(self, labels: LabelValues) -> LabelValues:
+        if not self._allowed:
+            return labels
+        return tuple(
+            value if place not in self._allowed or value in self._allowed[place] else UNEXPECTED
+            for place, value in enumerate(labels)
+        )
+
+
+class CellRegistry:
+    """All metrics of the table, by name; those that are disabled count into the void."""
+
+    def __init__(self, options: MetricsOptions | None = None, specs: Iterable[MetricSpec] = METRICS.values()) -> None:
+        self.options = options or MetricsOptions()
+        self._metrics = {spec.name: CellMetric(spec, self._allowed(spec)) for spec in specs}
+        self._sources: list[Callable[[], None]] = []
+
+    def __getitem__(self, name: str) -> CellMetric:
+        return self._metrics[name]
+
+    def count(self, metric: str, *labels: str) -> None:
+        """Add one to a counter: this is a :class:`~moorage.scheduler.framework.metering.Meter` for plugins."""
+        self._metrics[metric].number(*labels).inc()
+
+    def observe(self, metric: str, value: float, *labels: str) -> None:
+        """Put a value into a histogram."""
+        self._metrics[metric].histogram(*labels).observe(value)
+
+    def register(self, spec: MetricSpec) -> None:
+        """Take in a metric of a plugin's own; ValueError if its name stands for another."""
+        known = self._metrics.setdefault(spec.name, CellMetric(spec, self._allowed(spec))).spec
+        if known != spec:
+            was = f"a {known.kind.value} with the labels {', '.join(known.labels)}"
+            raise ValueError(f"the metric {spec.name} is there already, as {was} ({known.help!r})")
+
+    def number(self, spec: MetricSpec, *labels: str) -> NumberCell:
+        """Return the counter or gauge of some label values."""
+        return self._metrics[spec.name].number(*labels)
+
+    def histogram(self, spec: MetricSpec, *labels: str) -> HistogramCell:
+        """Return the histogram of some label values."""
+        return self._metrics[spec.name].histogram(*labels)
+
+    def fed_by(self, source: Callable[[], None]) -> None:
+        """Register a callback that counts what was only noted, before anything is read."""
+        self._sources.append(source)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all metrics."""
+        return tuple(self._metrics)
+
+    def collect(self) -> "Iterator[Metric]":
+        """Yield what is exposed, sorted by name."""
+        self._feed()
+        for name in sorted(self._metrics):
+            metric = self._metrics[name]
+            is_shown = name not in self.options.disabled and (not metric.spec.is_hidden or self.options.show_hidden)
+            if is_shown and (family := metric.family()) is not None:
+                yield family
+
+    def fold(self) -> None:
+        """Count all observations made since the last time; whoever runs for long does so every few seconds."""
+        self._feed()
+        for metric in self._metrics.values():
+            metric.fold()
+
+    def reset(self) -> None:
+        """Begin again at zero, as DELETE /metrics asks."""
+        self._feed()
+        for metric in self._metrics.values():
+            metric.reset()
+
+    def _feed(self) -> None:
+        for source in self._sources:
+            source()
+
+    def _allowed(self, spec: MetricSpec) -> dict[int, frozenset[str]]:
+        allowed = self.options.allowed_labels or {}
+        places = {place: allowed.get(f"{spec.name},{label}") for place, label in enumerate(spec.labels)}
+        return {place: values for place, values in places.items() if values is not None}

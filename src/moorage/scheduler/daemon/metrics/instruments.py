@@ -1,0 +1,296 @@
+"""Who counts what: observers of the queue, the attempts, the informers and the event handlers."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence, Set
+from random import Random
+from time import perf_counter
+from typing import Final
+
+import structlog
+
+from moorage.common.clock import Clock
+from moorage.common.errors import MoorageError
+from moorage.kube.api.kinds import Kind
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.informer import InformerObserver
+from moorage.scheduler.daemon.decisions import SLOW_SECONDS, log_bound, log_failed, log_slow
+from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.metrics.sampling import PluginSampler
+from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode
+from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.extension_points import FILTER, PRE_FILTER, PRE_SCORE, SCORE
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
+from moorage.scheduler.framework.metering import HistogramCell, NumberCell
+from moorage.scheduler.framework.plugin import Plugin
+from moorage.scheduler.framework.status import Code
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.observing import QueueObserver, Story
+
+MAX_ATTEMPTS: Final = 15
+SCHEDULED: Final = "scheduled"
+UNSCHEDULABLE: Final = "unschedulable"
+ERROR: Final = "error"
+
+Take = Callable[[float], None]
+Evaluated = tuple[ProfileCycle, Set[str], Set[str] | None]
+"""A profile at work, and whose filters and scores were left out; ``None`` if no node had to be chosen."""
+Noted = tuple[Evaluated, NumberCell]
+
+log = structlog.get_logger(__name__)
+
+
+class Instruments:
+    """All observers, counting into one registry."""
+
+    def __init__(self, registry: CellRegistry, clock: Clock, chance: Random | None = None) -> None:
+        self.registry = registry
+        self.sampler = PluginSampler(registry, chance or Random())
+        self.attempts = AttemptInstruments(registry, self.sampler, clock)
+        self.queue = QueueInstruments(registry, self.attempts)
+        self.events = EventInstruments(registry)
+        self.informers = InformerInstruments(registry)
+
+
+class PointStopwatch:
+    """Times the extension points of one profile."""
+
+    def __init__(self, registry: CellRegistry, profile: str) -> None:
+        self._metric = registry["scheduler_framework_extension_point_duration_seconds"]
+        self._permit_waits = registry["scheduler_permit_wait_duration_seconds"]
+        self._profile = profile
+
+    def cell(self, point: str, code: Code) -> Take:
+        """Return the histogram of a point that ended with a code."""
+        return self._metric.histogram(point, code.label, self._profile).observe
+
+    def permit_wait(self, code: Code) -> Take:
+        """Return the histogram of waits on permit that ended with a code."""
+        return self._permit_waits.histogram(code.label).observe
+
+
+class AttemptInstruments(AttemptObserver):
+    """Counts attempts, their results and how long they took."""
+
+    def __init__(self, registry: CellRegistry, sampler: PluginSampler, clock: Clock) -> None:
+        self._registry = registry
+        self._sampler = sampler
+        self._clock = clock
+        self._began = 0.0
+        self._found: tuple[ProfileCycle, Found | ExtendedNodes] | None = None
+        self._bindings: dict[str, tuple[float, int, int]] = {}
+        self._results: dict[tuple[str, str], tuple[NumberCell, HistogramCell]] = {}
+        self._algorithm = registry["scheduler_scheduling_algorithm_duration_seconds"].histogram()
+        self._attempts = registry["scheduler_pod_scheduling_attempts"].histogram()
+        sli = registry["scheduler_pod_scheduling_sli_duration_seconds"]
+        self._sli = [sli.histogram(str(n)) for n in range(1, MAX_ATTEMPTS)] + [sli.histogram(f"{MAX_ATTEMPTS}+")]
+        self._after_flush = registry["scheduler_pod_scheduled_after_flush_total"].number()
+        self._evaluated: dict[Evaluated, NumberCell] = {}
+        self._latest: Noted | None = None
+        registry["scheduler_plugin_evaluation_total"].read_from(self._evaluations)
+
+    def stopwatch(self, profile: str) -> PointStopwatch:
+        """Time the extension points of a profile."""
+        return PointStopwatch(self._registry, profile)
+
+    def began(self) -> None:
+        """Note that a pod was popped: its attempt begins."""
+        self._began = perf_counter()
+        self._sampler.cycle_begins()
+
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+        """Remember the cycle: at its end it is known who had a say."""
+        self._found = cycle, found
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        """Count an attempt that failed; one that goes on to its binding is counted when that ends."""
+        took = perf_counter() - self._began
+        self._algorithm.observe(took)
+        if took > SLOW_SECONDS:
+            log_slow(queued, took)
+        nodes, feasible = self._note_evaluations()
+        if isinstance(outcome, Placed):
+            self._bindings[queued.pod.metadata.uid] = (self._began, nodes, feasible)
+        elif isinstance(outcome, Parked | Failed):
+            self._count(queued, _result(outcome), self._began)
+            log_failed(queued, outcome)
+
+    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+        """Count a pod that got its node."""
+        began, evaluated, feasible = self._bindings.pop(queued.pod.metadata.uid)
+        self._count(queued, SCHEDULED, began)
+        log_bound(queued, node_name, evaluated, feasible)
+        attempts = queued.attempts
+        self._attempts.observe(attempts)
+        if queued.initial_attempt_timestamp is not None:
+            cell = self._sli[attempts - 1 if attempts < MAX_ATTEMPTS else -1]
+            cell.observe(self._clock.now() - queued.initial_attempt_timestamp)
+        if queued.was_flushed:
+            self._after_flush.inc()
+
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Count a pod that came back from its binding cycle."""
+        self._count(queued, _result(outcome), self._bindings.pop(queued.uid)[0])
+        log_failed(queued, outcome)
+
+    def _count(self, queued: QueuedPodInfo, result: str, since: float) -> None:
+        key = (result, queued.pod.scheduler_name)
+        cells = self._results.get(key)
+        if cells is None:
+            cells = self._results[key] = (
+                self._registry["scheduler_schedule_attempts_total"].number(*key),
+                self._registry["scheduler_scheduling_attempt_duration_seconds"].histogram(*key),
+            )
+        cells[0].value += 1
+        cells[1].observe(perf_counter() - since)
+
+    def _note_evaluations(self) -> tuple[int, int]:
+        """Note who had a say; return how many nodes were looked at and how many of them would do."""
+        if self._found is None:
+            return 0, 0
+        (cycle, found), self._found = self._found, None
+        if isinstance(found, ExtendedNodes):
+            found = found.found
+        count = 0 if isinstance(found, NoNode) else 1 if isinstance(found, OneNode) else found.count
+        state, latest = found.cycle, self._latest
+        evaluated: Evaluated = (cycle, state.skipped_filters, state.skipped_scores if count > 1 else None)
+        # Nearly always the same plugins as in the cycle before: sets are compared sooner than frozen and hashed.
+        if latest is None or latest[0] != evaluated:
+            latest = self._latest = self._cell_of(*evaluated)
+        latest[1].value += 1
+        return found.diagnosis.node_count, count
+
+    def _cell_of(self, cycle: ProfileCycle, filters: Set[str], scores: Set[str] | None) -> Noted:
+        key = (cycle, frozenset(filters), None if scores is None else frozenset(scores))
+        return key, self._evaluated.setdefault(key, NumberCell())
+
+    def _evaluations(self) -> list[tuple[tuple[str, ...], float]]:
+        """Work out from the cycles who was asked how often: counting each plugin in each cycle would cost more."""
+        counts: dict[tuple[str, ...], float] = defaultdict(float)
+        for (cycle, skipped_filters, skipped_scores), cycles in self._evaluated.items():
+            profile = cycle.profile
+            points: list[tuple[str, Sequence[Plugin], Set[str]]] = [
+                (PRE_FILTER.name, profile.pre_filter, frozenset()),
+                (FILTER.name, profile.filter, skipped_filters),
+            ]
+            if skipped_scores is not None:
+                points += [
+                    (PRE_SCORE.name, profile.pre_score, frozenset()),
+                    (SCORE.name, profile.score, skipped_scores),
+                ]
+            for point, plugins, skipped in points:
+                for plugin in plugins:
+                    if plugin.name not in skipped:
+                        counts[plugin.name, point, profile.name] += cycles.value
+        return list(counts.items())
+
+
+def _result(outcome: Parked | Failed) -> str:
+    return UNSCHEDULABLE if isinstance(outcome, Parked) or outcome.is_rejection else ERROR
+
+
+class QueueInstruments(QueueObserver):
+    """Counts what happens in the queue, and remembers the last moves of every pod."""
+
+    def __init__(self, registry: CellRegistry, attempts: AttemptInstruments) -> None:
+        self.story = Story()
+        self._attempts = attempts
+        self._incoming = registry["scheduler_queue_incoming_pods_total"]
+        self._entities = registry["scheduler_queue_incoming_entities_total"]
+        self._unschedulable = registry["scheduler_unschedulable_pods"]
+        self._in_flight: Counter[str] = Counter()
+        self._cells: dict[tuple[str, str], tuple[NumberCell, NumberCell]] = {}
+        self._hints = registry["scheduler_queueing_hint_execution_duration_seconds"]
+        self._hint_cells: dict[tuple[str, str, str], HistogramCell] = {}
+        registry["scheduler_inflight_events"].read_from(
+            lambda: [((event,), float(count)) for event, count in self._in_flight.items()]
+        )
+
+    def moved(self, pod: Pod, queue: str, event: str) -> None:
+        """Count a pod that came into a queue."""
+        cells = self._cells.get((queue, event))
+        if cells is None:
+            cells = self._cells[queue, event] = (
+                self._incoming.number(queue, event),
+                self._entities.number(queue, event, "pod"),
+            )
+        cells[0].value += 1
+        cells[1].value += 1
+        self.story.moved(pod, queue, event)
+
+    def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
+        """Count a group that came into a queue, and its pods."""
+        self._incoming.number(queue, event).inc(len(pods))
+        self._entities.number(queue, event, "podgroup").inc()
+        for pod in pods:
+            self.story.moved(pod, queue, event)
+
+    def rejected(self, plugin: str, profile: str, delta: int) -> None:
+        """Count waiting pods by the plugin that rejected them."""
+        self._unschedulable.number(plugin, profile).inc(delta)
+
+    def in_flight(self, event: str, delta: int) -> None:
+        """Count events remembered for pods in flight."""
+        self._in_flight[event] += delta
+
+    def popped(self, pod: Pod, attempt: int) -> None:
+        """Note that an attempt begins."""
+        self._attempts.began()
+        self.story.popped(pod, attempt)
+
+    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """Count how long a queueing hint took."""
+        key = (plugin, event, hint)
+        cell = self._hint_cells.get(key)
+        if cell is None:
+            cell = self._hint_cells[key] = self._hints.histogram(*key)
+        cell.observe(seconds)
+
+    def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
+        """Log a plugin that raised when asked for a hint, or whether a pod may enter."""
+        log.error("plugin failed in the queue", plugin=plugin, pod=pod.key, error=str(problem))
+
+
+def informer_labels(kind: Kind) -> tuple[str, ...]:
+    """Return the labels under which client-go's metrics name a resource."""
+    group, _, version = kind.api_version.rpartition("/")
+    return ("kube-scheduler", group, version, kind.plural)
+
+
+class EventInstruments:
+    """Counts how long events take to be applied."""
+
+    def __init__(self, registry: CellRegistry) -> None:
+        self._metric = registry["scheduler_event_handling_duration_seconds"]
+        self._latency = registry["informer_processing_latency_seconds"]
+        self._by_kind: dict[Kind, Callable[[float], None]] = {}
+
+    def latency_of(self, kind: Kind) -> Callable[[float], None]:
+        """Return what counts how long changes of a kind take."""
+        observe = self._by_kind.get(kind)
+        if observe is None:
+            observe = self._by_kind[kind] = self._latency.histogram(*informer_labels(kind)).observe
+        return observe
+
+    def handling_of(self, event: str) -> Callable[[float], None]:
+        """Return what counts how long events of a label take."""
+        return self._metric.histogram(event).observe
+
+
+class InformerInstruments(InformerObserver):
+    """Counts what goes wrong while listing and watching."""
+
+    def __init__(self, registry: CellRegistry) -> None:
+        self._malformed = registry["moorage_malformed_objects_total"]
+        self._failures = registry["moorage_list_watch_failures_total"]
+
+    def malformed(self, resource: str) -> None:
+        """Count an object that was skipped."""
+        self._malformed.number(resource).inc()
+
+    def listed(self, kind: Kind) -> None:
+        """Take no note."""
+
+    def failed(self, kind: Kind, error: MoorageError) -> None:
+        """Count a list or watch that failed."""
+        self._failures.number(kind.plural).inc()

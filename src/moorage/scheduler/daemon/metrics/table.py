@@ -1,0 +1,305 @@
+"""Every metric: name, type, labels, buckets and stability as kube-scheduler has them, and a few of our own."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from msgspec.structs import replace
+
+from moorage.scheduler.framework.metering import DEFAULT_BUCKETS, MetricKind, MetricSpec
+
+STABLE: Final = "STABLE"
+BETA: Final = "BETA"
+ALPHA: Final = "ALPHA"
+
+
+def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """Return upper bounds that grow by a factor, multiplied out one after the other as Go does."""
+    bounds = [start]
+    while len(bounds) < count:
+        bounds.append(bounds[-1] * factor)
+    return tuple(bounds)
+
+
+def _counter(name: str, labels: str, text: str, stability: str = ALPHA) -> MetricSpec:
+    return MetricSpec(name, MetricKind.COUNTER, tuple(labels.split()), text, stability)
+
+
+def _gauge(name: str, labels: str, text: str, stability: str = ALPHA) -> MetricSpec:
+    return MetricSpec(name, MetricKind.GAUGE, tuple(labels.split()), text, stability)
+
+
+def _histogram(name: str, labels: str, text: str, stability: str, buckets: tuple[float, ...]) -> MetricSpec:
+    return MetricSpec(name, MetricKind.HISTOGRAM, tuple(labels.split()), text, stability, buckets)
+
+
+_MILLIS: Final = exponential(0.001, 2, 15)
+_TENTHS: Final = exponential(0.0001, 2, 12)
+_MICROS: Final = exponential(0.00001, 1.5, 20)
+_REQUESTS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+_DEFAULT: Final = DEFAULT_BUCKETS
+_SIZES: Final = (64.0, 256.0, 512.0, *(1024.0 * 4**power for power in range(8)))
+_INFORMER: Final = "name group version resource"
+_REVIEWS: Final = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
+
+_ALL: Final = (
+    _counter("scheduler_schedule_attempts_total", "result profile", "Attempts to schedule pods, by result.", STABLE),
+    _histogram(
+        "scheduler_scheduling_attempt_duration_seconds",
+        "result profile",
+        "Time of an attempt: algorithm and binding.",
+        STABLE,
+        _MILLIS,
+    ),
+    _histogram(
+        "scheduler_scheduling_algorithm_duration_seconds",
+        "",
+        "Time to find and choose a node, preemption included.",
+        BETA,
+        _MILLIS,
+    ),
+    _histogram("scheduler_preemption_victims", "", "Victims chosen by one preemption.", STABLE, exponential(1, 2, 7)),
+    _counter("scheduler_preemption_attempts_total", "", "Attempts to preempt.", STABLE),
+    _gauge("scheduler_pending_pods", "queue", "Pods that wait, by queue.", STABLE),
+    _gauge("scheduler_queued_entities", "queue type", "What waits, by queue and type."),
+    _gauge("scheduler_inflight_events", "event", "Events remembered for pods being scheduled."),
+    _gauge("scheduler_goroutines", "operation", "Work going on beside the scheduling cycles, by operation.", BETA),
+    _histogram(
+        "scheduler_pod_scheduling_sli_duration_seconds",
+        "attempts",
+        "Time from a pod's first entry into the active queue to its binding.",
+        BETA,
+        exponential(0.01, 2, 20),
+    ),
+    _histogram(
+        "scheduler_pod_scheduling_attempts", "", "Attempts a pod needed to be bound.", STABLE, exponential(1, 2, 5)
+    ),
+    _counter("scheduler_pod_scheduled_after_flush_total", "", "Pods bound after no event but a timeout woke them."),
+    _histogram(
+        "scheduler_framework_extension_point_duration_seconds",
+        "extension_point status profile",
+        "Time of all plugins of an extension point.",
+        STABLE,
+        _TENTHS,
+    ),
+    _histogram(
+        "scheduler_plugin_execution_duration_seconds",
+        "plugin extension_point status",
+        "Time of one plugin at an extension point, in a tenth of all attempts.",
+        BETA,
+        _MICROS,
+    ),
+    _counter(
+        "scheduler_plugin_evaluation_total",
+        "plugin extension_point profile",
+        "Attempts in which a plugin had a say at an extension point.",
+        BETA,
+    ),
+    _histogram(
+        "scheduler_queueing_hint_execution_duration_seconds",
+        "plugin event hint",
+        "Time of one queueing hint.",
+        ALPHA,
+        _MICROS,
+    ),
+    _histogram(
+        "scheduler_event_handling_duration_seconds",
+        "event",
+        "Time to apply an event to cache and queue.",
+        ALPHA,
+        _TENTHS,
+    ),
+    _counter("scheduler_queue_incoming_pods_total", "queue event", "Pods added to a queue, by event.", STABLE),
+    _counter("scheduler_queue_incoming_entities_total", "queue event type", "What was added to a queue, by event."),
+    _histogram("scheduler_permit_wait_duration_seconds", "result", "Time waited on permit.", BETA, _MILLIS),
+    _gauge("scheduler_cache_size", "type", "Nodes, pods and assumed pods in the cache."),
+    _gauge("scheduler_unschedulable_pods", "plugin profile", "Waiting pods that a plugin turned down.", BETA),
+    _counter("scheduler_preemption_goroutines_execution_total", "result", "Evictions carried out in the background."),
+    replace(
+        _histogram(
+            "scheduler_preemption_goroutines_duration_seconds",
+            "result",
+            "Time of evictions carried out in the background.",
+            ALPHA,
+            exponential(0.01, 2, 20),
+        ),
+        # What is alpha is hidden in the very release that deprecates it.
+        deprecated="1.37.0",
+        is_hidden=True,
+    ),
+    _counter("scheduler_podgroup_schedule_attempts_total", "result profile", "Attempts to schedule groups, by result."),
+    _histogram(
+        "scheduler_podgroup_scheduling_attempt_duration_seconds",
+        "result profile",
+        "Time of an attempt to schedule a group.",
+        ALPHA,
+        _MILLIS,
+    ),
+    _histogram(
+        "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+        "",
+        "Time to find places for a group, preemption not included.",
+        ALPHA,
+        _MILLIS,
+    ),
+    _counter("scheduler_workload_preemption_attempts_total", "result", "Attempts to preempt for groups, by result."),
+    _histogram(
+        "scheduler_workload_preemption_victims",
+        "",
+        "Pods chosen by one preemption for a group.",
+        ALPHA,
+        exponential(1, 2, 11),
+    ),
+    _histogram(
+        "scheduler_preemption_workload_disruptions",
+        "preemptor",
+        "Groups that one preemption disrupts.",
+        ALPHA,
+        exponential(1, 2, 11),
+    ),
+    _histogram(
+        "scheduler_preemption_evaluation_duration_seconds",
+        "preemptor result",
+        "Time to choose victims, where there are groups.",
+        ALPHA,
+        exponential(0.001, 2, 16),
+    ),
+    _histogram(
+        "scheduler_preemption_execution_duration_seconds",
+        "preemptor result",
+        "Time to evict victims, where there are groups.",
+        ALPHA,
+        exponential(0.001, 2, 16),
+    ),
+    _counter(
+        "scheduler_preemption_pdb_violations_total",
+        "preemptor",
+        "Victims that a disruption budget should have protected, where there are groups.",
+    ),
+    _counter("scheduler_generated_placements_total", "profile", "Parts of the cluster that groups were tried in."),
+    _counter("scheduler_placement_evaluations_total", "result profile", "Groups tried in one part of the cluster."),
+    _histogram(
+        "scheduler_placement_evaluation_duration_seconds",
+        "result profile",
+        "Time to try a group in one part of the cluster.",
+        ALPHA,
+        _MILLIS,
+    ),
+    _counter("scheduler_volume_scheduling_stage_error_total", "operation", "Errors about volumes, by stage."),
+    _counter(
+        "scheduler_dra_bindingconditions_allocations_total",
+        "profile driver status",
+        "Devices that had to be prepared for a pod, by how that ended.",
+    ),
+    _histogram(
+        "scheduler_dra_bindingconditions_wait_duration_seconds",
+        "profile driver status",
+        "Time waited for devices to be prepared.",
+        ALPHA,
+        exponential(0.1, 2, 14),
+    ),
+    _counter(
+        "dynamic_resource_allocation_resourceclaim_creates_total",
+        "status admin_access owner_api_group owner_api_kind",
+        "Claims made for extended resources.",
+    ),
+    _gauge(
+        "kubernetes_build_info",
+        "build_date compiler git_commit git_tree_state git_version go_version major minor platform",
+        "Which version runs; always 1.",
+        BETA,
+    ),
+    _gauge("version_info", "binary component emulation min_compat", "Which version it is and acts as; always 1."),
+    _gauge("informer_store_resource_version", _INFORMER, "Where the watch on a resource stands."),
+    _gauge("informer_queued_items", _INFORMER, "Changes of a resource that wait for the end of a cycle."),
+    _histogram(
+        "informer_processing_latency_seconds", _INFORMER, "Time to apply a change of a resource.", ALPHA, _DEFAULT
+    ),
+    _gauge("kubernetes_feature_enabled", "name stage", "Whether a feature gate is on.", BETA),
+    _gauge("leader_election_master_status", "name", "Whether this replica leads, by lease."),
+    _counter("rest_client_requests_total", "code method host", "Requests to the API server."),
+    _histogram("rest_client_request_duration_seconds", "verb host", "Time of a request.", ALPHA, _REQUESTS),
+    _histogram("rest_client_request_size_bytes", "verb host", "Size of a request's body.", ALPHA, _SIZES),
+    _histogram("rest_client_response_size_bytes", "verb host", "Size of an answer.", ALPHA, _SIZES),
+    _counter("authentication_attempts", "result", "Requests to our own pages, by whether it is known who asks."),
+    _histogram("authentication_duration_seconds", "result", "Time to find out who asks.", ALPHA, _MILLIS),
+    _counter("authenticated_user_requests", "username", "Requests to our own pages, by who asks."),
+    _counter("authorization_attempts_total", "result", "Requests to our own pages, by whether they are allowed."),
+    _histogram("authorization_duration_seconds", "result", "Time to find out what is allowed.", ALPHA, _MILLIS),
+    _counter("authentication_token_cache_request_total", "status", "Tokens looked up among those known."),
+    _counter("authentication_token_cache_fetch_total", "status", "Tokens that had to be asked about."),
+    _counter("apiserver_delegated_authn_request_total", "code", "TokenReviews asked for, by answer."),
+    _histogram("apiserver_delegated_authn_request_duration_seconds", "code", "Time of a TokenReview.", ALPHA, _REVIEWS),
+    _counter("apiserver_delegated_authz_request_total", "code", "SubjectAccessReviews asked for, by answer."),
+    _histogram(
+        "apiserver_delegated_authz_request_duration_seconds",
+        "code",
+        "Time of a SubjectAccessReview.",
+        ALPHA,
+        _REVIEWS,
+    ),
+    _counter("registered_metrics_total", "stability_level deprecated_version", "Metrics registered.", BETA),
+    _counter("disabled_metrics_total", "", "Metrics disabled by --disabled-metrics.", BETA),
+    _counter("hidden_metrics_total", "", "Metrics hidden.", BETA),
+    _gauge("moorage_plugin_form", "plugin profile form", "How a plugin judges: columns, or node by node; always 1."),
+    _counter(
+        "moorage_malformed_objects_total", "resource", "Objects of the API that could not be read and were skipped."
+    ),
+    _counter("moorage_list_watch_failures_total", "resource", "Lists and watches that failed and were tried again."),
+    _counter("moorage_events_dropped_total", "", "Events for users that were dropped because the server was too slow."),
+    _counter("moorage_apply_failures_total", "resource", "Changes of objects that could not be applied."),
+    _counter("moorage_config_reloads_total", "result", "Changes of configuration or plugin code: success or refused."),
+    _histogram(
+        "moorage_config_reload_hold_seconds",
+        "step",
+        "How long a change kept the loop from trying pods, by pieces: build (of plugins), swap, handover (of pods).",
+        ALPHA,
+        _TENTHS,
+    ),
+    _gauge("moorage_config_last_reload_successful", "", "Whether the last change is in force: 1, or 0 if refused."),
+    _gauge(
+        "moorage_config_last_reload_success_timestamp_seconds", "", "Since when the configuration in force has been so."
+    ),
+    _gauge("moorage_config_info", "hash", "Which configuration is in force: a hash of all its settings; always 1."),
+    _counter("moorage_stuck_total", "plugin", "Times a plugin kept the scheduler from its work for over a second."),
+    _counter(
+        "moorage_decision_log_dropped_total",
+        "reason",
+        "Decisions that did not get into --decision-log: too many waited (buffer), or the disk took none (disk).",
+    ),
+    _gauge("moorage_shadow_up", "", "Whether the configuration of --shadow is asked about pods."),
+    _counter(
+        "moorage_shadow_decisions_total",
+        "profile result",
+        "Decisions that --shadow was asked about: agrees, differs, unsure (its cluster was another one), error.",
+    ),
+    _counter(
+        "moorage_shadow_differences_total",
+        "profile plugin",
+        "Decisions that differ, by the plugin behind it.",
+    ),
+    _counter(
+        "moorage_shadow_dropped_total",
+        "reason",
+        "Decisions that --shadow was not asked about or did not answer: busy, starting, lost.",
+    ),
+    _counter(
+        "moorage_cross_check_differences_total", "profile", "Standing answers found wrong by --cross-check-percent."
+    ),
+    _gauge(
+        "moorage_fragmentation_ratio",
+        "pool shape",
+        "GPUs that are idle and of no use to pods of a shape, as a share of the pool's GPUs; from GpuShare.",
+    ),
+    _gauge("moorage_largest_job_gpus", "pool", "Whole GPUs that one pod could have on one node now; from GpuShare."),
+)
+
+METRICS: Final[Mapping[str, MetricSpec]] = MappingProxyType({spec.name: spec for spec in _ALL})
+
+GATED: Final = MappingProxyType(
+    {
+        "scheduler_podgroup_scheduling_algorithm_duration_seconds": "GenericWorkload",
+        "scheduler_workload_preemption_victims": "GenericWorkload",
+    }
+)
+"""Metrics that are there only while a gate is on; those with labels are not there anyway before they are counted."""

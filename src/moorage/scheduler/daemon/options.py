@@ -1,0 +1,272 @@
+"""What the command line asks for, checked and typed: configuration, gates, and how to serve, log and measure."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.common.errors import ConfigErrors, InputError, did_you_mean
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config.catalogue import Catalogue
+from moorage.scheduler.config.loading import default_config, load_config_file
+from moorage.scheduler.config.types import SchedulerConfiguration
+from moorage.scheduler.config.validation import validate
+from moorage.scheduler.daemon.flags.kinds import NamedCertificate
+from moorage.scheduler.daemon.flags.parsing import FlagValues
+from moorage.scheduler.daemon.flags.table import FLAGS, LEADER_ELECTION
+from moorage.scheduler.daemon.gates import GateChoice, choose_gates
+
+if TYPE_CHECKING:
+    from moorage.scheduler.framework.registry import Registry
+    from moorage.scheduler.wiring.policy import Policy
+
+LOG_FORMATS: Final = ("text", "json")
+TLS_VERSIONS: Final = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
+PREVIOUS_RELEASE: Final = "1.36"
+
+_ELECTION_FIELDS: Final = {
+    flag.name: flag.name.removeprefix("leader-elect-").replace("-", "_")
+    if flag.name != "leader-elect"
+    else "leader_elect"
+    for flag in FLAGS.values()
+    if flag.group == LEADER_ELECTION
+}
+
+
+class ServingOptions(Struct, frozen=True):
+    """Where and with which certificates to serve."""
+
+    address: str
+    port: int
+    cert_dir: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    named_certificates: tuple[NamedCertificate, ...] = ()
+    cipher_suites: tuple[str, ...] = ()
+    min_version: str = ""
+    share_port: bool = False
+    share_address: bool = False
+
+
+class RequestHeaders(Struct, frozen=True):
+    """Which headers of which proxies name the user."""
+
+    client_ca_file: str = ""
+    allowed_names: tuple[str, ...] = ()
+    username: tuple[str, ...] = ("x-remote-user",)
+    uid: tuple[str, ...] = ()
+    group: tuple[str, ...] = ("x-remote-group",)
+    extra_prefix: tuple[str, ...] = ("x-remote-extra-",)
+
+
+class AuthenticationOptions(Struct, frozen=True):
+    """How to find out who asks; times in seconds."""
+
+    kubeconfig: str = ""
+    skip_lookup: bool = False
+    tolerate_lookup_failure: bool = True
+    cache_ttl: float = 10.0
+    client_ca_file: str = ""
+    headers: RequestHeaders = RequestHeaders()
+
+
+class AuthorizationOptions(Struct, frozen=True):
+    """How to find out who may ask; times in seconds."""
+
+    kubeconfig: str = ""
+    always_allow: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+    allowed_ttl: float = 10.0
+    denied_ttl: float = 10.0
+
+
+class LoggingOptions(Struct, frozen=True):
+    """How much is logged, and in which form."""
+
+    format: str = "text"
+    verbosity: int = 0
+    modules: Mapping[str, int] | None = None
+
+
+class MetricsOptions(Struct, frozen=True):
+    """Which metrics and label values to leave out."""
+
+    disabled: frozenset[str] = frozenset()
+    allowed_labels: Mapping[str, frozenset[str]] | None = None
+    show_hidden: bool = False
+
+
+class Options(Struct, frozen=True):
+    """All there is to know before anything is started."""
+
+    flags: FlagValues
+    gates: GateChoice
+    config: SchedulerConfiguration
+    registry: "Registry"
+    serving: ServingOptions
+    authentication: AuthenticationOptions
+    authorization: AuthorizationOptions
+    logging: LoggingOptions
+    metrics: MetricsOptions
+
+    @property
+    def features(self) -> FeatureGates:
+        """The gates in force."""
+        return self.gates.features
+
+    @property
+    def policy(self) -> "Policy":
+        """How to schedule."""
+        from moorage.scheduler.wiring.policy import Policy
+
+        return Policy(self.config, self.registry, self.features)
+
+
+def complete_options(flags: FlagValues) -> Options:
+    """Check flags against each other and read the files they name."""
+    # Plugins and what they are made of: the keeper reads options, too, and does without them.
+    from moorage.scheduler.wiring.policy import catalogue_of, collect_plugins, require_plugins
+
+    gates = choose_gates(flags["feature-gates"], flags["emulated-version"], flags["min-compatibility-version"])
+    registry = collect_plugins(paths=flags["plugin"], with_installed=bool(flags["config"]))
+    if not 0 <= flags["cross-check-percent"] <= 100:
+        raise InputError("--cross-check-percent", f"{flags['cross-check-percent']:g} is not a percentage")
+    config = configuration(flags, gates.features, catalogue_of(registry))
+    if not flags["write-config-to"]:
+        require_plugins(config, registry)
+    return Options(
+        flags=flags,
+        gates=gates,
+        config=config,
+        registry=registry,
+        serving=_serving(flags),
+        authentication=_authentication(flags),
+        authorization=_authorization(flags),
+        logging=logging_options(flags),
+        metrics=_metrics(flags),
+    )
+
+
+def configuration(flags: FlagValues, features: FeatureGates, catalogue: Catalogue) -> SchedulerConfiguration:
+    """Read --config, or apply the deprecated flags to the defaults; leader-election flags override either."""
+    if flags["config"]:
+        config = load_config_file(flags["config"], gates=features, catalogue=catalogue)
+    else:
+        config = _with_deprecated(flags, default_config(gates=features, catalogue=catalogue))
+    changed = {field: flags[name] for name, field in _ELECTION_FIELDS.items() if flags.given(name)}
+    config = replace(config, leader_election=replace(config.leader_election, **changed))
+    if problems := [*validate(config, features)]:
+        raise ConfigErrors(problems)
+    return config
+
+
+def _with_deprecated(flags: FlagValues, config: SchedulerConfiguration) -> SchedulerConfiguration:
+    connection: dict[str, Any] = {
+        field: flags[name]
+        for name, field in (
+            ("kubeconfig", "kubeconfig"),
+            ("kube-api-qps", "qps"),
+            ("kube-api-burst", "burst"),
+            ("kube-api-content-type", "content_type"),
+        )
+        if flags.given(name)
+    }
+    profiling = flags["profiling"]
+    return replace(
+        config,
+        client_connection=replace(config.client_connection, **connection),
+        enable_profiling=profiling,
+        enable_contention_profiling=profiling and flags["contention-profiling"],
+    )
+
+
+def _serving(flags: FlagValues) -> ServingOptions:
+    port, version = flags["secure-port"], flags["tls-min-version"]
+    if not 0 <= port <= 65535:
+        raise InputError("--secure-port", f"{port} must be between 0 and 65535, inclusive. 0 turns serving off")
+    if version and version not in TLS_VERSIONS:
+        hint = did_you_mean(version, TLS_VERSIONS) or f"write one of {', '.join(TLS_VERSIONS)}"
+        raise InputError("--tls-min-version", f'unknown tls version "{version}"', hint=hint)
+    if bool(flags["tls-cert-file"]) != bool(flags["tls-private-key-file"]):
+        raise InputError("--tls-cert-file", "a certificate and its --tls-private-key-file go together")
+    return ServingOptions(
+        address=flags["bind-address"],
+        port=port,
+        cert_dir=flags["cert-dir"],
+        cert_file=flags["tls-cert-file"],
+        key_file=flags["tls-private-key-file"],
+        named_certificates=flags["tls-sni-cert-key"],
+        cipher_suites=flags["tls-cipher-suites"],
+        min_version=version,
+        share_port=flags["permit-port-sharing"],
+        share_address=flags["permit-address-sharing"],
+    )
+
+
+def _authentication(flags: FlagValues) -> AuthenticationOptions:
+    headers = RequestHeaders(
+        client_ca_file=flags["requestheader-client-ca-file"],
+        allowed_names=flags["requestheader-allowed-names"],
+        username=flags["requestheader-username-headers"],
+        uid=flags["requestheader-uid-headers"],
+        group=flags["requestheader-group-headers"],
+        extra_prefix=flags["requestheader-extra-headers-prefix"],
+    )
+    return AuthenticationOptions(
+        kubeconfig=flags["authentication-kubeconfig"],
+        skip_lookup=flags["authentication-skip-lookup"],
+        tolerate_lookup_failure=flags["authentication-tolerate-lookup-failure"],
+        cache_ttl=flags["authentication-token-webhook-cache-ttl"].seconds,
+        client_ca_file=flags["client-ca-file"],
+        headers=headers,
+    )
+
+
+def _authorization(flags: FlagValues) -> AuthorizationOptions:
+    return AuthorizationOptions(
+        kubeconfig=flags["authorization-kubeconfig"],
+        always_allow=flags["authorization-always-allow-paths"],
+        allowed_ttl=flags["authorization-webhook-cache-authorized-ttl"].seconds,
+        denied_ttl=flags["authorization-webhook-cache-unauthorized-ttl"].seconds,
+    )
+
+
+def logging_options(flags: FlagValues) -> LoggingOptions:
+    """Read the flags of logs; they are needed before all others."""
+    form = flags["logging-format"]
+    if form not in LOG_FORMATS:
+        raise InputError("--logging-format", f'Unsupported log format "{form}"', hint="write text or json")
+    if form == "json" and flags["vmodule"]:
+        raise InputError("--vmodule", "Only supported for text log format", hint="leave it out, or log as text")
+    return LoggingOptions(form, flags["v"], flags["vmodule"])
+
+
+def _metrics(flags: FlagValues) -> MetricsOptions:
+    hidden = flags["show-hidden-metrics-for-version"]
+    if hidden not in ("", PREVIOUS_RELEASE):
+        text = f"only the previous minor version is meaningful, not {hidden!r}"
+        raise InputError("--show-hidden-metrics-for-version", text, hint=f"write {PREVIOUS_RELEASE}")
+    allowed = {**_allow_manifest(flags["allow-metric-labels-manifest"]), **flags["allow-metric-labels"]}
+    return MetricsOptions(
+        disabled=frozenset(flags["disabled-metrics"]),
+        allowed_labels={key: frozenset(filter(None, text.split(","))) for key, text in allowed.items()},
+        show_hidden=bool(hidden),
+    )
+
+
+def _allow_manifest(path: str) -> dict[str, str]:
+    if not path:
+        return {}
+    from moorage.kube.api.documents import read_documents
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        content: Any = next(read_documents(text, source=path), {})
+    except (OSError, UnicodeDecodeError, InputError) as error:
+        raise InputError("--allow-metric-labels-manifest", f"{path} cannot be read: {error}") from error
+    mapping = content.get("allowListMapping", content) if isinstance(content, dict) else None
+    if not isinstance(mapping, dict):
+        hint = 'write allowListMapping: {"metric,label": "value,value"}'
+        raise InputError("--allow-metric-labels-manifest", f"{path} has no mapping", hint=hint)
+    return {str(key): str(value or "") for key, value in mapping.items()}

@@ -1,0 +1,153 @@
+"""Who may come in: authentication and authorization, both delegated to the API server."""
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+import msgspec
+import structlog
+from msgspec import Struct, field
+
+from moorage.common.errors import MoorageError, TooManyRequests
+from moorage.common.text import shortened
+from moorage.kube.http.messages import HttpRequest, Reply, ReplyStream
+from moorage.kube.http.tls import verified_chain
+from moorage.scheduler.daemon.serving.lookup import TrustedClients
+from moorage.scheduler.daemon.serving.reviews import AccessReviewer, TokenReviewer
+from moorage.scheduler.daemon.serving.routing import StreamingHandler
+from moorage.scheduler.daemon.serving.users import (
+    ANONYMOUS,
+    MASTERS,
+    Authorities,
+    ProxyHeaders,
+    User,
+    certificate_user,
+    proxied_user,
+)
+from moorage.scheduler.framework.metering import SILENT_METER, Meter
+
+AUTHENTICATION: Final = ("authentication_attempts", "authentication_duration_seconds")
+AUTHORIZATION: Final = ("authorization_attempts_total", "authorization_duration_seconds")
+NAMED_USERS: Final = ("admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default")
+"""Users that metrics name; of all others there may be too many."""
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+log = structlog.get_logger(__name__)
+
+
+class Gatekeeper(Struct):
+    """Lets requests in or turns them away. Without reviewers, tokens are nobody's and nothing is allowed."""
+
+    always_allow: Sequence[str]
+    tokens: TokenReviewer | None = None
+    access: AccessReviewer | None = None
+    client_authorities: Authorities = field(default_factory=Authorities)
+    proxy_authorities: Authorities = field(default_factory=Authorities)
+    proxy_headers: ProxyHeaders = field(default_factory=ProxyHeaders)
+    meter: Meter = SILENT_METER
+
+    def trust(self, clients: TrustedClients) -> None:
+        """Believe the certificates of these clients and proxies from now on."""
+        authorities, proxies = (Authorities(bundle) for bundle in (clients.client_ca, clients.proxy_ca))
+        self.client_authorities, self.proxy_authorities, self.proxy_headers = authorities, proxies, clients.headers
+
+    async def admit(self, request: HttpRequest, page: StreamingHandler) -> Reply | ReplyStream:
+        """Answer a request with a page, or turn it away."""
+        try:
+            user = await self._known(request)
+            if user is None:
+                return refusal(401, "Unauthorized", "Unauthorized")
+            verb, path, began = request.method.lower(), unquote(request.path), perf_counter()
+            allowed = await self.allows(user, verb, path)
+        except TooManyRequests as error:
+            return refusal(429, "TooManyRequests", str(error))._replace(headers=(("Retry-After", "1"),))
+        self._count(AUTHORIZATION, "allowed" if allowed else "denied", began)
+        if not allowed:
+            return refusal(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
+        return await page(request)
+
+    async def _known(self, request: HttpRequest) -> User | None:
+        began, result, user = perf_counter(), "failure", None
+        try:
+            user = await self.identify(request)
+        except TooManyRequests:
+            raise
+        except (MoorageError, ValueError) as error:
+            log.warning("unable to authenticate a request", error=str(error))
+            result = "error"
+        if user is not None:
+            result = "success"
+            self.meter.count("authenticated_user_requests", _known_name(user.name))
+        self._count(AUTHENTICATION, result, began)
+        return user
+
+    def _count(self, metrics: tuple[str, str], result: str, began: float) -> None:
+        attempts, seconds = metrics
+        self.meter.count(attempts, result)
+        self.meter.observe(seconds, perf_counter() - began, result)
+
+    async def identify(self, request: HttpRequest) -> User | None:
+        """Find out who asks: a proxy's user, a certificate's, a token's, or nobody; ``None`` for a false token."""
+        chain = peer_chain(request)
+        if chain:
+            user = self._certified(request, chain)
+            if user is not None:
+                return user.authenticated()
+        scheme, _, token = request.header(b"authorization").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return ANONYMOUS
+        user = None if self.tokens is None else await self.tokens.user_of(token.strip())
+        return None if user is None else user.authenticated()
+
+    def _certified(self, request: HttpRequest, chain: "Sequence[x509.Certificate]") -> User | None:
+        certificate = chain[0]
+        if self.proxy_authorities.issued(chain):
+            headers = ((name.decode("latin-1"), text.decode("latin-1")) for name, text in request.all_headers)
+            user = proxied_user(headers, certificate, self.proxy_headers)
+            if user is not None:
+                return user
+        return certificate_user(certificate) if self.client_authorities.issued(chain) else None
+
+    async def allows(self, user: User, verb: str, path: str) -> bool:
+        """Decide whether somebody may do something to a path."""
+        if any(path == allowed or _covers(allowed, path) for allowed in self.always_allow) or MASTERS in user.groups:
+            return True
+        if self.access is None:
+            return False
+        try:
+            return (await self.access.decide(user, verb, path)).allowed
+        except TooManyRequests:
+            raise
+        except MoorageError as error:
+            log.warning("unable to authorize a request", user=user.name, path=path, error=str(error))
+            return False
+
+
+def _known_name(name: str) -> str:
+    if name in NAMED_USERS:
+        return name
+    return "email_id" if "@" in name else "other"
+
+
+def _covers(allowed: str, path: str) -> bool:
+    return allowed.endswith("*") and path.startswith(allowed[:-1])
+
+
+def peer_chain(request: HttpRequest) -> "list[x509.Certificate]":
+    """Return the certificate a client showed and those above it, if it showed one that TLS could verify."""
+    connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
+    chain = verified_chain(connection) if connection is not None else []
+    if not chain:
+        return []
+    from cryptography import x509
+
+    return [x509.load_der_x509_certificate(encoded) for encoded in chain]
+
+
+def refusal(code: int, reason: str, message: str) -> Reply:
+    """Turn a request away as Kubernetes servers do."""
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+    return Reply(code, msgspec.json.encode({**status, "message": shortened(message), "reason": reason, "code": code}))

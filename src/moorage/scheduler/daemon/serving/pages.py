@@ -1,0 +1,153 @@
+"""The pages: health, which the keeper serves, and metrics, configuration, version, flags, status and profiles."""
+
+import time
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+from msgspec import Struct, field
+
+from moorage.common.clock import boot_time
+from moorage.kube.features import FeatureGates
+from moorage.kube.http.messages import HttpRequest, Reply
+from moorage.scheduler.daemon.flags.parsing import FlagValues
+from moorage.scheduler.daemon.serving.health import HealthChecks, Report
+from moorage.scheduler.daemon.serving.routing import PLAIN, PageHandler, Router, text_reply
+from moorage.scheduler.daemon.serving.zpages import flagz, listed_paths, statusz
+from moorage.scheduler.daemon.version import version_info
+from moorage.scheduler.framework.logs import VERBOSITY
+
+MAX_VERBOSITY: Final = (1 << 31) - 1
+MAX_SHOWN: Final = 100
+"""How much of what cannot be read is shown to who sent it."""
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from moorage.scheduler.daemon.metrics.cells import CellRegistry
+    from moorage.scheduler.daemon.serving.exposition import Exposition
+
+HEALTH_PATHS: Final = ("/healthz", "/livez", "/readyz")
+"""Pages that are the keeper's to answer."""
+
+
+class Exposed(Protocol):
+    """What has metrics to show."""
+
+    def collect(self) -> "Iterable[Metric]":
+        """Go through the families there are now."""
+        ...
+
+
+class PageSources(Struct, frozen=True):
+    """Where the pages take what they show from."""
+
+    metrics: "CellRegistry"
+    pod_resources: Exposed
+    configuration: Callable[[], dict[str, Any]]
+    flags: FlagValues
+    features: FeatureGates = field(default_factory=FeatureGates)
+
+
+class HealthPages:
+    """Answers whether the process is well, and how often it was."""
+
+    def __init__(self, health: HealthChecks) -> None:
+        self._health = health
+
+    def add_to(self, router: Router) -> None:
+        """Register the pages."""
+        for endpoint in self._health.endpoints:
+            router.add("GET", f"/{endpoint}", self._health_page(endpoint))
+            router.add("GET", f"/{endpoint}/", self._check_page(endpoint))
+        router.add("GET", "/metrics/slis", exposition_page(self._health.families))
+
+    def _health_page(self, endpoint: str) -> PageHandler:
+        async def page(request: HttpRequest) -> Reply:
+            words = parse_qsl(request.query_string, keep_blank_values=True)
+            excluded = [name for key, given in words if key == "exclude" for name in given.split(",")]
+            is_verbose = any(key == "verbose" for key, _ in words)
+            return _health_answer(self._health.report(endpoint, verbose=is_verbose, exclude=excluded))
+
+        return page
+
+    def _check_page(self, endpoint: str) -> PageHandler:
+        async def page(request: HttpRequest) -> Reply:
+            report = self._health.report_one(endpoint, unquote(request.path).rpartition("/")[2])
+            return _health_answer(report) if report is not None else text_reply("404 page not found\n", 404)
+
+        return page
+
+
+class Pages:
+    """Answers requests for all other pages."""
+
+    def __init__(self, sources: PageSources) -> None:
+        self._sources = sources
+        self._began = time.time()
+        self._booted = boot_time()
+        self._router = Router()
+
+    def add_to(self, router: Router) -> None:
+        """Register the pages."""
+        self._router = router
+        router.add("GET", "/metrics", exposition_page(self._sources.metrics.collect, of_process=True))
+        router.add("DELETE", "/metrics", self._reset_metrics)
+        router.add("GET", "/metrics/resources", exposition_page(self._sources.pod_resources.collect))
+        router.add("GET", "/configz", self._configz)
+        router.add("GET", "/version", self._version)
+        if self._sources.features.enabled("ComponentFlagz"):
+            router.add("GET", "/flagz", self._flagz)
+        if self._sources.features.enabled("ComponentStatusz"):
+            router.add("GET", "/statusz", self._statusz)
+
+    async def _reset_metrics(self, _: HttpRequest) -> Reply:
+        self._sources.metrics.reset()
+        return text_reply("metrics reset\n")
+
+    async def _configz(self, _: HttpRequest) -> Reply:
+        return Reply(200, msgspec.json.encode({"componentconfig": self._sources.configuration()}))
+
+    async def _version(self, _: HttpRequest) -> Reply:
+        return Reply(200, msgspec.json.encode(version_info()))
+
+    async def _flagz(self, request: HttpRequest) -> Reply:
+        return flagz(self._sources.flags).answer(request)
+
+    async def _statusz(self, request: HttpRequest) -> Reply:
+        paths, release = listed_paths({*self._router.paths, *HEALTH_PATHS}), self._sources.features.release
+        page = statusz(self._began, boot_time() - self._booted, release, paths)
+        return page.answer(request)
+
+
+def exposition_page(collect: "Callable[[], Iterable[Metric]]", *, of_process: bool = False) -> PageHandler:
+    """Return a page with metrics, in a format that the scraper accepts."""
+
+    @cache
+    def exposition() -> "Exposition":
+        from moorage.scheduler.daemon.serving.exposition import Exposition
+
+        return Exposition(collect, of_process=of_process)
+
+    async def page(request: HttpRequest) -> Reply:
+        return Reply(200, *exposition().written(request.header(b"accept")))
+
+    return page
+
+
+async def set_verbosity(request: HttpRequest) -> Reply:
+    """Change how much is logged: PUT a number to /debug/flags/v."""
+    text = request.body.decode(errors="replace").strip()
+    if not (text.isascii() and text.isdecimal()):
+        return text_reply(f'strconv.ParseUint: parsing "{text[:MAX_SHOWN]}": invalid syntax\n', 400)
+    if len(text) > len(str(MAX_VERBOSITY)) or int(text) > MAX_VERBOSITY:
+        return text_reply(f'strconv.ParseUint: parsing "{text[:MAX_SHOWN]}": value out of range\n', 400)
+    VERBOSITY.set(int(text))
+    return text_reply(f"successfully set klog.logging.verbosity to {text}\n")
+
+
+def _health_answer(report: Report) -> Reply:
+    status = 200 if report.is_healthy else 500
+    return Reply(status, report.text.encode(), PLAIN, (("X-Content-Type-Options", "nosniff"),))

@@ -1,0 +1,192 @@
+"""Asking the API server who somebody is and what they may do; answers are cached for a while."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from moorage.common.caches import LRU
+from moorage.common.clock import Clock
+from moorage.common.errors import ApiError, ServerError, TooManyRequests
+from moorage.kube.api.codec import UNREADABLE
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.daemon.serving.users import User
+from moorage.scheduler.framework.metering import Meter
+
+MAX_CACHED: Final = 4096
+MAX_UNDER_WAY: Final = 64
+"""Questions to the API server at a time: whoever can connect to us must not be able to keep it busy."""
+TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+V = TypeVar("V")
+
+
+class CachedReviews(Generic[V]):
+    """Answers by question: true for some seconds, asked for once however many wait, and only so many at a time.
+
+    Questions are kept as digests: they contain secrets, and may be of any length.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: LRU[bytes, tuple[float, V]] = LRU(MAX_CACHED)
+        self._under_way: dict[bytes, asyncio.Task[V]] = {}
+
+    def find(self, key: bytes) -> V | None:
+        """Return an answer that is still true."""
+        found = self._known.find(key)
+        return found[1] if found is not None and found[0] > self._clock.now() else None
+
+    async def ask(self, key: bytes, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
+        """Ask, or wait with those who have asked already; TooManyRequests if too much is being asked."""
+        task = self._under_way.get(key)
+        if task is None:
+            if len(self._under_way) >= MAX_UNDER_WAY:
+                raise TooManyRequests("too many requests are being reviewed, please try again later", status=429)
+            task = self._under_way[key] = asyncio.ensure_future(self._answer(key, ask, ttl))
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        # Whoever hangs up does not take the answer from the others.
+        return await asyncio.shield(task)
+
+    async def _answer(self, key: bytes, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
+        try:
+            answer = await ask()
+            self._known.put(key, (self._clock.now() + ttl(answer), answer))
+            return answer
+        finally:
+            del self._under_way[key]
+
+
+class ReviewedUser(msgspec.Struct, frozen=True):
+    """The user in a TokenReview."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
+
+
+class TokenStatus(msgspec.Struct, frozen=True):
+    """What a TokenReview says."""
+
+    authenticated: bool = False
+    user: ReviewedUser = ReviewedUser()
+    error: str = ""
+
+
+class AccessStatus(msgspec.Struct, frozen=True):
+    """What a SubjectAccessReview says."""
+
+    allowed: bool = False
+    reason: str = ""
+
+
+class TokenAnswer(msgspec.Struct, frozen=True):
+    """A TokenReview."""
+
+    status: TokenStatus = TokenStatus()
+
+
+class AccessAnswer(msgspec.Struct, frozen=True):
+    """A SubjectAccessReview."""
+
+    status: AccessStatus = AccessStatus()
+
+
+class TokenReviewer:
+    """Finds out whose token it is. ``None`` for nobody's; ApiError if the API server does not say."""
+
+    def __init__(self, client: ApiClient, meter: Meter, clock: Clock, ttl: float) -> None:
+        self._client = client
+        self._meter = meter
+        self._ttl = ttl
+        self._reviews: CachedReviews[TokenStatus] = CachedReviews(clock)
+
+    async def user_of(self, token: str) -> User | None:
+        """Return the user of a token."""
+        key = hashlib.sha256(token.encode()).digest()
+        status = self._reviews.find(key)
+        self._meter.count("authentication_token_cache_request_total", "miss" if status is None else "hit")
+        if status is None:
+            status = await self._reviews.ask(key, lambda: self._fetch(token), lambda _: self._ttl)
+        if not status.authenticated:
+            return None
+        user = status.user
+        return User(user.username, user.uid, user.groups, tuple(sorted(user.extra.items())))
+
+    async def _fetch(self, token: str) -> TokenStatus:
+        result = "error"
+        try:
+            status = await self._ask(token)
+            result = "ok"
+            return status
+        finally:
+            self._meter.count("authentication_token_cache_fetch_total", result)
+
+    async def _ask(self, token: str) -> TokenStatus:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        body = msgspec.json.encode(review)
+        answer = await measured(
+            self._meter, "authn", lambda: self._client.request("POST", TOKEN_REVIEWS, body, seconds=10.0)
+        )
+        return decoded(answer, TokenAnswer).status
+
+
+class AccessReviewer:
+    """Finds out whether somebody may do something; ApiError if the API server does not say."""
+
+    def __init__(self, client: ApiClient, meter: Meter, clock: Clock, allowed_ttl: float, denied_ttl: float) -> None:
+        self._client = client
+        self._meter = meter
+        self._ttl = {True: allowed_ttl, False: denied_ttl}
+        self._reviews: CachedReviews[AccessStatus] = CachedReviews(clock)
+
+    async def decide(self, user: User, verb: str, path: str) -> AccessStatus:
+        """Ask whether a user may do something to a path."""
+        key = hashlib.sha256(msgspec.json.encode((user, verb, path))).digest()
+        status = self._reviews.find(key)
+        if status is not None:
+            return status
+        return await self._reviews.ask(key, lambda: self._ask(user, verb, path), lambda found: self._ttl[found.allowed])
+
+    async def _ask(self, user: User, verb: str, path: str) -> AccessStatus:
+        spec = {
+            "nonResourceAttributes": {"path": path, "verb": verb},
+            "user": user.name,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": dict(user.extra),
+        }
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        body = msgspec.json.encode(review)
+        answer = await measured(
+            self._meter, "authz", lambda: self._client.request("POST", ACCESS_REVIEWS, body, seconds=10.0)
+        )
+        return decoded(answer, AccessAnswer).status
+
+
+async def measured(meter: Meter, what: str, ask: Callable[[], Awaitable[bytes]]) -> bytes:
+    """Count a request and how long it took, by the code of its answer."""
+    began, code = perf_counter(), "<error>"
+    try:
+        answer = await ask()
+        code = "201"
+        return answer  # noqa: TRY300 - the finally below needs the code
+    except ApiError as error:
+        code = str(error.status or "<error>")
+        raise
+    finally:
+        meter.count(f"apiserver_delegated_{what}_request_total", code)
+        meter.observe(f"apiserver_delegated_{what}_request_duration_seconds", perf_counter() - began, code)
+
+
+def decoded(answer: bytes, kind: type[V]) -> V:
+    """Read a review; ServerError if it is none."""
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except UNREADABLE as error:
+        raise ServerError(f"the API server's review cannot be read: {error}") from error

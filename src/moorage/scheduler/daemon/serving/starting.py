@@ -1,0 +1,172 @@
+"""Starting the server: who may come in, with which certificates, on which address."""
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import structlog
+
+from moorage.common.clock import Clock, SteadyClock
+from moorage.common.errors import InputError, MoorageError
+from moorage.kube.client.kubeconfig import SERVICE_ACCOUNT, Connection, load_connection
+from moorage.kube.client.rest import ApiClient
+from moorage.kube.http.messages import HttpRequest, HttpService, Reply, ReplyStream
+from moorage.kube.http.server import HttpServer
+from moorage.scheduler.daemon.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
+from moorage.scheduler.daemon.serving.gatekeeper import Gatekeeper
+from moorage.scheduler.daemon.serving.lookup import TrustedClients, from_flags, looked_up
+from moorage.scheduler.daemon.serving.reviews import AccessReviewer, TokenReviewer
+from moorage.scheduler.daemon.serving.routing import StreamingHandler, text_reply
+from moorage.scheduler.daemon.serving.tls import ServingTls
+from moorage.scheduler.framework.metering import SILENT_METER, Meter
+
+SHUTDOWN_SECONDS: Final = 5.0
+RELOAD_SECONDS: Final = 60.0
+"""How often certificates and client CAs are compared with those in use, as in kube-scheduler."""
+MAX_BODY: Final = 4096
+"""The longest body that any page has a use for: the level of logs."""
+MAX_CONNECTIONS: Final = 512
+
+log = structlog.get_logger(__name__)
+
+
+class Server:
+    """Our HTTPS server, from start to stop."""
+
+    def __init__(
+        self, options: ServingOptions, page: StreamingHandler, meter: Meter = SILENT_METER, max_body: int = MAX_BODY
+    ) -> None:
+        self._options = options
+        self._page = page
+        self._meter = meter
+        self._max_body = max_body
+        self._http: HttpServer | None = None
+        self._certificates: Certificates | None = None
+        self._reloading: asyncio.Task[None] | None = None
+        self._clients: list[ApiClient] = []
+        self.port = 0
+
+    async def start(
+        self, authentication: AuthenticationOptions, authorization: AuthorizationOptions, clock: Clock | None = None
+    ) -> None:
+        """Begin to serve; a port of 0 in the options means not to."""
+        asks_who = self._client(authentication.kubeconfig, "--authentication-kubeconfig")
+        asks_may = self._client(authorization.kubeconfig, "--authorization-kubeconfig")
+        meter, clock = self._meter, clock or SteadyClock()
+        gatekeeper = Gatekeeper(
+            always_allow=authorization.always_allow,
+            tokens=None if asks_who is None else TokenReviewer(asks_who, meter, clock, authentication.cache_ttl),
+            access=None
+            if asks_may is None
+            else AccessReviewer(asks_may, meter, clock, authorization.allowed_ttl, authorization.denied_ttl),
+            meter=meter,
+        )
+        certificates = self._certificates = Certificates(self._options, authentication, asks_who, gatekeeper)
+        tls = await certificates.load()
+
+        def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply | ReplyStream]:
+            return gatekeeper.admit(request, self._page)
+
+        self._http = HttpServer(HttpService(answer, _refuse, self._max_body), MAX_CONNECTIONS)
+        self.port = await self._listen(self._http, tls)
+        self._reloading = asyncio.create_task(self._keep_reloading(), name="certificates")
+        log.info("serving securely", address=self._options.address, port=self.port)
+
+    async def _keep_reloading(self) -> None:
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            await self.reload()
+
+    async def reload(self) -> None:
+        """Take certificates and client CAs as they are now; done by itself once a minute."""
+        if self._certificates is not None:
+            await self._certificates.reload()
+
+    async def _listen(self, server: HttpServer, tls: ServingTls) -> int:
+        options = self._options
+        try:
+            return await server.listen(
+                None if options.address in ("0.0.0.0", "::") else options.address,
+                options.port,
+                tls=lambda: tls.context,
+                reuse_port=options.share_port or None,
+                reuse_address=options.share_address or None,
+            )
+        except OSError as error:
+            where = f"--bind-address={options.address} --secure-port={options.port}"
+            raise InputError(where, f"cannot listen there: {error.strerror or error}") from error
+
+    async def stop(self) -> None:
+        """Let requests under way finish, and end."""
+        if self._reloading is not None:
+            self._reloading.cancel()
+        if self._http is not None:
+            await self._http.stop(SHUTDOWN_SECONDS)
+        for client in self._clients:
+            client.close()
+
+    def _client(self, kubeconfig: str, flag: str) -> ApiClient | None:
+        connection = load_connection(kubeconfig) if kubeconfig else _in_cluster()
+        if connection is None:
+            log.warning("not delegated to an API server, only paths that are always allowed are served", flag=flag)
+            return None
+        client = ApiClient(connection)
+        self._clients.append(client)
+        return client
+
+
+class Certificates:
+    """The certificates to serve with and those to trust: read from files and from the cluster, again and again."""
+
+    def __init__(
+        self, serving: ServingOptions, options: AuthenticationOptions, client: ApiClient | None, gatekeeper: Gatekeeper
+    ) -> None:
+        self._serving = serving
+        self._options = options
+        self._client = client
+        self._gatekeeper = gatekeeper
+        self._trusted = TrustedClients()
+        self._tls: ServingTls | None = None
+
+    async def load(self) -> ServingTls:
+        """Read everything for the first time; InputError if something cannot be used."""
+        given = from_flags(self._options)
+        try:
+            self._trusted = await self._published(given)
+        except MoorageError as error:
+            if not self._options.tolerate_lookup_failure:
+                raise
+            log.warning("client CAs could not be looked up; certificates will not be believed", error=str(error))
+            self._trusted = given
+        self._gatekeeper.trust(self._trusted)
+        self._tls = ServingTls(self._serving, self._trusted.bundles)
+        return self._tls
+
+    async def reload(self) -> None:
+        """Take everything as it is now; what cannot be used, because it is being written, leaves all as it was."""
+        try:
+            trusted = await self._published(from_flags(self._options))
+            is_new = self._tls is not None and self._tls.load(trusted.bundles)
+            if trusted != self._trusted:
+                self._gatekeeper.trust(trusted)
+        except MoorageError as error:
+            log.warning("certificates cannot be reloaded now", error=str(error))
+            return
+        if is_new or trusted != self._trusted:
+            self._trusted = trusted
+            log.info("certificates were reloaded")
+
+    async def _published(self, given: TrustedClients) -> TrustedClients:
+        if self._client is None or self._options.skip_lookup:
+            return given
+        return await looked_up(self._client, given)
+
+
+def _in_cluster() -> Connection | None:
+    is_in_pod = os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").is_file()
+    return load_connection() if is_in_pod else None
+
+
+def _refuse(status: int, message: str) -> Reply:
+    return text_reply(f"{message}\n", status)

@@ -1,0 +1,200 @@
+"""TLS for our server: certificates from files, by name (SNI), or made in memory; cipher suites by their Go names."""
+
+import os
+import ssl
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, cast
+
+from moorage.common.errors import InputError, did_you_mean
+from moorage.kube.http.tls import load_certificate, verify_as_go
+from moorage.scheduler.daemon.flags.kinds import NamedCertificate
+from moorage.scheduler.daemon.options import ServingOptions
+
+PAIR_NAME: Final = "kube-scheduler"
+
+_VERSIONS: Final = {
+    "VersionTLS10": ssl.TLSVersion.TLSv1,
+    "VersionTLS11": ssl.TLSVersion.TLSv1_1,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+#: OpenSSL's names of the suites of TLS 1.2 and before; those of 1.3 are always all on, in Go as here.
+_CIPHERS: Final = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+}
+_ALWAYS: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+
+
+class ServingTls:
+    """The context to serve with, made again by :meth:`load` when files or client CAs have changed.
+
+    Clients may show certificates of the CAs given, but need not.
+    """
+
+    def __init__(self, options: ServingOptions, client_cas: Sequence[bytes] = ()) -> None:
+        self._options = options
+        # The library that makes certificates takes longer to import than all of the server: the first visitor waits.
+        self._self_signed = cache(_self_signed)
+        self._loaded: tuple[object, ...] = ()
+        self._context = self._made(client_cas)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """What the next connection is made with."""
+        return self._context
+
+    def load(self, client_cas: Sequence[bytes]) -> bool:
+        """Take what the files contain now, and other client CAs; return whether anything changed.
+
+        InputError if it cannot be used, as when a file is being written; what was in use stays in use.
+        """
+        if self._state(client_cas) == self._loaded:
+            return False
+        self._context = self._made(client_cas)
+        return True
+
+    def _state(self, client_cas: Sequence[bytes]) -> tuple[object, ...]:
+        options = self._options
+        pairs = [(entry.cert_file, entry.key_file) for entry in options.named_certificates]
+        if options.cert_file or options.cert_dir:
+            pairs.append(_default_pair(options))
+        return (tuple(client_cas), *(_content(path) for pair in pairs for path in pair))
+
+    def _made(self, client_cas: Sequence[bytes]) -> ssl.SSLContext:
+        options, before = self._options, self._state(client_cas)
+        context = _context(options, client_cas)
+        by_name = _named_contexts(options, client_cas)
+        if options.cert_file or options.cert_dir:
+            _load_default_pair(context, options)
+            if by_name:
+                # A weak reference: a context that refers to itself would stay until the garbage is looked through.
+                context.sni_callback = _chooser(by_name, cast("Callable[[], ssl.SSLContext]", weakref.ref(context)))
+        else:
+            context.sni_callback = _chooser(by_name, cache(lambda: self._self_signed_context(client_cas)))
+        self._loaded = before if options.cert_file or not options.cert_dir else self._state(client_cas)
+        return context
+
+    def _self_signed_context(self, client_cas: Sequence[bytes]) -> ssl.SSLContext:
+        context = _context(self._options, client_cas)
+        certificate, key = self._self_signed()
+        load_certificate("--cert-dir", context, certificate, key)
+        return context
+
+
+def _context(options: ServingOptions, client_cas: Sequence[bytes]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[options.min_version or "VersionTLS12"]
+    context.set_alpn_protocols(["http/1.1"])
+    if options.cipher_suites:
+        context.set_ciphers(":".join(_openssl_names(options.cipher_suites)) or "@SECLEVEL=0:ALL")
+    verify_as_go(context)
+    for bundle in client_cas:
+        try:
+            context.load_verify_locations(cadata=bundle.decode())
+        except (OSError, ValueError) as error:
+            raise InputError("--client-ca-file", f"the CAs of clients cannot be used: {error}") from error
+        context.verify_mode = ssl.CERT_OPTIONAL
+        # A client that resumes a session shows its certificate alone, not by whom it was verified.
+        context.num_tickets = 0
+        context.options |= ssl.OP_NO_TICKET
+    return context
+
+
+def _openssl_names(suites: Sequence[str]) -> list[str]:
+    unknown = [suite for suite in suites if suite not in _CIPHERS and suite not in _ALWAYS]
+    if unknown:
+        hint = did_you_mean(unknown[0], [*_CIPHERS, *_ALWAYS]) or f"known ones: {', '.join((*_ALWAYS, *_CIPHERS))}"
+        raise InputError("--tls-cipher-suites", f"Cipher suite {unknown[0]} not supported or doesn't exist", hint=hint)
+    return [_CIPHERS[suite] for suite in suites if suite in _CIPHERS]
+
+
+def _default_pair(options: ServingOptions) -> tuple[str, str]:
+    if options.cert_file:
+        return options.cert_file, options.key_file
+    return str(Path(options.cert_dir, f"{PAIR_NAME}.crt")), str(Path(options.cert_dir, f"{PAIR_NAME}.key"))
+
+
+def _load_default_pair(context: ssl.SSLContext, options: ServingOptions) -> None:
+    certificate, key = _default_pair(options)
+    if not options.cert_file and not (Path(certificate).exists() and Path(key).exists()):
+        _write_pair(Path(certificate), Path(key), _self_signed())
+    _load_files(context, certificate, key, "--tls-cert-file" if options.cert_file else "--cert-dir")
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+def _load_files(context: ssl.SSLContext, certificate: str, key: str, flag: str) -> None:
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise InputError(flag, f"{certificate} and {key} cannot be served with: {error}") from error
+
+
+def _write_pair(certificate: Path, key: Path, pair: tuple[bytes, bytes]) -> None:
+    certificate.parent.mkdir(parents=True, exist_ok=True)
+    certificate.write_bytes(pair[0])
+    with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(pair[1])
+
+
+def _named_contexts(options: ServingOptions, client_cas: Sequence[bytes]) -> dict[str, ssl.SSLContext]:
+    by_name: dict[str, ssl.SSLContext] = {}
+    for entry in reversed(options.named_certificates):
+        named = _context(options, client_cas)
+        _load_files(named, entry.cert_file, entry.key_file, "--tls-sni-cert-key")
+        by_name.update(dict.fromkeys(entry.names or _names_in(entry), named))
+    return by_name
+
+
+def _chooser(
+    by_name: Mapping[str, ssl.SSLContext], default: Callable[[], ssl.SSLContext]
+) -> Callable[[ssl.SSLObject | ssl.SSLSocket, str | None, ssl.SSLContext], None]:
+    """Choose the certificate by the name a client asks for, if any: whole names first, then wildcards."""
+
+    def choose(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
+        wildcard = f"*.{(name or '').partition('.')[2]}"
+        connection.context = by_name.get(name or "") or by_name.get(wildcard) or default()
+
+    return choose
+
+
+def _names_in(entry: NamedCertificate) -> list[str]:
+    from moorage.scheduler.daemon.serving.self_signed import names_in
+
+    try:
+        return names_in(Path(entry.cert_file).read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError("--tls-sni-cert-key", f"the names in {entry.cert_file} cannot be read: {error}") from error
+
+
+def _self_signed() -> tuple[bytes, bytes]:
+    # Whoever brings certificates of their own need not wait for the library that makes them.
+    from moorage.scheduler.daemon.serving.self_signed import self_signed
+
+    return self_signed()

@@ -1,0 +1,84 @@
+"""Pages that only the scheduler can write: the keeper admits who asks, and passes the request on."""
+
+import asyncio
+from itertools import count
+from typing import Final
+
+from moorage.kube.http.messages import HttpRequest, Reply
+from moorage.scheduler.daemon.serving.routing import text_reply
+from moorage.scheduler.daemon.supervisor.incidents import Incidents
+from moorage.scheduler.daemon.supervisor.link import Answered, Asked, Link, Measured
+from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Watchdog
+
+MAX_ASKED: Final = 64
+PAGE_SECONDS: Final = 3.0
+"""A scheduler that has been blocked for so long does not answer for its pages."""
+PASSED_ON: Final = (b"accept",)
+"""Headers that pages look at; credentials stay here."""
+
+
+class Forwarding:
+    """Requests that are on their way."""
+
+    def __init__(self, link: Link, watchdog: Watchdog, incidents: Incidents) -> None:
+        self._link = link
+        self._watchdog = watchdog
+        self._incidents = incidents
+        self._numbers = count()
+        self._asked: dict[int, asyncio.Future[Reply]] = {}
+
+    async def page(self, request: HttpRequest) -> Reply:
+        """Have the scheduler answer; if it cannot, say so."""
+        if len(self._asked) >= MAX_ASKED:
+            return text_reply("too many requests are waiting for the scheduler\n", 503)
+        number = next(self._numbers)
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        target = f"{request.path}?{request.query_string}" if request.query_string else request.path
+        headers = [(name, text) for name, text in request.all_headers if name in PASSED_ON]
+        self._link.send(Asked(number, request.method, target.encode(), headers, request.body))
+        try:
+            while not answer.done():
+                await asyncio.wait((answer,), timeout=BEAT_SECONDS)
+                if self._watchdog.blocked >= PAGE_SECONDS:
+                    return self._instead(request)
+            return answer.result()
+        finally:
+            del self._asked[number]
+
+    def _instead(self, request: HttpRequest) -> Reply:
+        if request.path == "/metrics" and request.method == "GET":
+            from moorage.scheduler.daemon.supervisor.health import own_metrics
+
+            return text_reply(own_metrics(self._incidents.counts))
+        where = f" in plugin {self._incidents.plugin}" if self._incidents.plugin else ""
+        return text_reply(f"the scheduler has been blocked{where} for {self._watchdog.blocked:.0f} s\n", 503)
+
+    def answered(self, message: Answered) -> None:
+        """Take what the scheduler answered; nobody may wait for it any more."""
+        waiting = self._asked.get(message.number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(Reply(message.status, message.body, message.content_type, message.headers))
+
+    def end(self) -> None:
+        """Let nobody wait for a scheduler that is gone."""
+        for waiting in self._asked.values():
+            if not waiting.done():
+                waiting.set_result(text_reply("the scheduler has ended\n", 503))
+
+
+class LinkMeter:
+    """Counts among the scheduler's metrics; what it cannot take in time is lost."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def count(self, metric: str, *labels: str) -> None:
+        """Add one to a counter."""
+        if not self._link.is_backed_up:
+            self._link.send(Measured(metric, labels))
+
+    def observe(self, metric: str, value: float, *labels: str) -> None:
+        """Put a value into a histogram."""
+        if not self._link.is_backed_up:
+            self._link.send(Measured(metric, labels, value))

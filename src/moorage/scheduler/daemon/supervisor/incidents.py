@@ -1,0 +1,73 @@
+"""What the keeper does when the scheduler's loop does not turn: find out where it is, log it, and count it."""
+
+import asyncio
+import os
+from typing import Final
+
+import structlog
+
+from moorage.common.clock import boot_time
+from moorage.scheduler.daemon.supervisor.process import STACK_SIGNAL, Child
+from moorage.scheduler.daemon.supervisor.stacks import Span, plugin_in, read_stack
+from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Watchdog
+from moorage.scheduler.framework.metering import Meter
+
+STACK_SECONDS: Final = 0.2
+"""How long the scheduler has to write its stack; it does so in C, but a process that was stopped does not."""
+MAX_STACK: Final = 1 << 16
+METRIC: Final = "moorage_stuck_total"
+
+log = structlog.get_logger(__name__)
+
+
+class Incidents:
+    """Watches one scheduler. ``counts`` is how often each plugin held it up, for who asks while it is held up."""
+
+    def __init__(self, watchdog: Watchdog, child: Child, stacks: int, meter: Meter) -> None:
+        self.spans: list[Span] = []
+        self.counts: dict[str, int] = {}
+        self.plugin = ""
+        """Where the scheduler is stuck now, or was last."""
+        self._watchdog = watchdog
+        self._child = child
+        self._stacks = stacks
+        self._meter = meter
+
+    async def watch(self) -> None:
+        """Look on until cancelled."""
+        is_reported = is_stuck = False
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            self._watchdog.look(boot_time())
+            if self._watchdog.is_blocked and not is_reported:
+                is_reported = True
+                await self._report()
+            elif is_reported and not self._watchdog.is_blocked:
+                is_reported = False
+                log.info("the scheduler goes on", plugin=self.plugin)
+            if self._watchdog.is_stuck and not is_stuck:
+                problem = "stuck for too long: /livez fails, and the lease is not renewed"
+                log.error(problem, plugin=self.plugin, limit_seconds=self._watchdog.limit)
+            is_stuck = self._watchdog.is_stuck
+
+    async def _report(self) -> None:
+        self._read()
+        self._child.send(STACK_SIGNAL)
+        await asyncio.sleep(STACK_SECONDS)
+        stack = read_stack(self._read())
+        self.plugin, frame = plugin_in(stack, self.spans)
+        self.counts[self.plugin] = self.counts.get(self.plugin, 0) + 1
+        self._meter.count(METRIC, self.plugin)
+        log.warning(
+            "the scheduler is blocked" if not self.plugin else "a plugin blocks the scheduler",
+            plugin=self.plugin,
+            where=str(frame or (stack[0] if stack else "unknown, the process does not run")),
+            seconds=round(self._watchdog.blocked, 1),
+            stack="\n".join(map(str, stack)),
+        )
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._stacks, MAX_STACK).decode(errors="replace")
+        except BlockingIOError:
+            return ""

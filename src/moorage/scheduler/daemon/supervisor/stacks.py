@@ -1,0 +1,86 @@
+"""Which plugin a stack is in: where the code of each plugin stands, and the first of it on the way down a stack."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import CodeType, CoroutineType, FunctionType
+from typing import Any, Final
+
+from msgspec import Struct
+
+import moorage
+
+_FRAME: Final = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
+_PACKAGE: Final = str(Path(moorage.__file__).parent)
+_PLUGINS: Final = str(Path(moorage.__file__).parent / "scheduler" / "plugins")
+
+
+class Frame(Struct, frozen=True):
+    """A line of a stack."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+class Span(Struct, frozen=True, array_like=True):
+    """Lines of a file that are a plugin's."""
+
+    plugin: str
+    file: str
+    first: int
+    last: int
+
+
+def read_stack(dump: str) -> list[Frame]:
+    """Read what faulthandler wrote, the innermost frame first."""
+    return [Frame(file, int(line), function) for file, line, function in _FRAME.findall(dump)]
+
+
+def stack_of(coroutine: Any) -> list[Frame]:
+    """Return where a coroutine waits, the innermost frame first."""
+    frames: list[Frame] = []
+    while isinstance(coroutine, CoroutineType) and coroutine.cr_frame is not None:
+        frame = coroutine.cr_frame
+        frames.insert(0, Frame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        coroutine = coroutine.cr_await
+    return frames
+
+
+def plugin_in(stack: Sequence[Frame], spans: Iterable[Span]) -> tuple[str, Frame | None]:
+    """Name the plugin that a stack is in, and where in it: the outermost call of its code, "" if there is none."""
+    known = list(spans)
+    for frame in reversed(stack):
+        for span in known:
+            if span.file == frame.file and span.first <= frame.line <= span.last:
+                return span.plugin, frame
+    return "", None
+
+
+def spans_of(name: str, plugin: object) -> list[Span]:
+    """Find the lines of a plugin: those of its methods, inherited ones included, and of functions that they wrap."""
+    held = [thing for kind in type(plugin).__mro__ for thing in vars(kind).values()]
+    held += getattr(plugin, "__dict__", {}).values()
+    return list(dict.fromkeys(span for thing in held for span in _spans(name, getattr(thing, "__func__", thing))))
+
+
+def _spans(name: str, function: object) -> Iterator[Span]:
+    if not isinstance(function, FunctionType):
+        return
+    code: CodeType = function.__code__
+    if not _is_shared(code.co_filename):
+        lines = [line for _, _, line in code.co_lines() if line is not None]
+        yield Span(name, code.co_filename, code.co_firstlineno, max(lines, default=code.co_firstlineno))
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # not filled yet
+            if cell.cell_contents is not function:
+                yield from _spans(name, cell.cell_contents)
+
+
+def _is_shared(file: str) -> bool:
+    """Return whether code is the framework's, which is on every plugin's way."""
+    return file.startswith(_PACKAGE) and not file.startswith(_PLUGINS)

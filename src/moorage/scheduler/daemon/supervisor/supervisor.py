@@ -1,0 +1,289 @@
+"""The process that keeps lease, health and signals while the scheduler is busy, and ends with it.
+
+Whatever goes wrong here ends the scheduler, and the scheduler's end is the end of the keeper: there is one way out.
+It runs no plugin, and does nothing that could take long.
+"""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import structlog
+
+from moorage.common.clock import boot_time
+from moorage.common.errors import LeadershipLost, MoorageError
+from moorage.kube.api.codec import encode
+from moorage.kube.client.event_note import EventNote
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.leader import LeaderElector, LeaseSettings
+from moorage.kube.client.rest import ApiClient, Exchange
+from moorage.kube.http.messages import HttpRequest, Reply, ReplyStream
+from moorage.scheduler.daemon.forked import EXIT_FAILURE
+from moorage.scheduler.daemon.supervisor.forwarding import Forwarding, LinkMeter
+from moorage.scheduler.daemon.supervisor.incidents import Incidents
+from moorage.scheduler.daemon.supervisor.link import (
+    Announcement,
+    Answered,
+    Campaign,
+    Lead,
+    Link,
+    Located,
+    Message,
+    SchedulerFailed,
+    Setup,
+    Stop,
+)
+from moorage.scheduler.daemon.supervisor.page import HELD_UNTIL
+from moorage.scheduler.daemon.supervisor.process import Child, Ends
+from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Watchdog
+from moorage.scheduler.daemon.version import USER_AGENT
+
+if TYPE_CHECKING:
+    from moorage.kube.client.candidate import Candidacy
+    from moorage.scheduler.daemon.serving.routing import StreamingHandler
+    from moorage.scheduler.daemon.serving.starting import Server
+
+END_SECONDS: Final = 25.0
+"""What a scheduler that was asked to end gets for it; a kubelet waits for 30 seconds before it kills."""
+BLOCKED_END_SECONDS: Final = 5.0
+"""What it gets if its loop does not turn: nothing can come to an end there."""
+FINISH_SECONDS: Final = 3.5
+"""What is left for giving the lease back."""
+
+log = structlog.get_logger(__name__)
+
+
+def keep(ends: Ends) -> int:
+    """Run the keeper to its end; return the exit code of the program."""
+    with asyncio.Runner() as runner:
+        return runner.run(_keep(ends))
+
+
+async def _keep(ends: Ends) -> int:
+    link = await Link.over(ends.socket)
+    try:
+        return await Keeper(ends, link).run()
+    finally:
+        link.close()
+        # The transport closes its socket in the loop's next turn.
+        await asyncio.sleep(0)
+
+
+class Keeper:
+    """The keeper of one scheduler."""
+
+    def __init__(self, ends: Ends, link: Link) -> None:
+        self._page = ends.page
+        self._link = link
+        self._meter = LinkMeter(link)
+        self._child = Child(ends.other)
+        self._watchdog = Watchdog(ends.page)
+        self._incidents = Incidents(self._watchdog, self._child, ends.stacks, self._meter)
+        self._forwarding = Forwarding(link, self._watchdog, self._incidents)
+        self._setup: Setup | None = None
+        self._server: Server | None = None
+        self._elector: LeaderElector | None = None
+        self._candidacy: Candidacy | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+        self._is_ready = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._error: Exception | None = None
+        self._code: int | None = None
+
+    async def run(self) -> int:
+        """Keep, until the scheduler has ended."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        loop.add_signal_handler(signal.SIGUSR2, self._child.send, signal.SIGUSR2)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # it does not end us: it is for the scheduler
+            loop.add_signal_handler(signal.SIGHUP, self._child.send, signal.SIGHUP)
+        watching = asyncio.create_task(self._incidents.watch(), name="watchdog")
+        async for message in self._link.messages():
+            self._take(message)
+        code = await self._child.wait()
+        watching.cancel()
+        await self._finish()
+        if self._error is not None:
+            raise self._error
+        if self._code is None and code < 0:
+            log.error("the scheduler was killed", signal=signal.Signals(-code).name)
+            return 128 - code
+        return code if self._code is None else self._code
+
+    async def _finish(self) -> None:
+        """Give the lease back, now that nobody writes any more, and stop serving."""
+        self._gone.set()
+        self._forwarding.end()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=FINISH_SECONDS)
+        if self._server is not None:
+            await self._server.stop()
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Setup():
+                self._setup = message
+                self._watchdog.limit = message.stuck_seconds
+                if message.lease is not None:
+                    self._start(self._elect(message, message.lease))
+                if message.serving.port:
+                    self._start(self._serve(message))
+            case Located(spans):
+                self._incidents.spans = spans
+            case Campaign():
+                self._is_ready.set()
+            case Answered():
+                self._forwarding.answered(message)
+            case SchedulerFailed(text):
+                self._error = MoorageError(text)
+            case _:
+                raise AssertionError(f"{type(message).__name__} is not for the keeper")
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except LeadershipLost as error:
+            log.error("command failed", err=str(error))  # noqa: TRY400 - the message says all there is to say
+            self._end()
+        except Exception as error:  # whatever it is, run() raises it once the scheduler is gone
+            self._error = error
+            self._end()
+
+    def _end(self) -> None:
+        """End the scheduler at once: what it has under way is cut with its connections."""
+        self._code = EXIT_FAILURE
+        self._child.kill()
+
+    def _on_signal(self, number: int) -> None:
+        if self._is_stopping:
+            self._end()
+            return
+        self._is_stopping = True
+        log.info("stopping", signal=signal.Signals(number).name)
+        self._link.send(Stop(signal.Signals(number).name))
+        self._start(self._see_it_end())
+
+    async def _see_it_end(self) -> None:
+        deadline = boot_time() + END_SECONDS
+        while boot_time() < deadline and self._watchdog.blocked < BLOCKED_END_SECONDS:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await self._gone.wait()
+                    return
+        log.warning("the scheduler does not end, so it is killed", plugin=self._incidents.plugin)
+        self._end()
+
+    async def _serve(self, setup: Setup) -> None:
+        # By now the scheduler imports what it is made of: this is done beside it, and is not in its memory.
+        from moorage.scheduler.daemon.serving.pages import HealthPages
+        from moorage.scheduler.daemon.serving.routing import Router
+        from moorage.scheduler.daemon.serving.starting import MAX_BODY, Server
+        from moorage.scheduler.daemon.supervisor.health import health_checks
+
+        router = Router()
+        checks = health_checks(self._page, self._watchdog, self._is_overdue, self._is_known)
+        HealthPages(checks).add_to(router)
+
+        async def page(request: HttpRequest) -> Reply | ReplyStream:
+            return await (router.answer if router.has(request.path) else self._forwarding.page)(request)
+
+        serve, max_body = (page, MAX_BODY) if not setup.has_page else self._with_news(page)
+        self._server = Server(setup.serving, serve, self._meter, max_body)
+        await self._server.start(setup.authentication, setup.authorization)
+
+    def _with_news(self, page: "StreamingHandler") -> "tuple[StreamingHandler, int]":
+        """Say here what is new on the page: streams are not passed on, questions are; manifests in them are longer."""
+        from moorage.insight.page.events import PageNews
+        from moorage.insight.page.paths import EVENTS
+        from moorage.insight.page.paths import MAX_BODY as MAX_PAGE_BODY
+
+        news = PageNews(self._forwarding.page)
+
+        async def answer(request: HttpRequest) -> Reply | ReplyStream:
+            return news.stream() if request.path == EVENTS else await page(request)
+
+        return answer, MAX_PAGE_BODY
+
+    def _is_overdue(self) -> bool:
+        return self._elector is not None and self._elector.election.is_overdue()
+
+    def _is_known(self) -> bool:
+        """Whether the API server knows that we stand for election, if it is to elect."""
+        setup = self._setup
+        needs = setup is not None and setup.lease is not None and setup.lease.is_coordinated
+        return not needs or (self._candidacy is not None and self._candidacy.is_synced)
+
+    async def _elect(self, setup: Setup, lease: LeaseSettings) -> None:
+        """Lead, or wait to lead, until the scheduler has ended.
+
+        While the scheduler gets ready the connection is opened and the lease looked at: then one write is left to do.
+        """
+        connection = load_connection(setup.kubeconfig, setup.master)
+        async with AsyncExitStack() as ended:
+            client = await ended.enter_async_context(
+                ApiClient(connection, user_agent=f"{USER_AGENT}/leader-election", on_exchange=self._count_exchange)
+            )
+            self._elector = LeaderElector(
+                client,
+                lease,
+                record=self._announce,
+                component=setup.component,
+                on_held=lambda until: self._page.__setitem__(HELD_UNTIL, until),
+                may_renew=lambda: not self._watchdog.is_stuck,
+            )
+            ending = asyncio.ensure_future(self._gone.wait())
+            getting_ready = asyncio.ensure_future(self._get_ready(self._elector))
+            await asyncio.wait((getting_ready, ending), return_when=asyncio.FIRST_COMPLETED)
+            if self._gone.is_set():
+                getting_ready.cancel()
+                return
+            await getting_ready
+            if lease.is_coordinated:
+                from moorage.kube.client.candidate import Candidacy
+
+                self._candidacy = Candidacy(client, lease)
+                standing = asyncio.ensure_future(self._candidacy.run())
+                ended.callback(standing.cancel)
+            electing = asyncio.ensure_future(self._elector.run(self._lead))
+            await asyncio.wait((electing, ending), return_when=asyncio.FIRST_COMPLETED)
+            ending.cancel()
+            if not self._page[HELD_UNTIL]:
+                # The scheduler is gone before we led; if we do lead, the election ends by itself and gives it back.
+                electing.cancel()
+            with suppress(asyncio.CancelledError):
+                await electing
+
+    async def _get_ready(self, elector: LeaderElector) -> None:
+        """Look at the lease until the scheduler is ready; an API server that does not answer holds up nothing."""
+        looking = asyncio.ensure_future(elector.look())
+        try:
+            await self._is_ready.wait()
+            if looking.done():
+                looking.result()
+        finally:
+            looking.cancel()
+
+    async def _lead(self) -> None:
+        assert self._elector is not None
+        self._link.send(Lead(self._elector.election.is_first))
+        await self._gone.wait()
+
+    def _announce(self, note: EventNote) -> None:
+        self._link.send(Announcement(note.note, msgspec.json.encode(encode(note.regarding))))
+
+    def _count_exchange(self, exchange: Exchange) -> None:
+        assert self._elector is not None
+        method, status, seconds, _, _ = exchange
+        host = self._elector.client.connection.server.partition("://")[2]
+        self._meter.count("rest_client_requests_total", str(status or "<error>"), method, host)
+        self._meter.observe("rest_client_request_duration_seconds", seconds, method, host)

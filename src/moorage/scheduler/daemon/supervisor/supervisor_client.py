@@ -1,0 +1,208 @@
+"""The scheduler's end: it shows that its loop turns, leads when the keeper has the lease, and answers for pages."""
+
+import asyncio
+import faulthandler
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+import structlog
+
+from moorage.common.clock import boot_time
+from moorage.kube.api.codec import decode
+from moorage.kube.api.records import Lease
+from moorage.kube.client.event_note import EventNote
+from moorage.kube.http.messages import HttpRequest
+from moorage.scheduler.daemon.forked import EXIT_FAILURE
+from moorage.scheduler.daemon.serving.routing import Router
+from moorage.scheduler.daemon.supervisor.incidents import METRIC
+from moorage.scheduler.daemon.supervisor.link import (
+    Announcement,
+    Answered,
+    Asked,
+    Campaign,
+    Lead,
+    Link,
+    Located,
+    Measured,
+    Setup,
+    Stop,
+)
+from moorage.scheduler.daemon.supervisor.page import BEAT, IS_STOPPING, IS_SYNCED, WAITING_SINCE
+from moorage.scheduler.daemon.supervisor.process import STACK_SIGNAL, Ends
+from moorage.scheduler.daemon.supervisor.stacks import Span, plugin_in, spans_of, stack_of
+from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, WARN_SECONDS
+from moorage.scheduler.engine.profile import Profile
+from moorage.scheduler.engine.services import Freeze
+from moorage.scheduler.framework.metering import Meter
+
+log = structlog.get_logger(__name__)
+
+RecordEvent = Callable[[EventNote], None]
+
+
+class KeeperClient:
+    """What a scheduler has of its keeper. ``stopping`` is set when it is to end, whoever said so."""
+
+    def __init__(self, ends: Ends, setup: Setup, meter: Meter) -> None:
+        self.page = ends.page
+        self.stopping = asyncio.Event()
+        self.router = Router()
+        self.record: RecordEvent = lambda _note: None
+        self.lease: Lease | None = None
+        """The lease as it was when its holder was last announced."""
+        self.is_synced: Callable[[], bool] = lambda: False
+        self._ends = ends
+        self._setup = setup
+        self._meter = meter
+        self._link: Link
+        self._may_lead = asyncio.Event()
+        self._is_first = False
+        self._signals = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._spans: list[Span] = []
+        self._cycles = Cycles()
+
+    async def open(self) -> None:
+        """Begin to beat and to listen, on the running loop."""
+        # In C and on an alternate path: the keeper asks for it just when no Python code can run.
+        faulthandler.register(STACK_SIGNAL, file=self._ends.stacks, all_threads=False)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        self._link = await Link.over(self._ends.socket)
+        self._link.send(self._setup)
+        self._start(self._listen())
+        self._beat()
+
+    def watch(self, profiles: Iterable[Profile], freeze: Freeze) -> None:
+        """Send where the plugins' code stands, and watch the cycles that wait for one of them."""
+        plugins = {name: plugin for profile in profiles for name, plugin in profile.plugins.items()}
+        self._spans = [span for name, plugin in plugins.items() for span in spans_of(name, plugin)]
+        self._link.send(Located(self._spans))
+        self._cycles.freeze = freeze
+
+    def cycling(self, task: "asyncio.Task[None]") -> None:
+        """Take in which task runs the cycles, so that it can be said where one of them waits."""
+        self._cycles.task = task
+
+    def show_synced(self) -> None:
+        """Show at once whether informers are synced: the first plugin to be asked may keep the loop from beating."""
+        self.page[IS_SYNCED] = float(self.is_synced())
+
+    async def leading(self) -> bool:
+        """Wait until this replica leads; return whether it is the first that ever did."""
+        self._link.send(Campaign())
+        await self._may_lead.wait()
+        return self._is_first
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _on_signal(self, number: int) -> None:
+        # A terminal sends one to both processes, and the keeper says so, too: only our own ones are counted.
+        self._signals += 1
+        if self._signals > 1:
+            os._exit(EXIT_FAILURE)
+        self._stop(signal.Signals(number).name)
+
+    def _stop(self, reason: str) -> None:
+        if not self.stopping.is_set():
+            log.info("draining on request", reason=reason)
+        self.page[IS_STOPPING] = 1.0
+        self.stopping.set()
+
+    async def _listen(self) -> None:
+        async for message in self._link.messages():
+            match message:
+                case Lead(is_first):
+                    self._is_first = is_first
+                    self._may_lead.set()
+                case Announcement(note, lease):
+                    self.lease = decode(Lease, lease)
+                    self.record(EventNote(self.lease, "LeaderElection", "LeaderElection", note, self._setup.component))
+                case Stop(reason):
+                    self._stop(reason)
+                case Asked():
+                    self._start(self._answer(message))
+                case Measured(metric, labels, None):
+                    self._meter.count(metric, *labels)
+                case Measured(metric, labels, float(value)):
+                    self._meter.observe(metric, value, *labels)
+                case _:
+                    raise AssertionError(f"{type(message).__name__} is not for the scheduler")
+        # Without a keeper there is no lease, no health and no signals; the kernel has most likely killed us already.
+        os._exit(EXIT_FAILURE)
+
+    async def _answer(self, asked: Asked) -> None:
+        request = HttpRequest(asked.method, asked.target, asked.headers, asked.body, asyncio.BaseTransport())
+        try:
+            reply = await self.router.answer(request)
+        except Exception:
+            log.exception("page failed", path=request.path)
+            self._link.send(Answered(asked.number, 500, b"internal server error\n", "text/plain; charset=utf-8"))
+        else:
+            self._link.send(Answered(asked.number, reply.status, reply.body, reply.content_type, reply.headers))
+
+    def _beat(self) -> None:
+        """Show that the loop turns; a few times a second, so it costs nothing for each pod."""
+        now = boot_time()
+        self.page[BEAT] = now
+        self.show_synced()
+        self.page[WAITING_SINCE] = self._cycles.waiting_since(now)
+        if self._cycles.is_news(now):
+            self._report(now)
+        if self._may_lead.is_set() and not self.page.is_held():
+            # The keeper kills us when this happens; if it is stopped, nobody else cuts what is still under way.
+            log.error("command failed", err="Leaderelection lost")
+            os._exit(EXIT_FAILURE)
+        asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat)
+
+    def _report(self, now: float) -> None:
+        stack = stack_of(self._cycles.task.get_coro() if self._cycles.task else None)
+        plugin, frame = plugin_in(stack, self._spans)
+        if not plugin:
+            self._cycles.excuse()  # an extender, which has a time limit of its own
+            return
+        self._meter.count(METRIC, plugin)
+        log.warning(
+            "a plugin does not return, and no pod is scheduled meanwhile",
+            plugin=plugin,
+            where=str(frame),
+            seconds=round(now - self._cycles.since, 1),
+            stack="\n".join(map(str, stack)),
+        )
+
+
+class Cycles:
+    """Since when the cycle that waits has been waiting; looked at now and then: cycles do nothing for it."""
+
+    def __init__(self) -> None:
+        self.freeze: Freeze | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.since = 0.0
+        self._seen: asyncio.Event | None = None
+        self._is_reported = False
+        self._is_excused = False
+
+    def waiting_since(self, now: float) -> float:
+        """Return since when a cycle waits for a plugin; 0 if none does."""
+        thawed = self.freeze.thawed if self.freeze is not None else None
+        if thawed is not self._seen:
+            self._seen, self._is_reported, self._is_excused = thawed, False, False
+            self.since = now if thawed is not None else 0.0
+        return 0.0 if self._is_excused else self.since
+
+    def is_news(self, now: float) -> bool:
+        """Return whether a cycle has waited for long enough to say so, once."""
+        if not self.since or self._is_reported or now - self.since < WARN_SECONDS:
+            return False
+        self._is_reported = True
+        return True
+
+    def excuse(self) -> None:
+        """Let the cycle that waits wait: it is not for a plugin."""
+        self._is_excused = True

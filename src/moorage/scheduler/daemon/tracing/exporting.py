@@ -1,0 +1,53 @@
+"""Where spans go: an OTLP collector over HTTP, from a bounded queue of OpenTelemetry's own."""
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from moorage.common.errors import InputError
+from moorage.scheduler.daemon.version import version_line
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+PATH: Final = "/v1/traces"
+MILLION: Final = 1_000_000
+
+
+def traces_url(endpoint: str) -> str:
+    """Complete the address of a collector; InputError if it is none.
+
+    >>> traces_url("http://localhost:4318")
+    'http://localhost:4318/v1/traces'
+    """
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        hint = "write the address of an OTLP/HTTP collector, such as http://localhost:4318"
+        raise InputError("--tracing-endpoint", f"{endpoint!r} is not a URL of http or https", hint=hint)
+    return endpoint if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}{PATH}"
+
+
+def sampled_share(per_million: int) -> float:
+    """Turn the sampling rate into a share; InputError if it is none."""
+    if not 0 <= per_million <= MILLION:
+        problem = f"{per_million} is not a number from 0 to {MILLION}"
+        raise InputError("--tracing-sampling-rate-per-million", problem)
+    return per_million / MILLION
+
+
+def provider_for(endpoint: str) -> "TracerProvider":
+    """Build what makes spans and sends them; headers, certificates and the like come from OTEL_EXPORTER_OTLP_*."""
+    url = traces_url(endpoint)
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+    except ImportError as error:
+        hint = "pip install 'moorage[tracing]'"
+        raise InputError("--tracing-endpoint", f"OpenTelemetry is not installed: {error}", hint=hint) from error
+    resource = Resource.create({"service.name": "moorage-scheduler", "service.version": version_line()})
+    # Whether an attempt is traced is decided before there is a span: what is not traced costs nothing.
+    provider = TracerProvider(resource=resource, sampler=ALWAYS_ON, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url)))
+    return provider

@@ -1,0 +1,1 @@
+"""The decision format: what the scheduler decided for a pod, and why, as data."""

@@ -1,0 +1,141 @@
+"""Asking extenders during a cycle: which of the feasible nodes will do, and which is the best."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import structlog
+
+from moorage.common.errors import ExtenderError
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
+from moorage.scheduler.engine.extender import Extender
+from moorage.scheduler.engine.statuses import RowStatuses
+from moorage.scheduler.framework.filtered import Filtered
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import MAX_NODE_SCORE, Status
+from moorage.scheduler.queue.hints import EXTENDER
+from moorage.scheduler.state.cache import Cache
+
+MAX_EXTENDER_SCORE: Final = 10
+
+log = structlog.get_logger(__name__)
+
+
+class Extending:
+    """The extenders of a scheduler at work on its cache."""
+
+    def __init__(self, extenders: Sequence[Extender], cache: Cache) -> None:
+        self._extenders = extenders
+        self._cache = cache
+
+    async def narrow(self, found: Found) -> Found | ExtendedNodes:
+        """Leave of the feasible nodes those that every interested extender agrees with, in their order.
+
+        ExtenderError if one that may not be ignored fails.
+        """
+        interested = [e for e in self._extenders if e.is_filter and e.is_interested_in(found.pod)]
+        if not interested or isinstance(found, NoNode):
+            return found
+        nodes = before = self.in_order(found)
+        known, statuses = found.diagnosis.statuses, dict[str, Status]()
+        for extender in interested:
+            if not nodes:
+                break
+            nodes, refused = await self._filter(extender, found.pod, nodes)
+            statuses |= refused
+        if len(nodes) != len(before):
+            found.diagnosis.unschedulable_plugins.add(EXTENDER)
+        if statuses:
+            found.diagnosis.statuses = NodeStatuses({**known.explicit, **statuses}, known.absent)
+        if not nodes:
+            for status in known.distinct() if isinstance(known, RowStatuses) else ():
+                found.diagnosis.add_rejection(status)
+            return NoNode(found.pod, found.cycle, found.diagnosis)
+        if len(nodes) == 1 or isinstance(found, OneNode):
+            is_nominated = isinstance(found, OneNode) and found.is_nominated
+            return OneNode(found.pod, found.cycle, found.diagnosis, nodes[0], is_nominated)
+        return self._extended(found, nodes)
+
+    async def _filter(
+        self, extender: Extender, pod: Pod, nodes: list[NodeInfo]
+    ) -> tuple[list[NodeInfo], dict[str, Status]]:
+        try:
+            answer = await extender.filter(pod, nodes)
+            return kept(extender, nodes, answer), refusals(answer)
+        except ExtenderError as error:
+            if not extender.is_ignorable:
+                raise
+            log.warning("extender left out of filtering", extender=extender.name, pod=pod.key, error=str(error))
+            return nodes, {}
+
+    def in_order(self, found: OneNode | SeveralNodes) -> list[NodeInfo]:
+        """Return the feasible nodes in the order in which they were found."""
+        if isinstance(found, OneNode):
+            return [found.node]
+        order = np.roll(self._cache.order, -found.start) if found.order is None else found.order
+        return [self._cache.nodes[int(row)] for row in order[found.feasible[order]]]
+
+    def _extended(self, found: SeveralNodes, nodes: list[NodeInfo]) -> ExtendedNodes:
+        rows = np.array([info.row for info in nodes], dtype=np.int64)
+        found.feasible, found.feasible_version = np.zeros_like(found.feasible), None
+        found.feasible[rows] = True
+        found.count = len(nodes)
+        # Nodes that were sent back are without their pods. Upstream's quirk, and kept: whoever wants nodes scored by
+        # what runs on them lets the extender answer by name.
+        stand_ins = {info.row: info for info in nodes if info is not self._cache.nodes[info.row]}
+        if not stand_ins:
+            return ExtendedNodes(found, rows)
+        return ExtendedNodes(found, rows, NodeTable.of(*(stand_ins.get(info.row, info) for info in self._cache.nodes)))
+
+    async def score(self, pod: Pod, nodes: Sequence[NodeInfo]) -> dict[str, int] | None:
+        """Return what extenders add to the nodes' totals, by name; ``None`` if none of them is interested.
+
+        One that fails is left out. A node that no extender mentions has no entry.
+        """
+        interested = [e for e in self._extenders if e.is_interested_in(pod)]
+        if not interested:
+            return None
+        totals: dict[str, int] = {}
+        for scores in await asyncio.gather(*(self._prioritize(e, pod, nodes) for e in interested)):
+            for name, score in scores.items():
+                totals[name] = totals.get(name, 0) + score
+        return totals
+
+    @staticmethod
+    async def _prioritize(extender: Extender, pod: Pod, nodes: Sequence[NodeInfo]) -> dict[str, int]:
+        if not extender.is_prioritizer:
+            return dict.fromkeys((node.name for node in nodes), 0)
+        try:
+            scores = await extender.prioritize(pod, nodes)
+        except ExtenderError as error:
+            log.warning("extender left out of scoring", extender=extender.name, pod=pod.key, error=str(error))
+            return {}
+        scale = extender.weight * (MAX_NODE_SCORE // MAX_EXTENDER_SCORE)
+        return {name: score * scale for name, score in scores.items()}
+
+
+def kept(extender: Extender, nodes: Sequence[NodeInfo], answer: Filtered) -> list[NodeInfo]:
+    """Return the nodes an extender kept, in its order; those it sent back stand in for ours."""
+    known = {info.name: info for info in nodes}
+    left = []
+    for name in answer.names:
+        info = known.get(name)
+        if info is None:
+            raise ExtenderError(
+                f'extender "{extender.name}" claims a filtered node "{name}" which is not found in the input node list'
+            )
+        if (node := answer.stand_ins.get(name)) is not None:
+            row, info = info.row, NodeInfo(node)
+            info.move_to(row)
+        left.append(info)
+    return left
+
+
+def refusals(answer: Filtered) -> dict[str, Status]:
+    """Return what an extender said of the nodes it rejected; what cannot be resolved wins."""
+    failed = {name: Status.unschedulable(reason) for name, reason in answer.failed.items()}
+    return failed | {name: Status.unresolvable(reason) for name, reason in answer.unresolvable.items()}

@@ -1,0 +1,67 @@
+"""Post-filters: what can be done for a pod that fits nowhere, such as preemption."""
+
+import structlog
+from msgspec import Struct
+
+from moorage.common.errors import PluginError
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.cycle.found import NoNode
+from moorage.scheduler.engine.extension_points import POST_FILTER, ask_waiting
+from moorage.scheduler.engine.profile import Profile
+from moorage.scheduler.framework.faults import described, shown
+from moorage.scheduler.framework.plugin import PostFilterResult
+from moorage.scheduler.framework.status import Code, Status
+
+log = structlog.get_logger(__name__)
+
+
+class PostFiltered(Struct):
+    """What the post-filters did: a message, and perhaps a nomination (``""`` clears the one there is)."""
+
+    message: str
+    nominated_node: str | None = None
+    victims: tuple[Pod, ...] = ()
+    code: Code = Code.UNSCHEDULABLE
+
+
+async def post_filter(profile: Profile, found: NoNode) -> PostFiltered:
+    """Ask the post-filters in order, until one has helped or rules help out."""
+    if not profile.post_filter:
+        return PostFiltered("", nominated_node="")
+    reasons: list[str] = []
+    kept: PostFilterResult | None = None
+    for plugin in profile.post_filter:
+        try:
+            result = await ask_waiting(
+                POST_FILTER, plugin, plugin.post_filter, found.cycle, found.pod, found.diagnosis.statuses
+            )
+        except PluginError as error:  # the pod stays what it is: unschedulable
+            cause = error.__cause__
+            log.exception("post-filter failed", plugin=plugin.name, pod=found.pod.key)
+            problem = str(error) if cause is None else described(cause)
+            return PostFiltered(problem, code=Code.ERROR)
+        if not _is_sound(result):
+            problem = f"PostFilter plugin {plugin.name} answered {shown(result)}, which is no PostFilterResult"
+            return PostFiltered(problem, code=Code.ERROR)
+        if result.status is None:
+            return PostFiltered(result.message, result.nominated_node, result.victims, Code.SUCCESS)
+        if result.status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return PostFiltered(result.status.message, result.nominated_node, result.victims, result.status.code)
+        if not result.status.is_rejection:
+            return PostFiltered(result.status.message, code=result.status.code)
+        if result.nominated_node is not None:
+            kept = result
+        reasons += result.status.reasons
+    return PostFiltered(", ".join(reasons), kept.nominated_node if kept else None)
+
+
+def _is_sound(result: object) -> bool:
+    """Look at every part: structs take whatever they are made of."""
+    return (
+        isinstance(result, PostFilterResult)
+        and isinstance(result.nominated_node, str | None)
+        and isinstance(result.status, Status | None)
+        and isinstance(result.message, str)
+        and isinstance(result.victims, tuple)
+        and all(isinstance(victim, Pod) for victim in result.victims)
+    )

@@ -1,0 +1,107 @@
+"""The phases of an attempt as one profile has them, put together: what the scheduler calls for each pod."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import structlog
+
+from moorage.common.errors import ExtenderError
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.config.types import ProfileConfig
+from moorage.scheduler.engine import extension_points, group_points
+from moorage.scheduler.engine.cycle.cross_check import CrossCheck
+from moorage.scheduler.engine.cycle.extenders import Extending
+from moorage.scheduler.engine.cycle.filter import Filtering, Rotation
+from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
+from moorage.scheduler.engine.cycle.post_filter import post_filter
+from moorage.scheduler.engine.cycle.score import Choice, Scoring
+from moorage.scheduler.engine.extender import Extender
+from moorage.scheduler.engine.handle import ProfileHandles
+from moorage.scheduler.engine.profile import Profile
+from moorage.scheduler.engine.services import Services
+from moorage.scheduler.framework.registry import Registry
+
+log = structlog.get_logger(__name__)
+
+
+class ProfileCycle:
+    """One profile at work, once :meth:`build` is through. Every phase is an attribute, so that it can be timed."""
+
+    def __init__(
+        self,
+        config: ProfileConfig,
+        registry: Registry,
+        services: Services,
+        rotation: Rotation,
+        percentage: int | None,
+        cross_check: bool | float = False,
+        extenders: Sequence[Extender] = (),
+    ) -> None:
+        self.extenders = extenders
+        self.handles = ProfileHandles(services, config.scheduler_name or "", extenders)
+        self.profile = Profile(config, registry, self.handles.make)
+        self.cache = services.cache
+        self._services = services
+        self._rotation, self._percentage, self._cross_check = rotation, percentage, cross_check
+
+    def build(self) -> Iterator[None]:
+        """Build the plugins and put the phases together, in small steps."""
+        try:
+            yield from self.profile.build()
+        except BaseException:
+            self.handles.cancel()  # those that could be built may have begun something
+            raise
+        yield
+        self._put_together(self.profile, self._services)
+
+    def _put_together(self, profile: Profile, services: Services) -> None:
+        self.filtering = Filtering(profile, services, self._rotation, self._percentage)
+        self.scoring = Scoring(profile, services.cache, services.ties)
+        self.extending = Extending(self.extenders, services.cache)
+        self.find = self.filtering.find
+        self.choose = self.scoring.choose
+        self.post_filter = partial(post_filter, profile)
+        self.reserve = partial(extension_points.reserve, profile)
+        self.unreserve = partial(extension_points.unreserve, profile)
+        self.permit = partial(extension_points.permit, profile)
+        self.placement_feasible = partial(group_points.placement_feasible, profile)
+        self.generate_placements = partial(group_points.generate_placements, profile)
+        self.score_placements = partial(group_points.score_placements, profile)
+        self.post_filter_group = partial(group_points.post_filter_group, profile)
+        self.handles.attach(profile, self.filtering.nominated.filter_node)
+        if cross_check := self._cross_check:
+            self.filtering.cross_check = self.scoring.cross_check = CrossCheck(
+                profile, float(cross_check), is_live=cross_check is not True
+            )
+
+    async def find_extended(self, pod: Pod) -> Found | ExtendedNodes:
+        """Find the nodes the pod fits on and extenders agree with."""
+        pre = self.filtering.pre_filter(pod)
+        if pre.rejection is not None:
+            return self.filtering.rejected(pre)
+        found = self.filtering.filter(pre)
+        if isinstance(found, OneNode) and found.is_nominated:
+            try:
+                agreed = await self.extending.narrow(found)
+            except ExtenderError as error:
+                log.warning("nominated node could not be filtered", pod=pod.key, error=str(error))
+            else:
+                if not isinstance(agreed, NoNode):
+                    return agreed
+            found = self.filtering.filter(pre, try_nominated=False)
+        return await self.extending.narrow(found)
+
+    async def choose_extended(self, found: OneNode | SeveralNodes | ExtendedNodes) -> Choice:
+        """Pick one of them, extenders having their say."""
+        if isinstance(found, OneNode):
+            return Choice(found.node)
+        if isinstance(found, SeveralNodes):
+            nodes = self.extending.in_order(found)
+            added = await self.extending.score(found.pod, nodes)
+            if added is None:
+                return self.choose(found)
+            return self.scoring.choose_with(ExtendedNodes(found, np.flatnonzero(found.feasible)), added)
+        table = found.table or self.cache.nodes
+        added = await self.extending.score(found.found.pod, [table[int(row)] for row in found.rows])
+        return self.choose(found.found) if added is None else self.scoring.choose_with(found, added)

@@ -1,0 +1,410 @@
+"""Changes of the cluster, applied to the cache, the listers and the queue.
+
+The caller applies changes between cycles, each once, old versions as last applied. Pods that have ended count as
+deleted, whether or not the source leaves them out. What the cache refuses is logged and does not keep the event from
+the queue, as upstream has it.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
+from typing import Final, Protocol
+
+import structlog
+
+from moorage.common.errors import CacheError
+from moorage.kube.api import devices, storage
+from moorage.kube.api.cluster import Namespace
+from moorage.kube.api.gated import pod_adapter
+from moorage.kube.api.kinds import BUILT_IN, BY_TYPE, kind_of
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import FINISHED, Pod
+from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.engine.group_sources import GroupSources, regroup
+from moorage.scheduler.framework.events import EVERY_EVENT, Action, ClusterEvent, EventRegistration, Resource
+from moorage.scheduler.queue.changes import node_changes, pod_changes
+from moorage.scheduler.queue.groups import GroupQueue
+from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
+from moorage.scheduler.state.cache import Cache
+from moorage.scheduler.state.objects import Objects
+
+ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
+ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+ASSIGNED_POD_RELABELLED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL)
+UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
+NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
+NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
+
+REMOVED: Final = "removed"
+"""Why a pod that waited on permit is rejected when it is deleted."""
+
+RESOURCES: Final[dict[type[KubeObject], str]] = {
+    storage.PersistentVolume: Resource.PERSISTENT_VOLUME,
+    storage.PersistentVolumeClaim: Resource.PERSISTENT_VOLUME_CLAIM,
+    storage.StorageClass: Resource.STORAGE_CLASS,
+    storage.CSINode: Resource.CSI_NODE,
+    storage.CSIDriver: Resource.CSI_DRIVER,
+    storage.CSIStorageCapacity: Resource.CSI_STORAGE_CAPACITY,
+    storage.VolumeAttachment: Resource.VOLUME_ATTACHMENT,
+    devices.ResourceClaim: Resource.RESOURCE_CLAIM,
+    devices.ResourceSlice: Resource.RESOURCE_SLICE,
+    devices.DeviceClass: Resource.DEVICE_CLASS,
+    Namespace: Resource.NAMESPACE,
+    PodGroup: Resource.POD_GROUP,
+    CompositePodGroup: Resource.COMPOSITE_POD_GROUP,
+}
+"""Under which resource plugins register for the events of a kind; see :func:`event_resource` for all others."""
+
+log = structlog.get_logger(__name__)
+
+
+class RejectsWaitingPods(Protocol):
+    """Who waits on permit."""
+
+    def reject_waiting(self, uid: str, message: str) -> bool:
+        """Reject a waiting pod as unschedulable; return False if it does not wait."""
+        ...
+
+
+class EventHandlers:
+    """Keeps cache, listers and queue up with the API.
+
+    ``profiles`` are the scheduler names we answer to; ``features`` says which fields of pods count; ``sources`` are
+    plugins that describe groups, if there are any.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        objects: Objects,
+        queue: SchedulingQueue,
+        profiles: Collection[str] = (),
+        waiting: RejectsWaitingPods,
+        features: FeatureGates | None = None,
+        sources: GroupSources | None = None,
+    ) -> None:
+        self._cache = cache
+        self._sources = sources
+        self._objects = objects
+        self._pods = objects[Pod]
+        self._queue = queue
+        self._profiles = frozenset(profiles)
+        self._waiting = waiting
+        self._groups = cache.groups
+        self._adapt = pod_adapter(features) if features is not None else None
+        gate = "InPlacePodVerticalScalingSchedulerPreemption"
+        self._heeds_resizes = features is not None and features.enabled(gate)
+
+    def serve(self, profiles: Collection[str], sources: GroupSources | None) -> Iterator[None]:
+        """Answer to these scheduler names from now on, with these plugins that describe groups.
+
+        Pods whose group is another one now are taken out of the one, and into the other. In the steps that are
+        returned, pods of names that we no longer answer to leave the queue, those of new ones enter it, and groups are
+        described again.
+        """
+        former, self._profiles = self._profiles, frozenset(profiles)
+        before, self._sources = self._sources, sources
+        regrouped = () if self._groups is None else regroup(before, sources, self._pods.list())
+        for pod, member in regrouped:
+            if self._cache.is_assumed(pod):  # one on its way to a node stays what it was placed as
+                continue
+            self.pod_deleted(pod)
+            if sources is not None:
+                sources.member_changed(member)
+            self.pod_added(member)
+            if sources is not None:
+                sources.member_settled(member)
+        described = iter(()) if sources is None else sources.describe_again()
+        changed = former ^ self._profiles
+        return chain(described, self._exchange(changed, [*self._pods.list()]) if changed else ())
+
+    def _exchange(self, changed: Collection[str], known: Iterable[Pod]) -> Iterator[None]:
+        """Take pods of some names out of the queue, or into it; ``known`` are those there were, perhaps long ago."""
+        for pod in known:
+            if (name := pod.scheduler_name) in changed:
+                latest = self._pods.find(pod.key)
+                if name in self._profiles:
+                    self._come(latest)
+                else:
+                    self._leave_queue(pod, is_replaced=latest is not None and latest.uid != pod.uid)
+            yield
+
+    def _come(self, pod: Pod | None) -> None:
+        if pod is None or pod.scheduler_name not in self._profiles or self._queue.where(pod) is not None:
+            return
+        if self._is_to_grow(pod) or not (pod.node_name or self._cache.is_assumed(pod)):
+            self._enter_queue(pod)
+
+    def _enter_queue(self, pod: Pod) -> None:
+        if self._groups is None or pod.node_name:
+            self._queue.add(pod)
+        else:
+            self._groups.add_waiting(pod)
+            self._queue.add(pod)
+            self._queue.move_all(UNSCHEDULED_POD_ADD, None, pod)
+
+    def _leave_queue(self, pod: Pod, *, is_replaced: bool) -> None:
+        self._queue.end_nomination(pod)
+        if not is_replaced:  # by another of its name, which may wait on its own account
+            self._queue.delete(pod)
+        if self._groups is not None and not pod.node_name:
+            self._groups.drop_waiting(pod)
+
+    def apply(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
+        """React to a change of any object: ``before`` is ``None`` for a new one, ``after`` for one that is gone.
+
+        ``is_final`` is False if a deletion was missed, so that ``before`` may not be how the object was last.
+        """
+        kind = type(before if after is None else after)
+        if kind is Pod:
+            self._apply_pod(before, after, is_final)  # type: ignore[arg-type]
+        elif kind is Node:
+            self._apply_node(before, after)  # type: ignore[arg-type]
+        elif after is None:
+            assert before is not None
+            self.object_deleted(before)
+        elif before is None:
+            self.object_added(after)
+        else:
+            self.object_updated(before, after)
+
+    def _apply_pod(self, before: Pod | None, after: Pod | None, is_final: bool) -> None:
+        if before is not None and before.status.phase in FINISHED and self._pods.find(before.key) is None:
+            # It has been taken for deleted since it ended.
+            before = None
+        if after is not None and after.status.phase in FINISHED:
+            before, after = before and after, None
+        if self._adapt is not None:
+            before, after = before and self._adapt(before), after and self._adapt(after)
+        if (sources := self._sources) is not None and (newest := after or before) is not None:
+            known = self._pods.find(newest.key)
+            before, after = before and sources.adapt(before, known), after and sources.adapt(after, known)
+            if after is not None:
+                sources.member_changed(after)
+        if after is not None:
+            if before is None:
+                self.pod_added(after)
+            else:
+                self.pod_updated(before, after)
+            if sources is not None:
+                sources.member_settled(after)
+        elif before is not None:
+            self.pod_deleted(before, is_final=is_final)
+            if sources is not None:
+                sources.member_gone(before)
+
+    def _apply_node(self, before: Node | None, after: Node | None) -> None:
+        if after is None:
+            assert before is not None
+            self.node_deleted(before)
+        elif before is None:
+            self.node_added(after)
+        else:
+            self.node_updated(before, after)
+
+    def pod_added(self, pod: Pod) -> None:
+        """Queue a pod that needs a node from us, or count one that has a node."""
+        self._pods.put(pod)
+        if pod.node_name:
+            if self._is_to_grow(pod):
+                self._queue.add(pod)
+            self._count(pod)
+        elif pod.scheduler_name in self._profiles:
+            self._enter_queue(pod)
+
+    def pod_updated(self, old: Pod, new: Pod) -> None:
+        """Follow a change of a pod: of one with a node, of one that got its node, or of one that waits."""
+        self._pods.put(new)
+        if old.spec.node_name:
+            if self._heeds_resizes:
+                self._resize_updated(old, new)
+            self._try(self._cache.update_pod, new)
+            for event in pod_changes(old, new):
+                self._queue.move_all(event, old, new)
+        elif new.spec.node_name:
+            self._count(new)
+            if self._groups is not None:
+                self._groups.drop_waiting(old)
+            if old.scheduler_name in self._profiles:
+                # It was bound, most likely by ourselves: the binder has announced what that set free.
+                self._queue.delete(old)
+        elif old.scheduler_name in self._profiles:
+            self._waiting_pod_updated(old, new)
+
+    def pod_deleted(self, pod: Pod, *, is_final: bool = True) -> None:
+        """Forget a pod. ``is_final`` is False if its last version was missed: it may have got a node unseen."""
+        self._pods.drop(pod)
+        if self._is_to_grow(pod):
+            self._queue.delete(pod)
+        if pod.node_name or not is_final:
+            if is_final or self._cache.pod(pod.uid) is not None:
+                self._try(self._cache.remove_pod, pod)
+            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
+        if not (pod.node_name and is_final) and (pod.scheduler_name in self._profiles or self._cache.is_assumed(pod)):
+            self._waiting_pod_deleted(pod)
+
+    def node_added(self, node: Node) -> None:
+        """Take in a node; pods that were rejected may fit on it."""
+        self._objects[Node].put(node)
+        self._cache.add_node(node)
+        self._queue.move_all(NODE_ADD, None, node)
+
+    def node_updated(self, old: Node, new: Node) -> None:
+        """Follow a change of a node; a mere heartbeat wakes nobody."""
+        self._objects[Node].put(new)
+        self._cache.update_node(new)
+        for event in node_changes(old, new):
+            self._queue.move_all(event, old, new)
+
+    def node_deleted(self, node: Node) -> None:
+        """Forget a node; the queue is notified first, as upstream has it."""
+        self._objects[Node].drop(node)
+        self._queue.move_all(NODE_DELETE, node, None)
+        try:
+            self._cache.remove_node(node.name)
+        except CacheError as refusal:
+            log.warning("cache refused an event", node=node.name, reason=str(refusal))
+
+    def object_added(self, thing: KubeObject) -> None:
+        """Take in an object of any other kind."""
+        self._objects[type(thing)].put(thing)
+        if self._groups is not None and isinstance(thing, PodGroup | CompositePodGroup):
+            self._groups.put(thing)
+            self._queued_groups.group_added(thing)
+        elif self._sources is not None:
+            self._sources.object_changed(thing)
+        self._notify(Action.ADD, type(thing), None, thing)
+
+    def object_updated(self, old: KubeObject, new: KubeObject) -> None:
+        """Follow a change of an object of any other kind."""
+        self._objects[type(new)].put(new)
+        if self._groups is not None and isinstance(new, PodGroup | CompositePodGroup):
+            if old.metadata.resource_version == new.metadata.resource_version:
+                return
+            self._groups.put(new)
+            self._queued_groups.group_updated(new)
+        elif self._sources is not None:
+            self._sources.object_changed(new)
+        self._notify(Action.UPDATE, type(new), old, new)
+
+    def object_deleted(self, thing: KubeObject) -> None:
+        """Forget an object of any other kind."""
+        self._objects[type(thing)].drop(thing)
+        if self._groups is not None and isinstance(thing, PodGroup | CompositePodGroup):
+            self._groups.drop(thing)
+            self._queued_groups.group_deleted(thing)
+        elif self._sources is not None:
+            self._sources.object_changed(thing)
+        self._notify(Action.DELETE, type(thing), thing, None)
+
+    @property
+    def _queued_groups(self) -> GroupQueue:
+        assert self._queue.groups is not None, "whoever knows of groups has a queue that does"
+        return self._queue.groups
+
+    def _resize_updated(self, old: Pod, new: Pod) -> None:
+        """Queue a running pod while its resize is put off for want of room."""
+        was_to_grow, is_to_grow = self._is_to_grow(old), self._is_to_grow(new)
+        if is_to_grow and was_to_grow:
+            self._queue.update(old, new)
+        elif is_to_grow:
+            self._queue.add(new)
+        elif was_to_grow:
+            self._queue.delete(old)
+
+    def _is_to_grow(self, pod: Pod) -> bool:
+        if not self._heeds_resizes:
+            return False
+        return bool(pod.node_name) and pod.has_deferred_resize and pod.scheduler_name in self._profiles
+
+    def _count(self, pod: Pod) -> None:
+        assumed = self._cache.pod(pod.metadata.uid)
+        try:
+            self._cache.add_pod(pod)
+        except CacheError as refusal:
+            _warn(pod, refusal)
+        self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+        if assumed is not None and assumed.metadata.labels != pod.metadata.labels:
+            # Wake whoever minded the labels that it had on its way to the node; upstream lets that pass.
+            self._queue.move_all(ASSIGNED_POD_RELABELLED, assumed, pod)
+
+    def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
+        # A repeated event must not queue a pod twice.
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        if self._groups is not None:
+            self._groups.add_waiting(new)
+        if self._cache.is_assumed(new):
+            if new.is_terminating and not old.is_terminating:
+                self._assumed_pod_deleted(new)
+            return
+        self._queue.update(old, new)
+        if old.nominated_node_name and old.nominated_node_name != new.nominated_node_name:
+            self._nomination_ended(old)
+
+    def _waiting_pod_deleted(self, pod: Pod) -> None:
+        if not pod.nominated_node_name:
+            self._queue.end_nomination(pod)  # one that its status never knew of
+        self._queue.delete(pod)
+        if self._groups is not None:
+            self._groups.drop_waiting(pod)
+        if self._cache.is_assumed(pod):
+            self._assumed_pod_deleted(pod)
+        elif pod.nominated_node_name:
+            self._nomination_ended(pod)
+
+    def _assumed_pod_deleted(self, pod: Pod) -> None:
+        """Free what a pod on its way to a node held; if it waits on permit, its own binding cycle does that."""
+        assumed = self._cache.pod(pod.uid)
+        if assumed is None:
+            return
+        if not self._waiting.reject_waiting(assumed.uid, REMOVED):
+            self._try(self._cache.forget, assumed)
+        self._queue.move_all(ASSIGNED_POD_DELETE, assumed, None)
+
+    def _nomination_ended(self, pod: Pod) -> None:
+        """Wake pods that had to leave room for a nominated pod: those of its priority and below."""
+        self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
+
+    def _notify(self, action: Action, kind: type[KubeObject], old: KubeObject | None, new: KubeObject | None) -> None:
+        self._queue.move_all(ClusterEvent(event_resource(kind), action), old, new)
+
+    @staticmethod
+    def _try(action: Callable[[Pod], None], pod: Pod) -> None:
+        try:
+            action(pod)
+        except CacheError as refusal:
+            _warn(pod, refusal)
+
+
+def _warn(pod: Pod, refusal: CacheError) -> None:
+    log.warning("cache refused an event", pod=pod.key, reason=str(refusal))
+
+
+def resource_of(thing: KubeObject) -> str:
+    """Name the resource of an object's events, as metrics do; kinds that no plugin registers for by their struct."""
+    if isinstance(thing, Pod):
+        return Resource.ASSIGNED_POD if thing.node_name else Resource.UNSCHEDULED_POD
+    if isinstance(thing, Node):
+        return Resource.NODE
+    kind = type(thing)
+    return RESOURCES.get(kind) or _own_resource(kind) or kind.__name__
+
+
+def _own_resource(kind: type[KubeObject]) -> str | None:
+    known = BY_TYPE.get(kind)
+    return None if known is None or kind in BUILT_IN else known.event_resource
+
+
+def event_resource(kind: type[KubeObject]) -> str:
+    """Return under which name plugins register for events of a kind other than pods and nodes."""
+    return RESOURCES.get(kind) or kind_of(kind).event_resource
+
+
+def events_of_listed(kinds: Iterable[type[KubeObject]]) -> list[EventRegistration]:
+    """Return the events of the kinds that a plugin lists, as far as it is not registered for them by default."""
+    usual = {registration.event.resource for registration in EVERY_EVENT}
+    resources = dict.fromkeys(event_resource(kind) for kind in kinds if kind not in (Pod, Node))
+    return [EventRegistration(ClusterEvent(name, Action.ALL)) for name in resources if name not in usual]

@@ -1,0 +1,309 @@
+"""Asking plugins: one plugin one question, and the extension points at which all of a profile are simply asked in turn.
+
+This is the one place where a plugin's exception becomes an error of the attempt, named after the plugin; and where the
+time of a single plugin can be taken (``plugin._timer``), without changing what is asked.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+import structlog
+from msgspec import Struct
+
+from moorage.common.errors import PluginError
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.profile import Profile
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, shown
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import (
+    FilterPlugin,
+    NodeNames,
+    Plugin,
+    PreFilterAnswer,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    Wait,
+)
+from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, SKIP, Code, IntArray, Status
+
+T = TypeVar("T")
+P = TypeVar("P", bound=Plugin)
+
+PRE_FILTER_CODES: Final = (Code.SKIP, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+MAX_WAIT: Final = 15 * 60.0
+
+log = structlog.get_logger(__name__)
+
+
+class Point(Struct, frozen=True):
+    """An extension point: its name in metrics, and how upstream words an error there."""
+
+    name: str
+    wording: str = 'running {point} plugin "{plugin}": {problem}'
+
+
+SIGN: Final = Point("Sign")
+EPOCH: Final = Point("Epoch")
+PRE_FILTER: Final = Point("PreFilter")
+ADD_POD: Final = Point("PreFilterExtensionAddPod", 'running AddPod on PreFilter plugin "{plugin}": {problem}')
+REMOVE_POD: Final = Point("PreFilterExtensionRemovePod", 'running RemovePod on PreFilter plugin "{plugin}": {problem}')
+FILTER: Final = Point("Filter", 'running "{plugin}" filter plugin: {problem}')
+POST_FILTER: Final = Point("PostFilter")
+PRE_SCORE: Final = Point("PreScore")
+SCORE: Final = Point("Score", 'running Score plugins: plugin "{plugin}" failed with: {problem}')
+NORMALIZE: Final = Point(
+    "ScoreExtensionNormalize", 'running Normalize on Score plugins: plugin "{plugin}" failed with: {problem}'
+)
+RESERVE: Final = Point("Reserve")
+UNRESERVE: Final = Point("Unreserve")
+PERMIT: Final = Point("Permit")
+PRE_BIND_PRE_FLIGHT: Final = Point("PreBindPreFlight", 'running PreBindPreFlight "{plugin}": {problem}')
+PRE_BIND: Final = Point("PreBind")
+BIND: Final = Point("Bind")
+POST_BIND: Final = Point("PostBind")
+
+
+class CallTimer(Protocol):
+    """Takes the time of single calls of a plugin."""
+
+    def call(self, point: Point, plugin: str, method: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        """Make a call and take its time."""
+        ...
+
+    async def wait(
+        self, point: Point, plugin: str, method: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]
+    ) -> T:
+        """Make a call that waits, and take its time."""
+        ...
+
+
+def ask(point: Point, plugin: Plugin, method: Callable[..., T], *arguments: Any) -> T:
+    """Call a plugin; what it raises fails the attempt, worded after the extension point and the plugin."""
+    try:
+        if plugin._timer is None:
+            return method(*arguments)
+        answer: T = plugin._timer.call(point, plugin.name, method, arguments)
+    except PluginError:
+        raise
+    except PLUGIN_FAULTS as error:
+        pass_on_interrupt(error)
+        raise failure(point, plugin.name, error) from error
+    return answer
+
+
+async def ask_waiting(point: Point, plugin: Plugin, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    """Call a plugin that waits, and wait for it; what it raises fails the attempt."""
+    try:
+        if plugin._timer is None:
+            return await method(*arguments)
+        answer: T = await plugin._timer.wait(point, plugin.name, method, arguments)
+    except PluginError:
+        raise
+    except PLUGIN_FAULTS as error:
+        pass_on_interrupt(error)
+        raise failure(point, plugin.name, error) from error
+    return answer
+
+
+def ask_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tuple[T, ...]:
+    """Ask plugins one short question each, too often for a boundary around every call.
+
+    Only when one raises are they asked again, to learn which.
+    """
+    try:
+        answers = tuple(map(method, plugins))
+        if len(answers) == len(plugins):  # a StopIteration would end the map
+            return answers
+    except PLUGIN_FAULTS as error:  # raised again by the boundary, unless it was a passing fit
+        pass_on_interrupt(error)
+    return tuple([ask(point, plugin, method, plugin) for plugin in plugins])
+
+
+def failure(point: Point, plugin: str, error: BaseException | str) -> PluginError:
+    """Word an error as upstream does."""
+    problem = error if isinstance(error, str) else described(error)
+    return PluginError(plugin, point.wording.format(point=point.name, plugin=plugin, problem=problem))
+
+
+def require_status(point: Point, plugin: Plugin, answer: object) -> Status | None:
+    """Refuse an answer that is neither a Status nor ``None``; success is ``None``."""
+    if answer is None:
+        return None
+    if not isinstance(answer, Status):
+        raise failure(point, plugin.name, f"it answered {shown(answer)}, which is neither a Status nor None")
+    return None if answer.code == Code.SUCCESS else answer
+
+
+def require_nothing(point: Point, plugin: Plugin, answer: object) -> None:
+    """Refuse an answer where there is nothing to answer: whoever gives one expects something of it."""
+    if answer is not None:
+        raise failure(point, plugin.name, f"it answered {shown(answer)}, which nobody takes notice of")
+
+
+def rejection(point: Point, plugin: Plugin, status: Status) -> Status:
+    """Return a rejection with its plugin's name; any other status is an error of the attempt."""
+    if not status.is_rejection:
+        raise failure(point, plugin.name, status.message)
+    return status.by(plugin.name)
+
+
+def pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+    """Ask one pre-filter and refuse what is no answer of PreFilter."""
+    answer = ask(PRE_FILTER, plugin, plugin.pre_filter, cycle, pod, nodes)
+    if answer is None or answer is SKIP or (isinstance(answer, NodeNames) and isinstance(answer.names, frozenset)):
+        return answer
+    if not isinstance(answer, Status):
+        raise failure(PRE_FILTER, plugin.name, f"it answered {shown(answer)}, which is no answer of PreFilter")
+    if answer.code == Code.SUCCESS:
+        return None
+    if answer.code not in PRE_FILTER_CODES:
+        raise failure(PRE_FILTER, plugin.name, answer.message)
+    return answer
+
+
+def filter_node(filters: Iterable[FilterPlugin], cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+    """Ask all filters about one node, in order; the first that rejects it is the one that counts."""
+    for plugin in filters:
+        if plugin.name in cycle.skipped_filters:
+            continue
+        status = ask(FILTER, plugin, plugin.filter, cycle, pod, node)
+        if status is not None and (status := require_status(FILTER, plugin, status)) is not None:
+            return rejection(FILTER, plugin, status)
+    return None
+
+
+def how_many(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray | None:
+    """Ask one filter how many pods like this one each node takes; ``None`` if it cannot tell."""
+    counts = ask(FILTER, plugin, plugin.how_many, cycle, pod, nodes)
+    if counts is None:
+        return None
+    if not isinstance(counts, np.ndarray) or counts.shape != (len(nodes),) or counts.dtype.kind not in "iu":
+        problem = f"how_many answered {shown(counts)}, not one integer for each of {len(nodes)} nodes"
+        raise failure(FILTER, plugin.name, problem)
+    return counts
+
+
+def pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> None:
+    """Ask one pre-score plugin; it may skip its scoring, and anything else but success is an error."""
+    answer = ask(PRE_SCORE, plugin, plugin.pre_score, cycle, pod, nodes)
+    if answer is None:
+        return
+    # What most plugins say of most pods needs no checking.
+    if answer is not SKIP:
+        status = require_status(PRE_SCORE, plugin, answer)
+        if status is None:
+            return
+        if status.code != Code.SKIP:
+            raise failure(PRE_SCORE, plugin.name, status.message)
+    cycle.skipped_scores.add(plugin.name)
+
+
+def score_node(plugin: ScorePlugin, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+    """Have one plugin score one node, and refuse what is not an integer."""
+    score = ask(SCORE, plugin, plugin.score, cycle, pod, node)
+    if type(score) is int:
+        return score
+    if not isinstance(score, (int, np.integer)):
+        raise failure(SCORE, plugin.name, f"scores must be integers, not {shown(score)}")
+    return int(score)
+
+
+def score_nodes(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+    """Have one plugin score a window, and refuse what is not one integer per node.
+
+    The column may be of 32 bits if the plugin is one whose narrow columns need no checking.
+    """
+    scores = ask(SCORE, plugin, plugin.score_nodes, cycle, pod, nodes)
+    if not isinstance(scores, np.ndarray) or scores.shape != (len(nodes),):
+        shape = scores.shape if isinstance(scores, np.ndarray) else type(scores).__name__
+        raise failure(SCORE, plugin.name, f"score_nodes answered {shape} for a window of {len(nodes)} nodes")
+    if scores.dtype.kind == "f" and not np.isfinite(scores).all():
+        raise failure(SCORE, plugin.name, "a score is not a number")
+    if scores.dtype.kind not in "iu":
+        raise failure(SCORE, plugin.name, f"scores must be integers, not {scores.dtype}")
+    if scores.dtype == np.int64 or (scores.dtype == np.int32 and plugin._narrow_is_checked):
+        return scores
+    return scores.astype(np.int64)
+
+
+def normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
+    """Have a plugin bring its scores into range, and refuse what is not one integer per node."""
+    normalized = ask(NORMALIZE, plugin, plugin.normalize_scores, cycle, pod, nodes, scores)
+    if not isinstance(normalized, np.ndarray) or normalized.shape != scores.shape or normalized.dtype.kind not in "iu":
+        problem = f"it answered {shown(normalized)}, not one integer for each of {len(nodes)} nodes"
+        raise failure(NORMALIZE, plugin.name, problem)
+    return normalized
+
+
+def check_range(plugin: str, scores: IntArray) -> None:
+    """Refuse normalised scores outside 0…100 in upstream's words."""
+    if len(scores) and (np.minimum.reduce(scores) < MIN_NODE_SCORE or np.maximum.reduce(scores) > MAX_NODE_SCORE):
+        bad = next(int(s) for s in scores if not MIN_NODE_SCORE <= s <= MAX_NODE_SCORE)
+        text = f"returns an invalid score {bad}, it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}]"
+        problem = f'plugin "{plugin}" {text} after normalizing'
+        raise PluginError(plugin, f"applying score defaultWeights on Score plugins: {problem}")
+
+
+def change_what_if(
+    point: Point, profile: Profile, cycle: CycleState, pod: Pod, other: Pod, node: NodeInfo
+) -> Status | None:
+    """Notify the pre-filters that a pod was added to a what-if, or removed from it."""
+    for plugin in profile.extensions:
+        if plugin.name not in cycle.skipped_filters:
+            method = plugin.add_pod if point is ADD_POD else plugin.remove_pod
+            status = require_status(point, plugin, ask(point, plugin, method, cycle, pod, other, node))
+            if status is not None:
+                text = point.wording.format(plugin=plugin.name, problem=status.message)
+                return Status.error(text).by(plugin.name)
+    return None
+
+
+def idle(profile: Profile, cycle: CycleState) -> frozenset[str]:
+    """Name the plugins that have nothing to do with this pod from reserve on, since their pre-filter said so."""
+    return profile.idle_when_skipped & cycle.skipped_filters
+
+
+def reserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+    """Have every reserve plugin set aside what the pod needs; stop at the first that cannot."""
+    without = idle(profile, cycle)
+    if profile.reserving <= without:
+        return None
+    for plugin in profile.reserve:
+        if plugin.name in without:
+            continue
+        answer = ask(RESERVE, plugin, plugin.reserve, cycle, pod, node_name)
+        if answer is not None and (status := require_status(RESERVE, plugin, answer)) is not None:
+            return rejection(RESERVE, plugin, status)
+    return None
+
+
+def unreserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> None:
+    """Have every reserve plugin give back what it set aside, last first; one that cannot does not stop the rest."""
+    for plugin in reversed(profile.reserve):
+        try:
+            require_nothing(UNRESERVE, plugin, ask(UNRESERVE, plugin, plugin.unreserve, cycle, pod, node_name))
+        except PluginError as error:
+            log.warning("reserve plugin gave nothing back", plugin=plugin.name, pod=pod.key, error=str(error))
+
+
+def permit(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> Status | dict[str, float] | None:
+    """Ask whether the pod may be bound: a rejection, the plugins to wait for and how long, or ``None``."""
+    waits: dict[str, float] = {}
+    for plugin in profile.permit:
+        answer = ask(PERMIT, plugin, plugin.permit, cycle, pod, node_name)
+        if isinstance(answer, Wait):
+            waits[plugin.name] = _seconds(plugin, answer)
+        elif (status := require_status(PERMIT, plugin, answer)) is not None:
+            return rejection(PERMIT, plugin, status)
+    return waits or None
+
+
+def _seconds(plugin: Plugin, wait: Wait) -> float:
+    seconds = wait.seconds
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0:
+        return min(seconds, MAX_WAIT)
+    raise failure(PERMIT, plugin.name, f"it answered {shown(wait)}: write Wait(seconds) with a number of 0 or more")

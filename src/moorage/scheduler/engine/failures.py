@@ -1,0 +1,100 @@
+"""What happens to a pod whose attempt failed: back to the queue, a condition, and an event for its owner."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from moorage.common.errors import ApiError
+from moorage.common.text import cut_note, shortened
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.event_note import EventNote
+from moorage.scheduler.engine.outcomes import Failed, Parked
+from moorage.scheduler.engine.services import Services
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
+from moorage.scheduler.state.objects import ObjectCache
+
+MAX_MESSAGE: Final = 32768
+"""As long as the API lets messages of conditions be where it looks at their length."""
+SCHEDULED: Final = "PodScheduled"
+
+log = structlog.get_logger(__name__)
+
+
+class FailureHandler:
+    """Takes failed attempts back."""
+
+    def __init__(self, services: Services, queue: SchedulingQueue) -> None:
+        self._services = services
+        self._queue = queue
+        self._pods: ObjectCache[Pod] = services.objects[Pod]
+        self._heeds_resizes = services.features.enabled("InPlacePodVerticalScalingSchedulerPreemption")
+
+    def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Requeue the pod if it still waits, and record an event that says why."""
+        tried = queued.pod
+        if isinstance(outcome, Parked):
+            queued.rejected_by(set(outcome.diagnosis.unschedulable_plugins), set(outcome.diagnosis.pending_plugins))
+        else:
+            queued.rejected_by(set())
+        current = self._pods.get(queued.pod.name, queued.pod.namespace)
+        if current is not None and current.uid != queued.pod.uid:
+            self._queue.done(queued.uid)
+            return
+        if current is not None and current.node_name and self._heeds_resizes and current.has_deferred_resize:
+            # It has a node and goes on running: there is nothing to tell about it, and nothing to nominate.
+            self._queue.add_unschedulable(queued, current)
+            return
+        if current is None or current.node_name:
+            log.info("pod is no longer waiting", pod=queued.key, node=current.node_name if current else "")
+            self._queue.done(queued.uid)
+        elif not self._queue.serves(current.scheduler_name):
+            # Its profile is gone since it was placed: somebody else's pod now.
+            self._queue.done(queued.uid)
+            return
+        else:
+            self._queue.add_unschedulable(queued, current)
+        self._report(tried, current or tried, outcome)
+
+    def _report(self, tried: Pod, pod: Pod, outcome: Parked | Failed) -> None:
+        nominated = outcome.nominated_node
+        if nominated is None:
+            # Not ``add``: a nomination that is still being written to the status would be lost.
+            self._queue.nominator.update(tried, pod)
+        else:
+            if not nominated and not pod.nominated_node_name:
+                self._queue.end_nomination(pod)  # no change of the status will do it
+            self._queue.nominator.add(pod, nominated)
+        # Reasons are a plugin's words: what cannot be written, or not stored, must not cost the pod its event.
+        message = shortened(outcome.message, MAX_MESSAGE).encode(errors="replace").decode()
+        rejected = isinstance(outcome, Parked) or outcome.is_rejection
+        reason = "Unschedulable" if rejected else "SchedulerError"
+        self._services.cluster.record(
+            EventNote(pod, "FailedScheduling", "Scheduling", cut_note(message), pod.scheduler_name, True)
+        )
+        patch = status_patch(pod, reason, message, nominated)
+        if patch:
+            self._services.background.start(self._patch(pod, patch), name=f"status of {pod.key}")
+
+    async def _patch(self, pod: Pod, patch: Mapping[str, Any]) -> None:
+        """Write the status; a pod that is gone needs none, and what fails is written with the next attempt."""
+        try:
+            await self._services.cluster.patch_status(pod, patch)
+        except ApiError as error:
+            log.warning("status was not written", pod=pod.key, error=str(error))
+
+
+def status_patch(pod: Pod, reason: str, message: str, nominated: str | None) -> Mapping[str, Any]:
+    """Return what has to change in a pod's status, or nothing."""
+    patch: dict[str, Any] = {}
+    known = pod.condition(SCHEDULED)
+    wanted = ("False", reason, message, pod.metadata.generation)
+    if known is None or (known.status, known.reason, known.message, known.observed_generation) != wanted:
+        condition = {"type": SCHEDULED, "status": "False", "reason": reason, "message": message}
+        if pod.metadata.generation:
+            condition["observedGeneration"] = pod.metadata.generation  # type: ignore[assignment]
+        patch["conditions"] = [condition]
+    if nominated is not None and nominated != pod.nominated_node_name:
+        patch["nominatedNodeName"] = nominated
+    return patch

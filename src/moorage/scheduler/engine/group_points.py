@@ -1,0 +1,171 @@
+"""Asking plugins about groups: the extension points that single pods do not have, in upstream's words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.common.errors import PluginError
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.extension_points import Point, ask, ask_waiting, failure, require_status
+from moorage.scheduler.engine.profile import Profile
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.faults import described, shown
+from moorage.scheduler.framework.group_plugins import GroupPostFilterResult, PlacementScorePlugin
+from moorage.scheduler.framework.groups import DescribedGroup, GroupTree, Placement
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, Code, IntArray, Status
+
+PLACEMENT_GENERATE: Final = Point("PlacementGenerate")
+PLACEMENT_FEASIBLE: Final = Point("PlacementFeasible", "failed to evaluate placement feasibility: {problem}")
+PLACEMENT_SCORE: Final = Point(
+    "PlacementScore", 'running PlacementScore plugins: plugin "{plugin}" failed with: {problem}'
+)
+NORMALIZE_PLACEMENT: Final = Point(
+    "PlacementScoreExtensionNormalize",
+    'running NormalizePlacementScore on PlacementScore plugins: plugin "{plugin}" failed with: {problem}',
+)
+POD_GROUP_POST_FILTER: Final = Point("PodGroupPostFilter", "{problem}")
+
+
+def placement_feasible(profile: Profile, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
+    """Ask whether enough of a group is placed, or can be; without a plugin that knows, always.
+
+    Groups that a plugin describes need their quorum, whether or not it says so here, too.
+    """
+    for plugin in profile.placement_feasible:
+        answer = ask(PLACEMENT_FEASIBLE, plugin, plugin.placement_feasible, group, remaining, scheduled)
+        status = require_status(PLACEMENT_FEASIBLE, plugin, answer)
+        if status is not None:
+            if status.code is Code.ERROR:
+                raise failure(PLACEMENT_FEASIBLE, plugin.name, status.message)
+            return status
+    return group.quorum_status(remaining, scheduled) if isinstance(group.group, DescribedGroup) else None
+
+
+def generate_placements(
+    profile: Profile, cycle: CycleState, group: GroupTree, nodes: NodeTable
+) -> Sequence[Placement] | Status:
+    """Ask for the parts of the cluster that may take a whole group; without a plugin, that is all of it."""
+    if not profile.placement_generate:
+        return (Placement("", nodes),)
+    plugin = profile.placement_generate[0]
+    answer = ask(PLACEMENT_GENERATE, plugin, plugin.generate_placements, cycle, group, nodes)
+    if isinstance(answer, Status):
+        return answer
+    if not isinstance(answer, list | tuple) or not all(map(_is_placement, answer)):
+        raise failure(PLACEMENT_GENERATE, plugin.name, f"it answered {shown(answer)}, which is no list of placements")
+    return answer or Status.unschedulable("no feasible placements found")
+
+
+def _is_placement(part: object) -> bool:
+    return isinstance(part, Placement) and isinstance(part.name, str) and isinstance(part.nodes, NodeTable)
+
+
+class PlacementScores(Struct):
+    """The scores of placements: what each plugin said, times its weight, and the sums."""
+
+    placements: Sequence[Placement]
+    totals: IntArray
+    by_plugin: dict[str, IntArray]
+
+
+def score_placements(
+    profile: Profile, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]
+) -> PlacementScores:
+    """Return the weighted sum of all scores for each placement."""
+    raw = [(plugin, _scores(plugin, cycle, group, placements)) for plugin in profile.placement_score]
+    normalized = [(plugin, _normalized(plugin, cycle, group, placements, scores)) for plugin, scores in raw]
+    scored = PlacementScores(placements, np.zeros(len(placements), dtype=np.int64), {})
+    for plugin, scores in normalized:
+        _check_range(plugin, scores)
+        weighted = scored.by_plugin[plugin.name] = profile.placement_weights[plugin.name] * scores
+        scored.totals += weighted
+    return scored
+
+
+def _scores(
+    plugin: PlacementScorePlugin, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]
+) -> IntArray:
+    scores = ask(PLACEMENT_SCORE, plugin, plugin.score_placements, cycle, group, placements)
+    return _checked(PLACEMENT_SCORE, plugin, scores, len(placements))
+
+
+def _normalized(
+    plugin: PlacementScorePlugin,
+    cycle: CycleState,
+    group: GroupTree,
+    placements: Sequence[Placement],
+    scores: IntArray,
+) -> IntArray:
+    method = plugin.normalize_placement_scores
+    return _checked(
+        NORMALIZE_PLACEMENT,
+        plugin,
+        ask(NORMALIZE_PLACEMENT, plugin, method, cycle, group, placements, scores),
+        len(placements),
+    )
+
+
+def _checked(point: Point, plugin: PlacementScorePlugin, scores: object, count: int) -> IntArray:
+    if not isinstance(scores, np.ndarray) or scores.shape != (count,) or scores.dtype.kind not in "iu":
+        problem = f"it answered {shown(scores)}, not one integer for each of {count} placements"
+        raise failure(point, plugin.name, problem)
+    return scores.astype(np.int64)
+
+
+def _check_range(plugin: PlacementScorePlugin, scores: IntArray) -> None:
+    for score in scores.tolist():
+        if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
+            text = f"returns an invalid score {score}, it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}]"
+            problem = f'plugin "{plugin.name}" {text} after normalizing'
+            raise PluginError(plugin.name, f"applying score defaultWeights on PlacementScore plugins: {problem}")
+
+
+class GroupPostFiltered(Struct):
+    """What the post-filters did for a group: a message, and perhaps nominations."""
+
+    message: str
+    code: Code
+    nominated: Mapping[str, str] = {}
+    victims: tuple[Pod, ...] = ()
+
+
+async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTree) -> GroupPostFiltered:
+    """Ask the post-filters in order, until one has helped or rules help out."""
+    reasons: list[str] = []
+    for plugin in profile.group_post_filter:
+        try:
+            result = await ask_waiting(POD_GROUP_POST_FILTER, plugin, plugin.post_filter_group, cycle, group)
+        except PluginError as error:
+            problem = described(error.__cause__) if error.__cause__ is not None else str(error)
+            return _failed(plugin.name, problem)
+        if not _is_sound(result):
+            return _failed(plugin.name, f"it answered {shown(result)}, which is no GroupPostFilterResult")
+        status = result.status
+        if status is None:
+            return GroupPostFiltered(result.message, Code.SUCCESS, result.nominated, result.victims)
+        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return GroupPostFiltered(status.message, status.code)
+        if status.code is not Code.UNSCHEDULABLE:
+            return _failed(plugin.name, status.message)
+        reasons += status.reasons
+    return GroupPostFiltered(", ".join(reasons), Code.UNSCHEDULABLE)
+
+
+def _is_sound(result: object) -> bool:
+    """Look at every part: structs take whatever they are made of."""
+    return (
+        isinstance(result, GroupPostFilterResult)
+        and isinstance(result.status, Status | None)
+        and isinstance(result.message, str)
+        and isinstance(result.victims, tuple)
+        and all(isinstance(victim, Pod) for victim in result.victims)
+        and isinstance(result.nominated, dict)
+        and all(isinstance(text, str) for pair in result.nominated.items() for text in pair)
+    )
+
+
+def _failed(plugin: str, problem: str) -> GroupPostFiltered:
+    return GroupPostFiltered(f'error in "{plugin}" PodGroupPostFilter plugins: {problem}', Code.ERROR)

@@ -1,0 +1,200 @@
+"""Groups that plugins describe: their pods are marked as members, and the books of groups follow what is described.
+
+Everything behind it (queue, cycle, preemption) knows PodGroups only, whoever they come from.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from msgspec.structs import replace
+
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.originals import carry_original
+from moorage.kube.api.pod import Pod, SchedulingGroup
+from moorage.scheduler.framework.events import Action, ClusterEvent, Resource
+from moorage.scheduler.framework.group_plugins import GroupSourcePlugin
+from moorage.scheduler.framework.groups import DescribedGroup
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
+from moorage.scheduler.state.pod_groups import PodGroups, group_key
+
+
+def regroup(before: "GroupSources | None", after: "GroupSources | None", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
+    """Have other plugins describe groups; return the pods whose group is another one now, before and after."""
+    if before is None and after is None:
+        return []
+    known = before or after
+    assert known is not None
+    return (after or known.empty()).take_over(before or known.empty(), pods)
+
+
+def signature(sources: Mapping[str, Sequence[GroupSourcePlugin]]) -> Mapping[str, tuple[object, ...]]:
+    """Return which classes describe groups, by profile."""
+    return {profile: tuple(map(type, found)) for profile, found in sources.items()}
+
+
+class GroupSources:
+    """Asks the plugins of each profile which pods belong together, and tells the queue of groups that come and go.
+
+    ``with_objects`` (gate GenericWorkload) says that pods may name PodGroups of the API as well; such a pod is a member
+    of that group and of no other.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, Sequence[GroupSourcePlugin]],
+        groups: PodGroups,
+        queue: SchedulingQueue,
+        *,
+        with_objects: bool,
+    ) -> None:
+        self._sources = {profile: tuple(found) for profile, found in sources.items() if found}
+        self._groups = groups
+        self._queue = queue
+        self._with_objects = with_objects
+        self._source_of: dict[str, GroupSourcePlugin] = {}
+        self._stale: dict[str, None] = {}
+        """Groups that other plugins described last."""
+
+    def take_over(self, former: "GroupSources", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
+        """Go on from what others described; return the pods that are in another group now, before and after.
+
+        Plugins of the same classes and names describe the same groups; otherwise every pod is asked about again.
+        """
+        if signature(former._sources) == signature(self._sources):
+            places = {
+                id(plugin): (name, at) for name, found in former._sources.items() for at, plugin in enumerate(found)
+            }
+            for key, plugin in former._source_of.items():
+                name, at = places[id(plugin)]
+                self._source_of[key] = self._sources[name][at]
+            moved: list[tuple[Pod, Pod]] = []
+        else:
+            moved = [(pod, member) for pod in pods if (member := self._regrouped(former, pod)) is not pod]
+        for key in former._source_of.keys() - self._source_of.keys():
+            self._forget(key)
+        return moved
+
+    def describe_again(self) -> Iterator[None]:
+        """Have every group described, one at each step: other code, or other arguments, may see it otherwise."""
+        self._stale = dict.fromkeys(self._source_of)
+        return self._describe_stale()
+
+    def _describe_stale(self) -> Iterator[None]:
+        for key in list(self._stale):
+            self.refresh(key)
+            yield
+
+    def refresh(self, key: str) -> None:
+        """Have a group described that was not since other plugins do that."""
+        if key in self._stale:
+            del self._stale[key]
+            if (source := self._source_of.get(key)) is not None:
+                self._describe(source, key)
+
+    def _regrouped(self, former: "GroupSources", pod: Pod) -> Pod:
+        is_described = group_key(pod) in former._source_of
+        plain = replace(pod, spec=replace(pod.spec, scheduling_group=None)) if is_described else pod
+        member = self.adapt(plain, None)
+        return pod if member.spec.scheduling_group == pod.spec.scheduling_group else member
+
+    def empty(self) -> "GroupSources":
+        """Return what describes no groups, in the same books."""
+        return GroupSources({}, self._groups, self._queue, with_objects=self._with_objects)
+
+    def _forget(self, key: str) -> None:
+        group, queued = self._groups.group(key), self._queue.groups
+        if group is not None and queued is not None:
+            self._groups.drop(group)
+            queued.group_deleted(group)
+
+    # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def adapt(self, pod: Pod, known: Pod | None) -> Pod:
+        """Return a pod as a member of its group; ``known`` is what it was taken for when it was last seen."""
+        is_known = known is not None and known.metadata.uid == pod.metadata.uid
+        group = known.spec.scheduling_group if known is not None and is_known else self._group_of(pod)
+        if group == pod.spec.scheduling_group:
+            return pod
+        member = replace(pod, spec=replace(pod.spec, scheduling_group=group))
+        carry_original(pod, member)
+        return member
+
+    def _group_of(self, pod: Pod) -> SchedulingGroup | None:
+        if self._with_objects and pod.spec.scheduling_group is not None:
+            return pod.spec.scheduling_group
+        for source in self._sources.get(pod.scheduler_name, ()):
+            if name := source.group_name(pod):
+                self._source_of.setdefault(f"{pod.namespace}/{name}", source)
+                return SchedulingGroup(pod_group_name=name)
+        return None
+
+    def member_changed(self, pod: Pod) -> None:
+        """Follow a pod that has come or changed; it need not be in the books yet."""
+        key = group_key(pod)
+        source = None if key is None else self._source_of.get(key)
+        if source is None or key is None:
+            return
+        group = self._groups.group(key)
+        if not isinstance(group, DescribedGroup) or not source.is_described(group, pod):
+            self._describe(source, key, pod)
+
+    def member_settled(self, pod: Pod) -> None:
+        """Tell whoever named a pod's group that it is in the books now."""
+        key = group_key(pod)
+        if key is not None and (source := self._source_of.get(key)) is not None:
+            source.group_changed(key)
+
+    def member_gone(self, pod: Pod) -> None:
+        """Follow a pod that is gone, and is in the books no more."""
+        key = group_key(pod)
+        if key is not None and (source := self._source_of.get(key)) is not None:
+            self._describe(source, key)
+            source.member_gone(pod)
+
+    # ── what describes groups ────────────────────────────────────────────────────────────────────────────────────────
+
+    def object_changed(self, thing: KubeObject) -> None:
+        """Follow an object that has come, changed or gone, as the listers show it now."""
+        for source in chain.from_iterable(self._sources.values()):
+            if type(thing) in source.group_kinds and (name := source.name_of_object(thing)):
+                key = f"{thing.namespace}/{name}"
+                describing = self._source_of.setdefault(key, source)
+                self._describe(describing, key)
+                describing.group_changed(key)
+                return
+
+    def attempted(self, group: DescribedGroup, status: Status | None) -> None:
+        """Tell whoever described a group what has come of it."""
+        if (source := self._source_of.get(group.key)) is not None:
+            source.attempted(group, status)
+
+    def _describe(self, source: GroupSourcePlugin, key: str, newcomer: Pod | None = None) -> None:
+        before = self._groups.group(key)
+        namespace, _, name = key.partition("/")
+        after = source.describe(namespace, name, self._members(key, newcomer))
+        if after is None:
+            del self._source_of[key]
+        if before == after:
+            return
+        queued = self._queue.groups
+        assert queued is not None, "whoever knows of groups has a queue that does"
+        if after is None:
+            assert before is not None
+            self._groups.drop(before)
+            queued.group_deleted(before)
+            action = Action.DELETE
+        else:
+            self._groups.put(after)
+            (queued.group_added if before is None else queued.group_updated)(after)
+            action = Action.ADD if before is None else Action.UPDATE
+        self._queue.move_all(ClusterEvent(Resource.POD_GROUP, action), before, after)
+
+    def _members(self, key: str, newcomer: Pod | None) -> Iterator[Pod]:
+        known = self._groups.members(key)
+        uid = "" if newcomer is None else newcomer.metadata.uid
+        if known is not None:
+            seen = {**known.assigned, **known.assumed, **known.waiting}
+            yield from (pod for pod in seen.values() if pod.metadata.uid != uid)
+        if newcomer is not None:
+            yield newcomer

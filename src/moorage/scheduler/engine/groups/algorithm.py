@@ -1,0 +1,321 @@
+"""Finding places for a group: in which part of the cluster, and for each of its pods in turn which node.
+
+Everything is tried in the world as it is, with what was placed before assumed there, and taken back.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import nullcontext
+from time import perf_counter
+from typing import Final
+
+import numpy as np
+
+from moorage.common.errors import MoorageError
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, Scope
+from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.group_points import PlacementScores
+from moorage.scheduler.engine.group_results import GroupTrial, PodTrial, error_text, unplaceable
+from moorage.scheduler.engine.groups.counting import Counting
+from moorage.scheduler.engine.groups.trial_stack import TrialStack
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.outcomes import NO_NODES
+from moorage.scheduler.engine.services import Services
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, TriedMember
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import FilterPlugin
+from moorage.scheduler.framework.status import Code, Status
+from moorage.scheduler.queue.entries import QueuedPodInfo
+
+PODS_PER_TURN: Final = 200
+"""After so many pods (a few hundredths of a second) the loop gets a turn: trees of groups are tried for long."""
+
+
+class GroupSearch:
+    """One attempt to find places for a group, on one profile.
+
+    What plugins prepare for a pod follows the cluster; with ``keeps_states`` it stays as it was when the pod was tried.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        cycle: ProfileCycle,
+        queued: Mapping[str, QueuedPodInfo],
+        stack: TrialStack,
+        observer: AttemptObserver | None = None,
+        *,
+        keeps_states: bool = False,
+    ) -> None:
+        self._keeps_states = keeps_states
+        self._services = services
+        self._cycle = cycle
+        self._profile = cycle.profile
+        self._queued = queued
+        self._stack = stack
+        self._observer = observer
+        self._by_topology = services.features.enabled("TopologyAwareWorkloadScheduling")
+        self._filtering_helpers = [
+            plugin for plugin in self._profile.group_post_filter if isinstance(plugin, FilterPlugin)
+        ]
+        self._tried = 0
+        self._countings: dict[str, Counting] = {}
+        self.scored: list[tuple[str, PlacementScores]] = []
+        self.state = CycleState()
+        self.state[FINDINGS] = self._findings = GroupFindings()
+
+    async def run(self, tree: GroupTree) -> GroupTrial:
+        """Try a whole tree; at the end everything is as it was before."""
+        before, filtering = len(self._stack), self._cycle.filtering
+        filtering.group = self.state
+        try:
+            cache = self._services.cache
+            trial = await self._try(tree, cache.nodes.take(cache.order))
+        finally:
+            self._stack.revert_to(before)
+            filtering.scope = filtering.group = None
+        if trial.status is None and not any(True for _ in trial.placed):
+            trial.status = unplaceable()
+        if not self._keeps_states:
+            trial.complete()
+        return trial
+
+    async def _try(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
+        """Try a group on some nodes; what was found for it stays placed on trial if it is part of another."""
+        if self._by_topology:
+            return await self._by_placements(tree, nodes)
+        return await self._place_pods(tree)
+
+    # ── one PodGroup, pod by pod ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def _place_pods(self, tree: GroupTree) -> GroupTrial:
+        trial = GroupTrial(tree)
+        before = len(self._stack)
+        remaining, scheduled = len(tree.members), len(tree.scheduled)
+        status = self._feasible(tree, remaining, scheduled)
+        if status is not None and status.code is not Code.WAIT:
+            # What nothing can resolve is left as it is, so that nobody is evicted for it.
+            trial.status = unplaceable(*status.reasons) if status.code is Code.UNSCHEDULABLE else status
+            return trial
+        for pod in tree.members:
+            tried = trial.pods[pod.metadata.uid] = await self._place_pod(self._queued[pod.metadata.uid])
+            remaining -= 1
+            if tried.is_error:
+                assert tried.status is not None
+                problem = f"failed to schedule other pod from a pod group: {tried.status.message}"
+                status = Status.error(problem)
+                break
+            scheduled += tried.fits
+            status = self._feasible(tree, remaining, scheduled)
+            if status is not None and status.code is not Code.WAIT:
+                break
+        if status is not None:
+            trial.status = unplaceable(*status.reasons) if status.code is Code.WAIT else status
+            self._stack.revert_to(before)
+        return trial
+
+    def _feasible(self, tree: GroupTree, remaining: int, scheduled: int) -> Status | None:
+        try:
+            return self._cycle.placement_feasible(tree, remaining, scheduled)
+        except MoorageError as error:
+            return Status.error(str(error))
+
+    async def _place_pod(self, queued: QueuedPodInfo) -> PodTrial:
+        trial = PodTrial(queued)
+        self._tried += 1
+        if self._tried % PODS_PER_TURN == 0:
+            await self._take_a_turn()
+        if not self._services.cache.columns.infos:
+            trial.status = Status.unresolvable(NO_NODES)
+            return trial
+        try:
+            await self._find_node(queued, trial)
+        except MoorageError as error:
+            trial.node_name, trial.status = "", Status.error(str(error))
+        return trial
+
+    async def _take_a_turn(self) -> None:
+        """Let the loop turn, in a frozen world: whoever watches it would think that a long search is stuck."""
+        freeze = self._services.freeze
+        with nullcontext() if freeze.thawed is not None else freeze:
+            await asyncio.sleep(0)
+
+    async def _find_node(self, queued: QueuedPodInfo, trial: PodTrial) -> None:
+        cycle, pod = self._cycle, queued.pod
+        extended = bool(cycle.extenders)
+        found = await cycle.find_extended(pod) if extended else cycle.find(pod)
+        if self._observer is not None:
+            self._observer.found(queued, cycle, found)
+            # It has columns of its own: of thousands of pods in many placements they would add up.
+            trial.found = found
+        self._note_pre_filters(found)
+        plain = found.found if isinstance(found, ExtendedNodes) else found
+        if isinstance(plain, NoNode):
+            trial.diagnosis = plain.diagnosis
+            trial.diagnosis.statuses = trial.diagnosis.statuses.kept()
+        self._note_tried(pod, plain)
+        if isinstance(found, NoNode):
+            return
+        if extended:
+            choice = await cycle.choose_extended(found)
+            if self._observer is not None:
+                self._observer.chosen(queued, choice)
+        else:
+            assert not isinstance(found, ExtendedNodes)
+            choice = cycle.choose(found)
+        trial.state = plain.cycle
+        trial.state.group = self.state
+        if self._keeps_states:
+            trial.kept_state = trial.state.detached()
+        trial.cycle, trial.node_name, trial.tied = cycle, choice.node.name, choice.tied
+        self._stack.place(trial)
+
+    def _note_tried(self, pod: Pod, found: Found) -> None:
+        """Remember what was said of a pod, for those who are to help if the group fits nowhere."""
+        skipped, statuses = found.cycle.skipped_filters, found.diagnosis.statuses
+        if not any(plugin.name not in skipped for plugin in self._filtering_helpers):
+            statuses = NodeStatuses({}, statuses.absent)
+        elif not isinstance(found, NoNode):
+            statuses = statuses.kept()
+        self._findings.tried[pod.metadata.uid] = TriedMember(pod, found.cycle, statuses)
+
+    def _note_pre_filters(self, found: Found | ExtendedNodes) -> None:
+        """Remember whose pre-filter had its turn: a rejection that nothing can resolve ends it for those behind."""
+        names = [plugin.name for plugin in self._profile.pre_filter]
+        refused = found.diagnosis.pre_filter if isinstance(found, NoNode) else None
+        if refused is not None and refused.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE and refused.plugin in names:
+            names = names[: names.index(refused.plugin) + 1]
+        self._findings.pre_filtered.update(names)
+
+    # ── by topology ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _by_placements(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
+        try:
+            placements = self._cycle.generate_placements(self.state, tree, nodes)
+        except MoorageError as error:
+            return GroupTrial(tree, Status.error(str(error)))
+        if isinstance(placements, Status):
+            return GroupTrial(tree, placements)
+        if not tree.is_composite:
+            for _ in placements:
+                self._services.meter.count("scheduler_generated_placements_total", self._profile.name)
+        counting = self._countings.get(tree.key)
+        if counting is None:
+            counting = self._countings[tree.key] = Counting(self._services, self._cycle, tree, self._feasible)
+        first: GroupTrial | None = None
+        feasible: list[tuple[Placement, GroupTrial]] = []
+        outer = self._cycle.filtering.scope
+        before = len(self._stack)
+        for placement in placements:
+            trial = await self._try_placement(tree, placement, counting.known(placement))
+            trial.placement = placement.name
+            self._stack.revert_to(before)
+            self._cycle.filtering.scope = outer
+            if not trial.is_counted:
+                placement.proposals = trial.proposals()
+            if trial.code is Code.ERROR:
+                # Of a tree only the error is kept: all groups below share it, whatever was found for them.
+                return GroupTrial(tree, trial.status) if tree.is_composite else trial
+            first = first or trial
+            if trial.status is None:
+                feasible.append((placement, trial))
+            if not trial.is_counted and placement is not placements[-1]:
+                try:
+                    counting.learn(trial)
+                except MoorageError as error:
+                    return GroupTrial(tree, Status.error(str(error)))
+        if not feasible:
+            assert first is not None
+            if first.is_counted:
+                first = await self._try_again(tree, placements[0])
+                self._stack.revert_to(before)
+            assert first.status is not None
+            text = f"0/{len(placements)} placements are available, first placement status: {error_text(first.status)}"
+            first.status = unplaceable(text)
+            return first
+        return await self._settle(tree, feasible)
+
+    async def _try_placement(self, tree: GroupTree, placement: Placement, known: GroupTrial | None) -> GroupTrial:
+        began = perf_counter()
+        self._cycle.filtering.scope = self._scope(placement.nodes)
+        if tree.is_composite:
+            return await self._place_groups(tree, placement.nodes)
+        trial = await self._place_pods(tree) if known is None else known
+        if trial.code is not Code.ERROR:
+            labels = "feasible" if trial.status is None else "infeasible", self._profile.name
+            self._services.meter.count("scheduler_placement_evaluations_total", *labels)
+            seconds = perf_counter() - began
+            self._services.meter.observe("scheduler_placement_evaluation_duration_seconds", seconds, *labels)
+        return trial
+
+    def _scope(self, nodes: NodeTable) -> Scope | None:
+        """Return the mask of a window; one as large as the cluster restricts nothing."""
+        total = len(self._services.cache.nodes)
+        if nodes.shows_all or len(nodes) == total:
+            return None
+        mask = np.zeros(total, dtype=np.bool_)
+        mask[nodes.rows] = True
+        order = self._services.cache.order
+        return Scope(mask, len(nodes), order[mask[order]])
+
+    async def _settle(self, tree: GroupTree, feasible: list[tuple[Placement, GroupTrial]]) -> GroupTrial:
+        """Take the best placement; where groups are part of groups, later ones see what was placed there."""
+        best = 0
+        if len(feasible) > 1 and self._profile.placement_score:
+            try:
+                scores = self._cycle.score_placements(self.state, tree, [placement for placement, _ in feasible])
+            except MoorageError as error:
+                return GroupTrial(tree, Status.error(str(error)))
+            self.scored.append((tree.key, scores))
+            best = int(scores.totals.argmax())
+        placement, chosen = feasible[best]
+        stays_placed, before = self._services.features.enabled("CompositePodGroup"), len(self._stack)
+        if chosen.is_counted:
+            chosen = await self._try_again(tree, placement)
+            if not stays_placed:
+                self._stack.revert_to(before)
+        elif stays_placed:
+            problem = self._stack.place_again(chosen.placed)
+            if problem:
+                return GroupTrial(tree, Status.error(f"failed to assume the subtree: {problem}"))
+        return chosen
+
+    async def _try_again(self, tree: GroupTree, placement: Placement) -> GroupTrial:
+        """Try what was only counted, and leave it in place: now it matters which nodes pods get, or why they do not."""
+        outer = self._cycle.filtering.scope
+        trial = await self._try_placement(tree, placement, None)
+        trial.placement = placement.name
+        self._cycle.filtering.scope = outer
+        return trial
+
+    async def _place_groups(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
+        """Try the groups below one, in the order of their creation, while enough of them may still succeed."""
+        trial = GroupTrial(tree)
+        before = len(self._stack)
+        remaining, scheduled = len(tree.children), 0
+        status = self._feasible(tree, remaining, scheduled)
+        if status is not None and status.code is not Code.WAIT:
+            # Unlike that of a PodGroup, the plugin's own words.
+            trial.status = status
+            return trial
+        for child in tree.children:
+            tried = await self._try(child, nodes)
+            remaining -= 1
+            if tried.code is Code.ERROR:
+                assert tried.status is not None
+                self._stack.revert_to(before)
+                # Whatever else was found is lost: all groups below are told the same.
+                problem = f"composite pod group evaluation failed due to child error: {tried.status.message}"
+                return GroupTrial(tree, Status.error(problem))
+            trial.children.append(tried)
+            scheduled += tried.status is None
+            status = self._feasible(tree, remaining, scheduled)
+            if status is not None and status.code is not Code.WAIT:
+                break
+        if status is not None:
+            trial.status = unplaceable(*status.reasons) if status.code is Code.WAIT else status
+            self._stack.revert_to(before)
+        return trial

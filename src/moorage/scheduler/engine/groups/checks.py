@@ -1,0 +1,37 @@
+"""What all pods of a group must have in common; the first violation fails the whole group."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Final
+
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.groups import Group
+
+PREEMPT_LOWER: Final = "PreemptLowerPriority"
+TOGETHER: Final = "all pods in a single pod group should have the same"
+
+
+def policy_of(value: str | None) -> str:
+    """Return a preemption policy; none means that lower priorities may be preempted."""
+    return value or PREEMPT_LOWER
+
+
+def violation(root: Group, queued: Sequence[Pod], scheduled: Iterable[Pod], *, with_policy: bool) -> str:
+    """Say what keeps pods from being one group: scheduler, priority and preemption policy must agree.
+
+    ``with_policy`` (gate PodGroupPreemptionPolicy) says that groups have a policy of their own.
+    """
+    first = queued[0]
+    for pod in chain(queued, scheduled):
+        if pod.scheduler_name != first.scheduler_name:
+            return f'{TOGETHER} .spec.schedulerName set, got: "{pod.scheduler_name}" and "{first.scheduler_name}"'
+        if pod.priority != root.priority:
+            text = "priority as the pod group's priority, got"
+            return f"{TOGETHER} {text} {pod.priority} and {root.priority}"
+        policy = policy_of(pod.spec.preemption_policy)
+        if with_policy and policy != (wanted := policy_of(root.spec.preemption_policy)):
+            text = "preemption policy as the pod group's preemption policy, got"
+            return f"{TOGETHER} {text} {policy} and {wanted}"
+        if not with_policy and policy != (wanted := policy_of(first.spec.preemption_policy)):
+            return f"{TOGETHER} preemption policy, got {policy} and {wanted}"
+    return ""

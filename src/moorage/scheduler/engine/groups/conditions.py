@@ -1,0 +1,68 @@
+"""What users read on a PodGroup: whether it was scheduled for the first time, and if not why."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from moorage.common.errors import ApiError
+from moorage.kube.api.meta import format_time
+from moorage.kube.api.pod_groups import PodGroup
+from moorage.scheduler.engine.services import Services
+from moorage.scheduler.framework.status import Status
+
+INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+SCHEDULED: Final = "Scheduled"
+UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULER_ERROR: Final = "SchedulerError"
+
+log = structlog.get_logger(__name__)
+
+
+class GroupConditions:
+    """Writes the condition of PodGroups, in the background."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def report(self, group: PodGroup, status: Status | None) -> Mapping[str, str]:
+        """Say what has come of a group, and return what is written; a group that was scheduled once stays so."""
+        patch = condition_patch(group, status, self._services.clock.wall())
+        if not patch:
+            return {}
+        self._services.background.start(self._patch(group, patch), name=f"status of pod group {group.key}")
+        written: Mapping[str, str] = patch["conditions"][0]
+        return written
+
+    async def _patch(self, group: PodGroup, patch: Mapping[str, Any]) -> None:
+        try:
+            await self._services.cluster.patch_status(group, patch)
+        except ApiError as error:
+            log.warning("pod group status was not written", group=group.key, error=str(error))
+
+
+def condition_patch(group: PodGroup, status: Status | None, now: float) -> Mapping[str, Any]:
+    """Return what has to change in a group's status, or nothing."""
+    if status is None:
+        wanted = ("True", SCHEDULED, "")
+    else:
+        wanted = ("False", UNSCHEDULABLE if status.is_rejection else SCHEDULER_ERROR, status.message)
+    conditions = group.status.conditions
+    known = next((condition for condition in conditions if condition.type == INITIALLY_SCHEDULED), None)
+    generation = group.metadata.generation
+    if known is not None:
+        if known.status == "True" and status is not None:
+            return {}
+        if (known.status, known.reason, known.message, known.observed_generation) == (*wanted, generation):
+            return {}
+    since = known.last_transition_time if known is not None and known.status == wanted[0] else None
+    condition: dict[str, Any] = {
+        "type": INITIALLY_SCHEDULED,
+        "status": wanted[0],
+        "reason": wanted[1],
+        "message": wanted[2],
+        "lastTransitionTime": since or format_time(now),
+    }
+    if generation:
+        condition["observedGeneration"] = generation
+    return {"conditions": [condition]}

@@ -1,0 +1,305 @@
+"""The course of an attempt to place a group, from popping it to its end: all of it that is needed, or nothing."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import partial
+from time import perf_counter
+from typing import Final, Protocol
+
+import structlog
+
+from moorage.common.errors import MoorageError
+from moorage.kube.api.pod_groups import PodGroup
+from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.failures import FailureHandler
+from moorage.scheduler.engine.group_points import GroupPostFiltered
+from moorage.scheduler.engine.group_results import UNPLACEABLE, GroupAttempt, GroupTrial, PodTrial
+from moorage.scheduler.engine.group_sources import GroupSources
+from moorage.scheduler.engine.groups.algorithm import GroupSearch
+from moorage.scheduler.engine.groups.checks import violation
+from moorage.scheduler.engine.groups.conditions import GroupConditions
+from moorage.scheduler.engine.groups.trial_stack import TrialStack
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.outcomes import Failed, Parked, Placed
+from moorage.scheduler.engine.services import Services
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.faults import described
+from moorage.scheduler.framework.groups import FINDINGS, DescribedGroup, GroupTree, Proposal
+from moorage.scheduler.framework.status import Code, Status
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.groups import QueuedGroup
+from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
+from moorage.scheduler.state.pod_groups import PodGroups
+
+WAITING: Final = "waiting_on_preemption"
+
+log = structlog.get_logger(__name__)
+
+
+class Committing(Protocol):
+    """The scheduler, as far as placing a group for real needs it."""
+
+    services: Services
+    queue: SchedulingQueue
+    failures: FailureHandler
+    cycles: dict[str, ProfileCycle]
+    observer: AttemptObserver | None
+    unexpected: Exception | None
+
+    def commit(self, queued: QueuedPodInfo, cycle: ProfileCycle, state: CycleState, node_name: str) -> Parked | None:
+        """Give a pod its node and start its binding; or take it back and say who refused."""
+        ...
+
+    def let_go(self, queued: QueuedPodInfo) -> None:
+        """Note that there is nothing to try for a pod."""
+        ...
+
+
+class GroupCycle:
+    """Tries groups, one at a time, in a frozen world."""
+
+    def __init__(self, scheduler: Committing, groups: PodGroups) -> None:
+        self._scheduler = scheduler
+        self._sources: GroupSources | None = None
+        self._services = services = scheduler.services
+        self._groups = groups
+        self._conditions = GroupConditions(services)
+        self._stack = TrialStack(services.cache, lambda: scheduler.queue.nominator)
+        self._members: Mapping[str, QueuedPodInfo] = {}
+        self._with_policy = services.features.enabled("PodGroupPreemptionPolicy")
+
+    def serve(self, cycles: Iterable[ProfileCycle], sources: GroupSources | None) -> None:
+        """Try groups by these profiles from now on, some of whose plugins may describe groups."""
+        self._sources = sources
+        for cycle in cycles:
+            cycle.handles.search_groups_by(partial(self._search_again, cycle))
+
+    async def try_group(self, queued: QueuedGroup) -> None:
+        """Try a group that was popped, and take back what does not fit."""
+        began = perf_counter()
+        if self._sources is not None:
+            self._refresh(queued, self._sources)
+        tree = self._tree_of(queued, queued.members)
+        if (problem := self._problem_with(queued, tree)) is not None:
+            self._fail(queued, tree, problem)
+            return
+        members = self._still_waiting(queued)
+        if not members:
+            self._finish(queued, Code.SUCCESS)
+            return
+        profile = self._scheduler.cycles[members[0].scheduler_name]
+        self._members = {member.uid: member for member in members}
+        if self._scheduler.observer is not None:
+            self._scheduler.observer.trying_group(queued)
+        search = GroupSearch(self._services, profile, self._members, self._stack, self._scheduler.observer)
+        tree = self._tree_of(queued, members)
+        meter, name = self._services.meter, profile.profile.name
+        try:
+            trial = await self._searched(profile, search, tree)
+            code = trial.code
+            meter.observe("scheduler_podgroup_scheduling_algorithm_duration_seconds", perf_counter() - began)
+            helped = await self._post_filter(search, profile, tree, trial) if may_be_helped(search, trial) else None
+        except Exception as error:
+            # Nobody expects it, but all was undone, and it costs this attempt only, as with single pods.
+            log.exception("attempt of a group failed unexpectedly", group=queued.key)
+            self._scheduler.unexpected = self._scheduler.unexpected or error
+            self._fail(queued, tree, Status.error(f"internal error: {described(error)}"))
+            return
+        conditions = self._submit(trial, members)
+        result = result_of(trial)
+        meter.count("scheduler_podgroup_schedule_attempts_total", result, name)
+        meter.observe("scheduler_podgroup_scheduling_attempt_duration_seconds", perf_counter() - began, result, name)
+        log_result(queued, trial, result)
+        if self._scheduler.observer is not None:
+            in_order = _in_order(tree, members)
+            attempt = GroupAttempt(queued.root, name, in_order, result, trial.status, trial, search.scored, helped)
+            attempt.conditions = conditions
+            self._scheduler.observer.group_ended(attempt)
+        self._finish(queued, code)
+
+    def _refresh(self, queued: QueuedGroup, sources: GroupSources) -> None:
+        """Have a group described by the plugins in use, if that was to be done yet."""
+        for leaf in [*queued.by_leaf]:
+            sources.refresh(leaf)
+        queued.root = self._groups.root_of(queued.pod) or queued.root
+
+    async def _search_again(self, cycle: ProfileCycle, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
+        """Look for places for the group that is being tried, in another cluster than the first time."""
+        search = GroupSearch(self._services, cycle, self._members, self._stack, keeps_states=True)
+        trial = await search.run(tree)
+        # Pods of groups that fail below a tree that does not count as well, as upstream.
+        return trial.status, trial.proposals(of_failed=True)
+
+    async def _searched(self, profile: ProfileCycle, search: GroupSearch, tree: GroupTree) -> GroupTrial:
+        if not profile.extenders:
+            return await search.run(tree)
+        # Between two questions to an extender pods are placed that are not really there.
+        with self._services.freeze:
+            return await search.run(tree)
+
+    def _tree_of(self, queued: QueuedGroup, members: Iterable[QueuedPodInfo]) -> GroupTree:
+        waiting = {member.uid for member in members}
+        by_leaf = {
+            leaf: [entry[-1].pod for entry in entries if entry[-1].uid in waiting]
+            for leaf, entries in queued.by_leaf.items()
+        }
+        return self._groups.tree(queued.root, by_leaf)
+
+    def _problem_with(self, queued: QueuedGroup, tree: GroupTree) -> Status | None:
+        """Say what is wrong with a group as a whole, if anything is."""
+        pods = [member.pod for member in queued.members]
+        if isinstance(tree.group, DescribedGroup) and tree.group.problem:
+            return Status.unresolvable(tree.group.problem)
+        problem = violation(tree.group, pods, tree.all_scheduled, with_policy=self._with_policy)
+        if not problem and pods[0].scheduler_name not in self._scheduler.cycles:
+            problem = f'profile not found for scheduler name "{pods[0].scheduler_name}"'
+        return Status.error(problem) if problem else None
+
+    def _fail(self, queued: QueuedGroup, tree: GroupTree, status: Status) -> None:
+        """Give up with nothing placed: all pods are told the same."""
+        members = _in_order(tree, queued.members)
+        for member in members:
+            self._end(member, Failed(status.message, status.is_rejection))
+        conditions = {leaf.key: self._report(leaf, status) for leaf in tree.leaves}
+        if self._scheduler.observer is not None:
+            result = "unschedulable" if status.is_rejection else "error"
+            attempt = GroupAttempt(queued.root, members[0].scheduler_name, members, result, status)
+            attempt.conditions = conditions
+            self._scheduler.observer.group_ended(attempt)
+        self._finish(queued, status.code)
+
+    def _still_waiting(self, queued: QueuedGroup) -> list[QueuedPodInfo]:
+        """Return the members that are to be tried, and let go of the others."""
+        kept = []
+        for member in queued.members:
+            if member.pod.is_terminating or self._services.cache.is_assumed(member.pod):
+                self._scheduler.let_go(member)
+            else:
+                kept.append(member)
+        return kept
+
+    async def _post_filter(
+        self, search: GroupSearch, cycle: ProfileCycle, tree: GroupTree, trial: GroupTrial
+    ) -> GroupPostFiltered:
+        """See what can be done for a group that fits nowhere, and say so to all groups of the tree."""
+        with self._services.freeze:
+            done = await cycle.post_filter_group(search.state, tree)
+        everything = [*trial.everything]
+        # Upstream's quirk: where groups share the status of one above them, the message is appended for each of them.
+        shared = Counter(id(below.status) for below in everything)
+        for below in everything:
+            self._apply(done, below, shared[id(below.status)])
+        return done
+
+    @staticmethod
+    def _apply(done: GroupPostFiltered, trial: GroupTrial, times: int) -> None:
+        trial.before_help = trial.status
+        if done.code is Code.ERROR:
+            trial.status = Status.error(done.message)
+        elif trial.status is not None:
+            reasons = (*trial.status.reasons, *[done.message] * times)
+            trial.status = Status(trial.status.code, reasons, trial.status.plugin)
+            if done.code is Code.SUCCESS:
+                trial.waits_for_victims, trial.nominated = True, done.nominated
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _submit(self, trial: GroupTrial, members: list[QueuedPodInfo]) -> dict[str, Mapping[str, str]]:
+        """Place the pods of groups that succeeded for real, tell the others why not, and write the conditions."""
+        conditions = {}
+        of_uid = {member.uid: member for member in members}
+        for leaf in trial.leaves:
+            for pod in leaf.tree.members:
+                member = of_uid[pod.metadata.uid]
+                tried = leaf.pods.get(member.uid)
+                if self._scheduler.observer is not None:
+                    self._scheduler.observer.settled(member, None if tried is None else tried.found)
+                if leaf.status is None and tried is not None and tried.fits:
+                    self._commit(member, tried)
+                else:
+                    self._end(member, refused(leaf, member, tried))
+            conditions[leaf.tree.key] = self._report(leaf.tree, leaf.status)
+        return conditions
+
+    def _commit(self, member: QueuedPodInfo, tried: PodTrial) -> None:
+        assert tried.cycle is not None
+        assert tried.state is not None
+        tried.state.group = None
+        try:
+            outcome: Parked | Failed | None
+            outcome = self._scheduler.commit(member, tried.cycle, tried.state, tried.node_name)
+        except MoorageError as error:
+            outcome = Failed(str(error))
+        if outcome is not None:
+            self._end(member, outcome)
+        elif self._scheduler.observer is not None:
+            self._scheduler.observer.ended(member, Placed(tried.node_name, tried.tied))
+
+    def _end(self, member: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        if self._scheduler.observer is not None:
+            self._scheduler.observer.ended(member, outcome)
+        self._scheduler.failures.handle(member, outcome)
+
+    def _finish(self, queued: QueuedGroup, code: Code) -> None:
+        groups = self._scheduler.queue.groups
+        assert groups is not None
+        groups.finish(queued, code)
+
+    def _report(self, leaf: GroupTree, status: Status | None) -> Mapping[str, str]:
+        assert isinstance(leaf.group, PodGroup)
+        if isinstance(leaf.group, DescribedGroup):
+            if self._sources is not None:
+                self._sources.attempted(leaf.group, status)
+            return {}
+        return self._conditions.report(leaf.group, status)
+
+
+def may_be_helped(search: GroupSearch, trial: GroupTrial) -> bool:
+    """Tell whether post-filters are to be asked: upstream asks even if no pod was looked at, and then some fail."""
+    was_looked_at = bool(search.state[FINDINGS].pre_filtered) or not isinstance(trial.tree.group, DescribedGroup)
+    return trial.code is Code.UNSCHEDULABLE and was_looked_at
+
+
+def _in_order(tree: GroupTree, members: Iterable[QueuedPodInfo]) -> list[QueuedPodInfo]:
+    """Return members as they are tried: group by group."""
+    of_uid = {member.uid: member for member in members}
+    return [of_uid[pod.metadata.uid] for pod in tree.all_members if pod.metadata.uid in of_uid]
+
+
+def refused(leaf: GroupTrial, member: QueuedPodInfo, tried: PodTrial | None) -> Parked | Failed:
+    """Return how the attempt of a pod ends that is not placed now, perhaps though it would fit."""
+    status, nominated = leaf.status, leaf.nominated.get(member.uid)
+    if status is None:
+        assert tried is not None
+        return tried.outcome(None)
+    if not status.is_rejection:
+        own = tried.status if tried is not None and tried.is_error else None
+        return Failed((own or status).message)
+    if tried is None:
+        return Failed((leaf.before_help or status).message, is_rejection=True, nominated_node=nominated)
+    if not tried.fits:
+        return tried.outcome(nominated)
+    if leaf.waits_for_victims:
+        return Failed(status.message, is_rejection=True, nominated_node=nominated)
+    return Failed(f"{UNPLACEABLE}, {status.message}", is_rejection=True)
+
+
+def result_of(trial: GroupTrial) -> str:
+    """Name the result of an attempt as metrics do."""
+    if trial.waits_for_victims:
+        return WAITING
+    if trial.status is None:
+        return "scheduled"
+    return "unschedulable" if trial.status.is_rejection else "error"
+
+
+def log_result(queued: QueuedGroup, trial: GroupTrial, result: str) -> None:
+    """Say in the log what has come of a group."""
+    placed = sum(1 for _ in trial.placed)
+    about = {"group": queued.root.key, "attempt": queued.attempts, "scheduled": placed, "members": queued.size}
+    if trial.status is None:
+        log.info("pod group scheduled", **about)
+    elif result == "error":
+        log.error("pod group failed", **about, error=trial.status.message)
+    else:
+        log.info("pod group not scheduled", **about, result=result, reason=trial.status.message)

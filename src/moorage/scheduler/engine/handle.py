@@ -1,0 +1,336 @@
+"""The services of one profile's plugins, backed by the engine's own parts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from moorage.common.clock import Clock
+from moorage.common.errors import PluginError
+from moorage.kube.api.kinds import kind_of
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.engine.extension_points import ADD_POD, REMOVE_POD, change_what_if, reserve, unreserve
+from moorage.scheduler.engine.profile import Profile
+from moorage.scheduler.engine.services import Services
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
+from moorage.scheduler.framework.groups import GroupTree, Proposal
+from moorage.scheduler.framework.handle import ClusterApi, Nominator, PreemptionExtender, PreemptionHandle, WaitingPod
+from moorage.scheduler.framework.logs import PluginLog
+from moorage.scheduler.framework.metering import Meter, PluginMetrics
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.framework.plugin import FilterPlugin, Plugin, PreFilterExtensions
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.state.claim_index import ClaimIndex
+from moorage.scheduler.state.handle import ClusterHandle
+from moorage.scheduler.state.objects import ObjectCache
+from moorage.scheduler.state.pod_groups import PodGroups
+from moorage.scheduler.state.pod_index import PodIndex
+
+K = TypeVar("K", bound=KubeObject)
+S = TypeVar("S")
+FilterNode = Callable[[CycleState, Pod, NodeInfo], Status | None]
+SearchGroup = Callable[[GroupTree], Awaitable[tuple[Status | None, Sequence[Proposal]]]]
+
+
+CANCEL_SECONDS: Final = 2.0
+"""What background work gets to end in, once it is cancelled."""
+
+
+async def _no_groups(_group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
+    return Status.error("no group is being tried"), ()
+
+
+class EngineHandle(PreemptionHandle, ClusterHandle):
+    """The handle of one plugin of one profile; what it asks for decides which part of it the plugin sees."""
+
+    def __init__(
+        self, services: Services, plugin: type[Plugin], profile: str, extenders: Sequence[PreemptionExtender]
+    ) -> None:
+        self._profile_name = profile
+        self._extenders = extenders
+        self._log = PluginLog(plugin.__module__, {"plugin": plugin.name, "profile": profile})
+        self._metrics = PluginMetrics(services.meter, plugin.name, profile)
+        self.listed: dict[type[KubeObject], None] = {}
+        """The kinds that the plugin asked for, in order."""
+        self.shares: set[StateKey[Any]] = set()
+        """Under which keys it shares something with others."""
+        self._plugin = plugin.name
+        self._services = services
+        self._profile: Profile | None = None
+        self._filter_node: FilterNode | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self.search_group: SearchGroup = _no_groups
+        """Looks for places for a group; set where groups are tried."""
+
+    def attach(self, profile: Profile, filter_node: FilterNode) -> None:
+        """Give the handle its profile, which is built from plugins that already hold the handle."""
+        self._profile = profile
+        self._filter_node = filter_node
+
+    @property
+    def profile(self) -> str:
+        """The name of the profile that the plugin serves."""
+        return self._profile_name
+
+    @property
+    def log(self) -> PluginLog:
+        """Where the plugin logs."""
+        return self._log
+
+    @property
+    def metrics(self) -> PluginMetrics:
+        """Makes metrics under the plugin's name."""
+        return self._metrics
+
+    @property
+    def _complete_profile(self) -> Profile:
+        assert self._profile is not None, "filters can be run once the profile is complete"
+        return self._profile
+
+    @property
+    def nodes(self) -> NodeTable:
+        """Every node, as of this cycle."""
+        return self._services.cache.nodes
+
+    @property
+    def order(self) -> RowArray:
+        """The rows of all nodes in the order in which they are visited."""
+        return self._services.cache.order
+
+    @property
+    def filters(self) -> Sequence[FilterPlugin]:
+        """The filters of the profile, in order."""
+        return self._complete_profile.filter
+
+    @property
+    def extensions(self) -> Sequence[PreFilterExtensions]:
+        """The pre-filters of the profile whose state follows what-ifs."""
+        return self._complete_profile.extensions
+
+    @property
+    def extenders(self) -> Sequence[PreemptionExtender]:
+        """The web services that have a say in preemption, in the order in which they are asked."""
+        return self._extenders
+
+    @property
+    def pods(self) -> PodIndex:
+        """Pods on nodes, counted by label selector and by affinity term."""
+        return self._services.cache.pods
+
+    @property
+    def claims(self) -> ClaimIndex:
+        """Which pods on nodes use which claims, and which disks named in line."""
+        return self._services.cache.claims
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether pods may be members of groups."""
+        return self._services.cache.groups is not None
+
+    @property
+    def groups(self) -> PodGroups:
+        """Groups of pods, and how far their members have come."""
+        groups = self._services.cache.groups
+        return PodGroups() if groups is None else groups
+
+    @property
+    def features(self) -> FeatureGates:
+        """The feature gates in force."""
+        return self._services.features
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        return self._services.clock
+
+    @property
+    def cluster(self) -> ClusterApi:
+        """Where to write to."""
+        return self._services.cluster
+
+    @property
+    def nominator(self) -> Nominator:
+        """Which pods are nominated to which nodes."""
+        return self._services.nominator
+
+    @property
+    def meter(self) -> Meter:
+        """Where to count what only the plugin knows."""
+        return self._services.meter
+
+    def lister(self, kind: type[K]) -> ObjectCache[K]:
+        """Return all objects of a kind; asking makes the scheduler list and watch it."""
+        name, objects = kind_of(kind).name, self._services.objects
+        if self._services.is_following and kind not in objects.kinds():
+            problem = f"{name} is listed by nobody: ask for the lister in the constructor of {self._plugin}"
+            raise PluginError(self._plugin, problem)
+        self.listed[kind] = None
+        return objects[kind]
+
+    def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
+        """Return what plugins of all profiles share under a key; the first that asks makes it."""
+        shared = self._services.shared
+        if key not in shared:
+            before, self.listed = self.listed, {}
+            try:
+                shared[key] = make(), tuple(self.listed)
+            finally:
+                self.listed = before | self.listed
+        found: S = shared[key][0]
+        # Whoever shares it depends on the same kinds.
+        self.listed.update(dict.fromkeys(shared[key][1]))
+        self.shares.add(key)
+        return found
+
+    def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Filter one node, perhaps a what-if, by all filters of the profile, nominated pods included."""
+        assert self._filter_node is not None, "filters can be run once the profile is complete"
+        return self._filter_node(cycle, pod, node)
+
+    def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """Have the pre-filters of a what-if follow a pod that is added to a node."""
+        return change_what_if(ADD_POD, self._complete_profile, cycle, pod, added, node)
+
+    def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
+        """Have the pre-filters of a what-if follow a pod that is taken off a node."""
+        return change_what_if(REMOVE_POD, self._complete_profile, cycle, pod, removed, node)
+
+    def waiting_pod(self, uid: str) -> WaitingPod | None:
+        """Return a pod that waits on permit."""
+        return self._services.waiting.get(uid)
+
+    def waiting_pods(self) -> Collection[WaitingPod]:
+        """Return all pods that wait on permit."""
+        return self._services.waiting.all()
+
+    def cancel_pre_bind(self, uid: str, reason: str) -> bool:
+        """Stop a pod on its way from permit to bind, so that it is tried again; return whether it was there."""
+        return self._services.cancel_pre_bind(uid, reason)
+
+    @contextmanager
+    def without(self, pods: Iterable[Pod]) -> Iterator[None]:
+        """Have the cluster be without some pods inside a ``with`` block, within one cycle."""
+        lifted = self._services.cache.lift(pods)
+        try:
+            yield
+        finally:
+            self._services.cache.put_down(lifted)
+
+    async def place_group(self, group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
+        """Look for places for the group that is being tried, in the cluster as it is now; nothing stays placed."""
+        return await self.search_group(group)
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Have the reserve plugins of the profile set aside what a pod would need on a node."""
+        return reserve(self._complete_profile, cycle, pod, node_name)
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        """Have the reserve plugins of the profile give that back."""
+        unreserve(self._complete_profile, cycle, pod, node_name)
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Have pods tried again at once, whatever their backoff."""
+        self._services.activate(pods)
+
+    def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
+        """Run something beside the scheduling cycles, until it or the plugin ends; what it raises is logged."""
+        if must_finish:
+            self._services.background.start(work, name=name)
+        elif self._is_closed:
+            work.close()
+        else:
+            task = self._services.background.spawn(self._guard(work, name), name=f"{self._plugin}: {name}")
+            if task is None:
+                work.close()
+            else:
+                self._tasks.add(task)
+                task.add_done_callback(partial(self._ended, work))
+
+    async def _guard(self, work: Coroutine[Any, Any, object], name: str) -> None:
+        try:
+            await work
+        except GeneratorExit:  # it is torn down
+            raise
+        except PLUGIN_FAULTS as error:  # the author's code may raise anything, and none of it may end the process
+            pass_on_interrupt(error)
+            self.log.exception("background work failed", work=name, error=described(error))
+
+    def _ended(self, work: Coroutine[Any, Any, object], task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        work.close()  # it was never begun, if the task was cancelled before
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Run something after a while, between cycles, unless the plugin is closed by then."""
+        self._services.background.call_later(seconds, partial(self._act, action))
+
+    def _act(self, action: Callable[[], None]) -> None:
+        if self._is_closed:
+            return
+        try:
+            action()
+        except PLUGIN_FAULTS as error:  # the author's code may raise anything
+            pass_on_interrupt(error)
+            self.log.exception("delayed action failed", error=described(error))
+
+    def cancel(self) -> None:
+        """Cancel what the plugin left running, and run nothing more."""
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Cancel what the plugin left running, and wait a moment until it has ended."""
+        self.cancel()
+        if self._tasks:
+            _, stubborn = await asyncio.wait(self._tasks, timeout=CANCEL_SECONDS)
+            for task in stubborn:
+                await self._tear_down(task)
+
+    async def _tear_down(self, task: asyncio.Task[None]) -> None:
+        """End work that takes no notice of being cancelled: as long as it runs, no loop that waits for it ends."""
+        hint = "let asyncio.CancelledError pass, or raise it again"
+        self.log.warning("background work goes on though it was cancelled", work=task.get_name(), hint=hint)
+        steps = task.get_coro()
+        with suppress(RuntimeError):  # it ignores this, too
+            if isinstance(steps, Coroutine):
+                steps.close()
+        task.cancel()
+        await asyncio.wait((task,), timeout=CANCEL_SECONDS)
+        if task.done() and not task.cancelled():
+            task.exception()
+
+
+class ProfileHandles:
+    """The handles of one profile's plugins, by the plugin's name."""
+
+    def __init__(self, services: Services, profile: str, extenders: Sequence[PreemptionExtender] = ()) -> None:
+        self._services = services
+        self._profile = profile
+        self._extenders = extenders
+        self.made: dict[str, EngineHandle] = {}
+
+    def make(self, plugin: type[Plugin]) -> EngineHandle:
+        """Make the handle of a plugin that is about to be built."""
+        handle = self.made[plugin.name] = EngineHandle(self._services, plugin, self._profile, self._extenders)
+        return handle
+
+    def cancel(self) -> None:
+        """Cancel what plugins began in the background that are not going to be used."""
+        for handle in self.made.values():
+            handle.cancel()
+
+    def attach(self, profile: Profile, filter_node: FilterNode) -> None:
+        """Give the handles their profile, which is built from plugins that already hold them."""
+        for handle in self.made.values():
+            handle.attach(profile, filter_node)
+
+    def search_groups_by(self, search: SearchGroup) -> None:
+        """Have plugins look for places for whole groups."""
+        for handle in self.made.values():
+            handle.search_group = search

@@ -1,0 +1,89 @@
+"""How an attempt to place a pod can end, and why a pod fits nowhere: the sentence users read."""
+
+from typing import TypeAlias
+
+from msgspec import Struct, field
+
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.status import Code, Status
+
+NO_NODES = "no nodes available to schedule pods"
+NOT_EXAMINED = Status.unresolvable()
+"""The status of a node that no plugin was asked about."""
+NOTHING_EXAMINED = NodeStatuses({}, NOT_EXAMINED)
+
+
+class Diagnosis(Struct):
+    """What an attempt found out, whether or not it ended well."""
+
+    node_count: int
+    statuses: NodeStatuses = NOTHING_EXAMINED
+    unschedulable_plugins: set[str] = field(default_factory=set)
+    pending_plugins: set[str] = field(default_factory=set)
+    pre_filter: Status | None = None
+    post_filter_message: str = ""
+
+    @classmethod
+    def on_node(cls, node_name: str, status: Status) -> "Diagnosis":
+        """Describe a rejection on the chosen node: ``0/1 nodes are available: 1 <reason>.``"""
+        diagnosis = cls(1, NodeStatuses({node_name: status}, Status.unresolvable()))
+        diagnosis.add_rejection(status)
+        return diagnosis
+
+    def add_rejection(self, status: Status) -> None:
+        """Remember the plugin that rejected something: its events can bring the pod back."""
+        if status.is_rejection and status.plugin:
+            self.unschedulable_plugins.add(status.plugin)
+            if status.code == Code.PENDING:
+                self.pending_plugins.add(status.plugin)
+
+    @property
+    def message(self) -> str:
+        """The text of the FailedScheduling event."""
+        sentence = f"0/{self.node_count} nodes are available:"
+        if self.pre_filter is not None and self.pre_filter.message:
+            sentence += f" {self.pre_filter.message}."
+        elif histogram := self.statuses.histogram(self.node_count):
+            sentence += f" {histogram}."
+        return sentence + (f" {self.post_filter_message}" if self.post_filter_message else "")
+
+
+class Placed(Struct, frozen=True):
+    """The pod was given a node, and its binding cycle has begun; ``tied`` are equals that upstream might have drawn."""
+
+    node_name: str
+    tied: tuple[str, ...] = ()
+
+
+class Parked(Struct, frozen=True):
+    """The pod was rejected; plugins' events can bring it back. ``nominated_node`` as in PostFilterResult."""
+
+    diagnosis: Diagnosis
+    nominated_node: str | None = None
+
+    @property
+    def message(self) -> str:
+        """What users read."""
+        return self.diagnosis.message
+
+
+class Failed(Struct, frozen=True):
+    """Something went wrong, or there is nothing to choose from; the pod is tried again after a backoff.
+
+    ``nominated_node`` as in PostFilterResult.
+    """
+
+    message: str
+    is_rejection: bool = False
+    nominated_node: str | None = ""
+
+
+class Dropped(Struct, frozen=True):
+    """There was nothing to try: the pod is being deleted, or has its node already."""
+
+
+class Tried(Struct, frozen=True):
+    """A group was tried as a whole; what became of each of its pods is another outcome."""
+
+
+Outcome: TypeAlias = Placed | Parked | Failed | Dropped | Tried

@@ -1,0 +1,345 @@
+"""The scheduler: takes the next pod, places it in a frozen world, and hands it to the binder."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import structlog
+
+from moorage.common.clock import Clock
+from moorage.common.errors import MoorageError
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.kube.client.event_note import EventNote
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config.types import SchedulerConfiguration
+from moorage.scheduler.engine.binding.binder import Binder, PendingBinding, Undo
+from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
+from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.score import Choice
+from moorage.scheduler.engine.event_handlers import EventHandlers
+from moorage.scheduler.engine.extender import Extender, in_order
+from moorage.scheduler.engine.failures import FailureHandler
+from moorage.scheduler.engine.group_sources import GroupSources
+from moorage.scheduler.engine.life import PluginLife
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
+from moorage.scheduler.engine.profiles import Profiles, describes_groups
+from moorage.scheduler.engine.services import Background, Services
+from moorage.scheduler.engine.steps import go_through
+from moorage.scheduler.engine.ties import Ties
+from moorage.scheduler.framework.cycle import ASSUMED, CycleState
+from moorage.scheduler.framework.faults import described
+from moorage.scheduler.framework.handle import ClusterApi
+from moorage.scheduler.framework.metering import SILENT_METER, PluginMeter
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.groups import QueuedGroup
+from moorage.scheduler.queue.nominations import Nominations
+from moorage.scheduler.queue.observing import QueueObserver
+from moorage.scheduler.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE, SchedulingQueue
+from moorage.scheduler.state.cache import Cache
+from moorage.scheduler.state.objects import Objects
+from moorage.scheduler.state.pod_groups import PodGroups
+
+if TYPE_CHECKING:
+    from moorage.scheduler.engine.groups.cycle import GroupCycle
+
+MAX_BINDINGS = 256
+"""While so many bindings wait for the API server, no further pod is tried."""
+
+log = structlog.get_logger(__name__)
+
+
+class Scheduler:
+    """Profiles, queue and cache, and the cycle that brings them together."""
+
+    unexpected: Exception | None = None
+    """The first exception of an attempt that is nobody's but ours: tests fail with it."""
+    handing_over: Iterator[None] = iter(())
+    """What the last change of profiles left to be done, in small steps between cycles."""
+
+    def __init__(  # noqa: PLR0913 - keywords only, named once, where the scheduler is put together
+        self,
+        config: SchedulerConfiguration,
+        registry: Registry,
+        *,
+        cluster: ClusterApi,
+        background: Background,
+        clock: Clock,
+        features: FeatureGates,
+        cross_check: bool | float = False,
+        observer: AttemptObserver | None = None,
+        extenders: Iterable[Extender] = (),
+        queue_observer: QueueObserver | None = None,
+        max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
+        meter: PluginMeter = SILENT_METER,
+        ties: Ties | None = None,
+    ) -> None:
+        self.observer = observer
+        self._cross_check = cross_check
+        self.cache, self.objects = Cache(), Objects()
+        self.nominator = Nominations(self._queued_pod, self.objects[Pod])
+        self.cache.groups = self._follow_groups(features, describes_groups(config, registry))
+        self.services = Services(
+            cache=self.cache,
+            objects=self.objects,
+            clock=clock,
+            features=features,
+            cluster=cluster,
+            nominator=self.nominator,
+            background=background,
+            activate=self._activate,
+            meter=meter,
+            ties=ties,
+        )
+        self.profiles = self.build_profiles(config, registry, extenders)
+        self._living = [self.profiles]
+        self.queue = self._build_queue(features, queue_observer, max_unschedulable)
+        self.failures = FailureHandler(self.services, self.queue)
+        self.groups = self._build_groups()
+        self.binder = Binder(self.services, self.queue, self.failures.handle, self.observer)
+        self.services.cancel_pre_bind = self.binder.cancel_pre_bind
+        self.handlers = EventHandlers(
+            cache=self.cache,
+            objects=self.objects,
+            queue=self.queue,
+            waiting=self.services.waiting,
+            features=features,
+        )
+        go_through(self._serve(self.profiles))
+
+    def _build_groups(self) -> "GroupCycle | None":
+        if self.cache.groups is None:
+            return None
+        from moorage.scheduler.engine.groups.cycle import GroupCycle
+
+        return GroupCycle(self, self.cache.groups)
+
+    def build_profiles(
+        self, config: SchedulerConfiguration, registry: Registry, extenders: Iterable[Extender] = ()
+    ) -> Profiles:
+        """Build what a configuration makes of this scheduler, beside what is in use; plugins are not started."""
+        profiles = self.prepare_profiles(config, registry, extenders)
+        go_through(profiles.build())
+        return profiles
+
+    def prepare_profiles(
+        self, config: SchedulerConfiguration, registry: Registry, extenders: Iterable[Extender] = ()
+    ) -> Profiles:
+        """Return what a configuration makes of this scheduler, for whoever builds it step by step."""
+        return Profiles(
+            config,
+            registry,
+            self.services,
+            extenders=in_order(extenders),
+            observer=self.observer,
+            cross_check=self._cross_check,
+        )
+
+    def change_profiles(self, profiles: Profiles) -> Profiles:
+        """Go on with other profiles, between two cycles; return those until now, which still bind what they placed.
+
+        Pods stay where they are: only their order, what holds them back, and what they hope for may change. Those that
+        were rejected get another try, since what rejected them may be gone. None of that is done here, however many
+        wait: it is in the steps of ``handing_over``, and whoever is popped before has been looked at by then.
+        """
+        go_through(self.handing_over)
+        former, self.profiles = self.profiles, profiles
+        self._living = [*self.living(), profiles]
+        profiles.life.follow(former.life)
+        waiting = self.queue.reconfigure(profiles.queueing)
+        self.handing_over = chain(self._serve(profiles), waiting)
+        return former
+
+    def _serve(self, profiles: Profiles) -> Iterator[None]:
+        self.cycles, self._resizes, self._bindings = profiles.cycles, profiles.resizes, profiles.bindings
+        sources = self._group_sources(profiles)
+        if self.groups is not None:
+            self.groups.serve(profiles.cycles.values(), sources)
+        return self.handlers.serve(profiles.cycles.keys(), sources)
+
+    def living(self) -> list[Profiles]:
+        """Return the profiles in use, behind those before them that have pods to bind yet."""
+        return [profiles for profiles in self._living if not profiles.life.is_closed]
+
+    @property
+    def life(self) -> PluginLife:
+        """The life of the plugins in use, and of those before them that have pods to bind yet."""
+        return self.profiles.life
+
+    def carry_out_by(self, failures: FailureHandler, make_binder: "Callable[[Scheduler], Binder]") -> None:
+        """Have others take back what failed and bind the rest: for those who only want to know what would happen."""
+        self.failures = failures
+        self.binder = make_binder(self)
+        self.services.cancel_pre_bind = self.binder.cancel_pre_bind
+
+    def _group_sources(self, profiles: Profiles) -> GroupSources | None:
+        sources = profiles.group_sources
+        if self.cache.groups is None or not any(sources.values()):
+            return None
+        with_objects = self.services.features.enabled("GenericWorkload")
+        return GroupSources(sources, self.cache.groups, self.queue, with_objects=with_objects)
+
+    def _follow_groups(self, features: FeatureGates, are_described: bool) -> PodGroups | None:
+        """Have groups of pods listed and watched, and those of groups, if there are such."""
+        if not features.enabled("GenericWorkload"):
+            return PodGroups() if are_described else None
+        with_composites = features.enabled("CompositePodGroup")
+        for kind in (PodGroup, CompositePodGroup) if with_composites else (PodGroup,):
+            self.objects[kind]
+        return PodGroups(with_composites=with_composites)
+
+    def _queued_pod(self, key: str) -> Pod | None:
+        return self.queue.queued_pod(key)
+
+    def _activate(self, pods: Mapping[str, Pod]) -> None:
+        self.queue.activate(pods.values())
+        self.services.wake()
+
+    def _build_queue(
+        self, features: FeatureGates, observer: QueueObserver | None, max_unschedulable: float
+    ) -> SchedulingQueue:
+        queueing = self.profiles.queueing
+        return SchedulingQueue(
+            clock=self.services.clock,
+            sort=queueing.sort,
+            profiles=queueing.profiles,
+            backoff=queueing.backoff,
+            pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
+            nominator=self.nominator,
+            groups=self.cache.groups,
+            max_unschedulable=max_unschedulable,
+            observer=observer,
+        )
+
+    async def schedule_next(self) -> Outcome | None:
+        """Try the next pod of the queue; ``None`` if there is none, or too many bindings are under way."""
+        if self.binder.in_flight >= MAX_BINDINGS:
+            return None
+        queued = self.queue.pop()
+        if queued is None:
+            return None
+        if isinstance(queued, QueuedGroup):
+            assert self.groups is not None
+            await self.groups.try_group(queued)
+            return Tried()
+        return await self.try_pod(queued)
+
+    async def try_pod(self, queued: QueuedPodInfo) -> Outcome:
+        """Try one pod that was popped, and take it back if that fails."""
+        pod = queued.pod
+        if pod.is_terminating or self.cache.is_assumed(pod):
+            return self._drop(queued)
+        if self.observer is not None:
+            self.observer.trying(queued)
+        try:
+            outcome: Placed | Parked | Failed = await self.schedule_one(queued)
+        except MoorageError as error:
+            outcome = Failed(str(error))
+        except Exception as error:
+            # Nobody expects it, but it costs this pod's attempt only: the next leader would meet the same pod.
+            log.exception("attempt failed unexpectedly", pod=queued.key)
+            self.unexpected = self.unexpected or error
+            outcome = Failed(f"internal error: {described(error)}")
+        if self.observer is not None:
+            self.observer.ended(queued, outcome)
+        if not isinstance(outcome, Placed):
+            self.failures.handle(queued, outcome)
+        return outcome
+
+    async def schedule_one(self, queued: QueuedPodInfo) -> Placed | Parked | Failed:
+        """Find a node for one pod and hand it to the binder.
+
+        One at a time, in a frozen world, so every pod sees the effects of the ones before it.
+        """
+        pod = queued.pod
+        is_resize = self._resizes and pod.has_deferred_resize
+        cycle = (self._resizes if is_resize else self.cycles)[pod.scheduler_name]
+        if not self.cache.columns.infos:
+            return Failed(NO_NODES, is_rejection=True)
+
+        found = cycle.find(pod) if not cycle.extenders else await self._find_extended(cycle, pod)
+        if self.observer is not None:
+            self.observer.found(queued, cycle, found)
+        if isinstance(found, NoNode):
+            return await self._park(queued, cycle, found)
+        if cycle.extenders:
+            choice = await self._choose_extended(cycle, found)
+            if self.observer is not None:
+                self.observer.chosen(queued, choice)
+            state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
+        else:
+            assert not isinstance(found, ExtendedNodes)
+            choice, state = cycle.choose(found), found.cycle
+        refused = self.commit(queued, cycle, state, choice.node.name)
+        return Placed(choice.node.name, choice.tied) if refused is None else refused
+
+    def commit(self, queued: QueuedPodInfo, cycle: ProfileCycle, state: CycleState, node_name: str) -> Parked | None:
+        """Give a pod the node that was chosen for it, and start its binding; or take it back and say who refused."""
+        pod = queued.pod
+        assumed = pod.on_node(node_name)
+        self.cache.assume(assumed)
+        self.queue.end_nomination(pod, placed_on=node_name)
+        # Unreserve is part of it before anything is reserved: a plugin that fails half-way must still be undone.
+        undo = Undo((self.cache.forget, assumed), (cycle.unreserve, state, assumed, node_name))
+        binding = PendingBinding(queued, assumed, state, self._bindings[pod.scheduler_name], undo, node_name)
+        try:
+            refusal = self._reserve_and_permit(cycle, binding)
+        except BaseException:
+            undo.unwind()
+            raise
+        if refusal is not None:
+            undo.unwind()
+            return Parked(Diagnosis.on_node(node_name, refusal), "")
+        if (recounted := state.get(ASSUMED)) is not None:
+            self.cache.recount(recounted)
+        # From here the binder owns the undo stack, and unwinds it if the bind fails.
+        self.binder.start(binding)
+        return None
+
+    async def _park(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: NoNode) -> Parked:
+        with self.services.freeze:
+            result = await cycle.post_filter(found)
+        if self.observer is not None:
+            self.observer.post_filtered(queued, result)
+        found.diagnosis.post_filter_message = result.message
+        return Parked(found.diagnosis, result.nominated_node)
+
+    def _reserve_and_permit(self, cycle: ProfileCycle, binding: PendingBinding) -> Status | None:
+        pod, state, node_name = binding.pod, binding.cycle, binding.node_name
+        refusal = cycle.reserve(state, pod, node_name)
+        if refusal is not None:
+            return refusal
+        answer = cycle.permit(state, pod, node_name)
+        if isinstance(answer, Status):
+            return answer
+        if answer is not None:
+            binding.permit = self.services.waiting.hold(pod, answer)
+        if state.pods_to_activate:
+            self.services.activate(state.pods_to_activate)
+            state.pods_to_activate = {}
+        return None
+
+    async def _find_extended(self, cycle: ProfileCycle, pod: Pod) -> Found | ExtendedNodes:
+        with self.services.freeze:
+            return await cycle.find_extended(pod)
+
+    async def _choose_extended(self, cycle: ProfileCycle, found: OneNode | SeveralNodes | ExtendedNodes) -> Choice:
+        with self.services.freeze:
+            return await cycle.choose_extended(found)
+
+    def _drop(self, queued: QueuedPodInfo) -> Outcome:
+        """Let go of a pod that is being deleted, or was placed already."""
+        self.let_go(queued)
+        return Dropped()
+
+    def let_go(self, queued: QueuedPodInfo) -> None:
+        """Note that there is nothing to try for a pod, and say so if that is because it is being deleted."""
+        pod = queued.pod
+        message = f"skip schedule deleting pod: {pod.key}"
+        if pod.is_terminating:
+            note = EventNote(pod, "FailedScheduling", "Scheduling", message, pod.scheduler_name, True)
+            self.services.cluster.record(note)
+        self.queue.done(pod.uid)

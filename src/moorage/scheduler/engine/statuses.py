@@ -1,0 +1,199 @@
+"""Which nodes were rejected and by whom: a status per row, kept as its id so that counting is a histogram."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from msgspec import Struct, field
+
+from moorage.common.arrays import NDArray
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.extension_points import FILTER, ask, failure
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.faults import shown
+from moorage.scheduler.framework.node_statuses import NodeStatuses, StatusGroup
+from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.framework.plugin import FilterPlugin, Plugin
+from moorage.scheduler.framework.status import BoolArray, Code, Status, Verdict, combined
+
+FEASIBLE: Final = 0
+MAX_REJECTIONS: Final = 62
+"""So many rejections of one verdict are kept apart: one bit each of an int64."""
+IdArray = NDArray[np.int32]
+
+
+class StatusTable:
+    """The distinct statuses of an evaluation, numbered; number 0 means that no plugin rejects."""
+
+    def __init__(self) -> None:
+        self._statuses: list[Status | None] = [None]
+        self._ids: dict[Status, int] = {}
+        self.plugins: set[str] = set()
+        """Whose statuses there are."""
+
+    def __getitem__(self, number: int) -> Status | None:
+        return self._statuses[number]
+
+    def __len__(self) -> int:
+        return len(self._statuses)
+
+    def number(self, status: Status) -> int:
+        """Return the number of a status, giving it one if it is new."""
+        known = self._ids.get(status)
+        if known is None:
+            known = self._ids[status] = len(self._statuses)
+            self._statuses.append(status)
+            self.plugins.add(status.plugin)
+        return known
+
+    def written(self, status_ids: IdArray, rows: Mapping[int, Status]) -> IdArray:
+        """Return a copy of a column with other statuses on some rows."""
+        return with_ids(status_ids, {row: self.number(status) for row, status in rows.items()})
+
+
+def with_ids(status_ids: IdArray, rows: Mapping[int, int]) -> IdArray:
+    """Return a copy of a column with other numbers on some rows."""
+    copy = status_ids.copy()
+    copy[np.fromiter(rows, np.int64, len(rows))] = np.fromiter(rows.values(), np.int32, len(rows))
+    return copy
+
+
+class WithNominated(Struct):
+    """The rows that will not do with the pods nominated to them, and up to which changes of rows and nominations."""
+
+    status_ids: dict[int, int] = field(default_factory=dict)
+    rows_position: int = -1
+    nominations_position: int = -1
+    unread: tuple[str, ...] = ()
+    """Nodes that have to be looked at again, whether or not they change."""
+
+
+def rejected_rows(
+    plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, table: StatusTable, alive: BoolArray | None
+) -> Iterator[tuple[BoolArray, int]]:
+    """Ask one filter about a window; yield disjoint masks of the rows it rejects, with the number of the status.
+
+    Rows that are not ``alive`` were rejected before: what the plugin says of those does not count, be it an error.
+    """
+    if alive is not None:
+        nodes = nodes.among(alive)
+    verdict = ask(FILTER, plugin, plugin.filter_nodes, cycle, pod, nodes)
+    if isinstance(verdict, Verdict) and not verdict.rejections:
+        return iter(())
+    if alive is None:
+        alive = np.ones(len(nodes), dtype=np.bool_)
+    return _numbered(checked_verdict(plugin, verdict, alive), plugin.name, alive, table)
+
+
+def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict:
+    """Refuse what is no verdict on a window of this size; an Error within ``rows`` fails the attempt."""
+    size = len(rows)
+    if not isinstance(verdict, Verdict):
+        raise failure(FILTER, plugin.name, f"filter_nodes answered {type(verdict).__name__}, not a Verdict")
+    for mask, status in verdict.rejections:
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
+            kind = mask.dtype if isinstance(mask, np.ndarray) else type(mask).__name__
+            raise failure(FILTER, plugin.name, f"a mask must be an array of bool, not of {kind}")
+        if mask.shape != (size,):
+            raise failure(FILTER, plugin.name, f"a mask has shape {mask.shape} for a window of {size} nodes")
+        if not isinstance(status, Status):
+            raise failure(FILTER, plugin.name, f"it answered {shown(status)}, which is neither a Status nor None")
+        if not status.is_rejection and (mask & rows).any():
+            if status.code == Code.ERROR:
+                raise failure(FILTER, plugin.name, status.message)
+            raise failure(FILTER, plugin.name, f"{status.code.label} is not an answer of Filter")
+    return verdict
+
+
+def _numbered(verdict: Verdict, plugin: str, rows: BoolArray, table: StatusTable) -> Iterator[tuple[BoolArray, int]]:
+    """Yield the rejections of a verdict within ``rows``; a row with several has all their reasons together."""
+    rejections = [(mask, status) for mask, status in verdict.rejections if np.count_nonzero(mask)]
+    if len(rejections) == 1:
+        mask, status = rejections[0]
+        yield mask & rows, table.number(status.by(plugin))
+    elif rejections:
+        combination = np.zeros(len(rows), dtype=np.int64)
+        for bit, (mask, _) in enumerate(rejections[:MAX_REJECTIONS]):
+            combination |= mask.astype(np.int64) << bit
+        combination[~rows] = 0
+        for bits in np.unique(combination):
+            chosen = [status for bit, (_, status) in enumerate(rejections[:MAX_REJECTIONS]) if bits >> bit & 1]
+            if (merged := combined(chosen)) is not None:
+                yield combination == bits, table.number(merged.by(plugin))
+
+
+class RowStatuses(NodeStatuses):
+    """The statuses of an attempt: a number per row; rows that were not examined have none."""
+
+    def __init__(
+        self, nodes: NodeTable, status_ids: IdArray, table: StatusTable, examined: BoolArray | None, absent: Status
+    ) -> None:
+        super().__init__({}, absent)
+        self._nodes = nodes
+        # FEASIBLE is 0: a product is found in half the time that a choice takes.
+        self._status_ids = status_ids if examined is None else status_ids * examined
+        self._table = table
+
+    def kept(self) -> NodeStatuses:
+        """Return the same statuses, which later attempts do not change."""
+        return RowStatuses(self._nodes, self._status_ids.copy(), self._table, None, self.absent)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Status]:
+        explicit: dict[str, Status] = {}
+        for row in np.flatnonzero(self._status_ids):
+            status = self._table[int(self._status_ids[row])]
+            assert status is not None
+            explicit[self._nodes[int(row)].name] = status
+        return explicit
+
+    @property
+    def explicit(self) -> Mapping[str, Status]:
+        """The nodes that have a status of their own."""
+        return self._by_name
+
+    @property
+    def explicit_count(self) -> int:
+        """How many nodes have a status of their own."""
+        return int(np.count_nonzero(self._status_ids))
+
+    def __getitem__(self, node_name: str) -> Status:
+        info = self._nodes.find(node_name)
+        return (None if info is None else self._table[int(self._status_ids[info.row])]) or self.absent
+
+    def rows_with(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
+        """Return those of the rows whose status has exactly this code, in the given order."""
+        status_ids = range(len(self._table))
+        is_wanted = np.array([(self._table[number] or self.absent).code == code for number in status_ids])
+        rows: RowArray = order[is_wanted[self._status_ids[order]]]
+        return rows
+
+    def distinct(self) -> Iterable[Status]:
+        """Return every status that some node has."""
+        for number in np.unique(self._status_ids):
+            if (status := self._table[int(number)]) is not None:
+                yield status
+
+    def grouped(self, node_count: int, examples: int) -> list[StatusGroup]:
+        """Put nodes with the same status together, the most common first, with the names of a few of them."""
+        counts, found = np.bincount(self._status_ids, minlength=len(self._table)), []
+        for number in np.flatnonzero(counts):
+            if (status := self._table[int(number)]) is not None:
+                rows = np.flatnonzero(self._status_ids == number)[:examples].tolist()
+                names = tuple(self._nodes[row].name for row in rows)
+                found.append(StatusGroup(status, int(counts[number]), names))
+        return self._with_absent(found, node_count)
+
+    def reasons(self, node_count: int) -> Counter[str]:
+        """Count every reason over all nodes of the cluster."""
+        counted: Counter[str] = Counter()
+        counts = np.bincount(self._status_ids, minlength=len(self._table))
+        for number in np.flatnonzero(counts):
+            if (status := self._table[int(number)]) is not None:
+                for reason in status.reasons:
+                    counted[reason] += int(counts[number])
+        for reason in self.absent.reasons:
+            counted[reason] += node_count - self.explicit_count
+        return +counted

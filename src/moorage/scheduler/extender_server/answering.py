@@ -1,0 +1,154 @@
+"""The verbs of an extender, answered by the plugins of one profile on the cache of a scheduler that never schedules.
+
+A question is answered in one go, so that nothing changes meanwhile. Pods that kube-scheduler has assumed but not bound
+are not in the cache: their bindings tell of them.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from moorage.common.errors import ApiError, PluginError
+from moorage.kube.api.cluster import PodDisruptionBudget
+from moorage.kube.api.gated import pod_adapter
+from moorage.kube.api.meta import ObjectMeta
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.binding.binder import BindingPhases, PendingBinding, Undo
+from moorage.scheduler.engine.cycle.found import Scope, SeveralNodes, is_feasible
+from moorage.scheduler.engine.outcomes import Diagnosis
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.extender_server.wire import BindRequest, NodeQuestion, ProposedVictims, VictimQuestion
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.status import Code, Status
+from moorage.scheduler.plugins.default_preemption.budgets import Budgets
+from moorage.scheduler.plugins.default_preemption.dry_run import WhatIf, start_time
+from moorage.scheduler.queue.entries import QueuedPodInfo
+
+UNKNOWN_NODE: Final = Status.unschedulable("node(s) were not known to the extender yet")
+
+
+class Answering:
+    """Answers what kube-scheduler asks about pods and nodes."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        ((_, self._cycle),) = scheduler.cycles.items()
+        self._profile = self._cycle.profile
+        self._cache = scheduler.cache
+        self._pods = scheduler.objects[Pod]
+        self._clock = scheduler.services.clock
+        self._adapt = pod_adapter(scheduler.services.features) or (lambda pod: pod)
+        self._handle = next(iter(self._cycle.handles.made.values()))
+        is_listed = PodDisruptionBudget in scheduler.objects.kinds()
+        self._budgets = Budgets(scheduler.objects[PodDisruptionBudget]) if is_listed else None
+        self._phases = BindingPhases(self._profile, ())
+
+    def filter(self, question: NodeQuestion) -> tuple[list[str], dict[str, Status]]:
+        """Say which nodes will do, in the order of the question, and why the others will not; PluginError if one broke.
+
+        A node that the cache does not have yet is rejected for now: kube-scheduler tries the pod again.
+        """
+        rows = self._rows(question.nodes)
+        if not rows:
+            return [], dict.fromkeys(question.nodes, UNKNOWN_NODE)
+        found = self._cycle.filtering.judge(self._adapt(question.pod), self._scope([*rows.values()]))
+        kept: list[str] = []
+        rejected: dict[str, Status] = {}
+        for name in question.nodes:
+            if name not in rows:
+                rejected[name] = UNKNOWN_NODE
+            elif is_feasible(found, rows[name]):
+                kept.append(name)
+            else:
+                rejected[name] = found.diagnosis.statuses[name]
+        return kept, rejected
+
+    def prioritize(self, question: NodeQuestion) -> list[tuple[str, int]]:
+        """Score nodes by all score plugins, each from 0 to 100 times its weight; PluginError if one broke.
+
+        The filters are not asked again: all of these nodes will do. One that is not known yet is worth nothing.
+        """
+        known, pod = self._rows(question.nodes), self._adapt(question.pod)
+        pre = self._cycle.filtering.pre_filter(pod)
+        scores: dict[str, int] = {}
+        if known and self._profile.score and pre.rejection is None:
+            rows = np.fromiter(known.values(), np.int64, len(known))
+            feasible = np.zeros(len(self._cache), dtype=np.bool_)
+            feasible[rows] = True
+            pre.answer.filter(pod, self._cache.nodes)
+            found = SeveralNodes(pod, pre.cycle, Diagnosis(len(known)), pre.answer, feasible, len(known), 0)
+            totals = self._cycle.scoring.totals(found, rows).at(rows)
+            scores = dict(zip(known, totals.tolist(), strict=True))
+        return [(name, scores.get(name, 0)) for name in question.nodes]
+
+    def preempt(self, question: VictimQuestion) -> dict[str, ProposedVictims]:
+        """Leave of the proposals those after which the plugins accept the pod, with more victims where they are needed.
+
+        PluginError if a plugin broke.
+        """
+        pod = self._adapt(question.pod)
+        pre = self._cycle.filtering.pre_filter(pod)
+        if pre.rejection is not None:
+            return {}
+        agreed: dict[str, ProposedVictims] = {}
+        for name, proposed in question.victims.items():
+            info = self._cache.node(name)
+            if info is not None and (pre.names is None or name in pre.names):
+                victims = self._agree(pre.cycle, pod, info, proposed)
+                if victims is not None:
+                    agreed[name] = victims
+        return agreed
+
+    async def bind(self, request: BindRequest) -> str:
+        """Bind a pod by the plugins; return what went wrong, if anything did."""
+        known = self._pods.find(f"{request.namespace}/{request.name}")
+        if known is not None and known.uid != request.uid:
+            return f"pod {request.namespace}/{request.name} is another one by now: its uid is {known.uid}"
+        metadata = ObjectMeta(name=request.name, namespace=request.namespace, uid=request.uid)
+        pod = (Pod(metadata=metadata) if known is None else known).on_node(request.node)
+        queued = QueuedPodInfo(pod, self._clock.now())
+        binding = PendingBinding(queued, pod, CycleState(), self._phases, Undo(), request.node)
+        try:
+            status = await self._phases.bind(binding)
+        except (ApiError, PluginError) as error:
+            return str(error) or type(error).__name__
+        if status is not None:
+            return status.message
+        await self._phases.post_bind(binding)
+        return ""
+
+    def _rows(self, names: tuple[str, ...]) -> dict[str, int]:
+        """Find the rows of the nodes that are known, by name."""
+        found = ((name, self._cache.node(name)) for name in names)
+        return {name: info.row for name, info in found if info is not None}
+
+    def _scope(self, rows: list[int]) -> Scope | None:
+        """Return the part of the cluster that is asked about; ``None`` is all of it, for which answers stand."""
+        if len(rows) == len(self._cache):
+            return None
+        mask = np.zeros(len(self._cache), dtype=np.bool_)
+        mask[rows] = True
+        order = self._cache.order
+        return Scope(mask, len(rows), order[mask[order]])
+
+    def _agree(self, cycle: CycleState, pod: Pod, info: NodeInfo, proposed: ProposedVictims) -> ProposedVictims | None:
+        """Decide on one node: whoever is proposed goes; of the others who could, those stay that the plugins let."""
+        leaving = {uid for uid in proposed.uids if uid in info.pods}
+        pool = [other for other in info.pods.values() if other.priority < pod.priority or other.uid in leaving]
+        what_if = WhatIf(self._handle, cycle, pod, info, pool)
+        if what_if.judge() is not None:
+            return None
+        now = self._clock.wall()
+        pool.sort(key=lambda other: (-other.priority, start_time(other, now)))
+        others = [other for other in pool if other.uid not in leaving]
+        protected, free = ([], others) if self._budgets is None else self._budgets.split(others)
+        violating = [other.uid for other in protected if not what_if.takes_back(other)]
+        more = [*violating, *(other.uid for other in free if not what_if.takes_back(other))]
+        return ProposedVictims((*proposed.uids, *more), proposed.violations + len(violating))
+
+
+def split_by_code(rejected: dict[str, Status]) -> tuple[dict[str, str], dict[str, str]]:
+    """Divide rejections into those that evicting pods may lift and those that it cannot, each with its message."""
+    failed = {name: status.message for name, status in rejected.items() if status.code == Code.UNSCHEDULABLE}
+    others = {name: status.message for name, status in rejected.items() if name not in failed}
+    return failed, others

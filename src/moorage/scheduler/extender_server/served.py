@@ -1,0 +1,120 @@
+"""What an extender can serve of a configuration: filters, scores and binding of some plugins, and nothing else."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.common.errors import ConfigError, ConfigErrors, did_you_mean
+from moorage.kube.api.pod import DEFAULT_SCHEDULER_NAME
+from moorage.scheduler.config import (
+    ExtensionPoint,
+    PluginConfig,
+    PluginEntry,
+    Plugins,
+    PluginSet,
+    ProfileConfig,
+    SchedulerConfiguration,
+    expand_plugins,
+)
+from moorage.scheduler.config.args import DefaultPreemptionArgs
+from moorage.scheduler.wiring.policy import Policy, catalogue_of
+
+SORT: Final = "PrioritySort"
+BINDER: Final = "DefaultBinder"
+PREEMPTION: Final = "DefaultPreemption"
+
+REFUSED: Final[Mapping[ExtensionPoint, str]] = {
+    ExtensionPoint.PRE_ENQUEUE: "kube-scheduler asks extenders about pods that are tried, not about those that wait",
+    ExtensionPoint.QUEUE_SORT: "kube-scheduler orders its queue by itself",
+    ExtensionPoint.POST_FILTER: "kube-scheduler looks for victims itself, and asks extenders only what they think of",
+    ExtensionPoint.RESERVE: "kube-scheduler does not tell extenders which node it chose, nor when that is undone",
+    ExtensionPoint.PERMIT: "kube-scheduler does not let extenders hold a pod back",
+    ExtensionPoint.PRE_BIND: "kube-scheduler does not tell extenders that a pod is about to be bound",
+    ExtensionPoint.PLACEMENT_GENERATE: "kube-scheduler does not ask extenders about groups",
+    ExtensionPoint.PLACEMENT_SCORE: "kube-scheduler does not ask extenders about groups",
+    ExtensionPoint.POD_GROUP_POST_FILTER: "kube-scheduler does not ask extenders about groups",
+}
+"""Extension points that no verb of the extender's protocol stands for, and why."""
+ANSWERED: Final = tuple(point for point in ExtensionPoint if point not in REFUSED)
+
+
+class Verbs(Struct, frozen=True):
+    """What kube-scheduler is to ask: what the plugins have an answer to."""
+
+    filters: bool
+    scores: bool
+    binds: bool
+
+
+class Served(Struct, frozen=True):
+    """The plugins that are served, as a policy with one profile of them alone."""
+
+    policy: Policy
+    verbs: Verbs
+    names: tuple[str, ...]
+
+
+def served_by(policy: Policy, names: Sequence[str], profile_name: str = "") -> Served:
+    """Reduce a policy to some plugins of one profile; ConfigErrors name everything that an extender cannot do."""
+    profile = _chosen(policy.config, profile_name)
+    catalogue = catalogue_of(policy.registry)
+    enabled = expand_plugins(profile, lambda name: catalogue[name].points)
+    _refuse_what_cannot_be_served(enabled.by_point, names)
+    points = {point: [name for name in enabled[point] if name in names] for point in ANSWERED}
+    filters = bool(points[ExtensionPoint.FILTER] or points[ExtensionPoint.PRE_FILTER])
+    binds = bool(points[ExtensionPoint.BIND])
+    # What every scheduler must have; the budgets that preemption looks at are listed for us, too.
+    points[ExtensionPoint.QUEUE_SORT] = [SORT]
+    points[ExtensionPoint.BIND].append(BINDER)
+    points[ExtensionPoint.POST_FILTER] = [PREEMPTION] if filters else []
+    entries = {
+        point.name.lower(): PluginSet(enabled=tuple(_entry(point, name, enabled.score_weights) for name in listed))
+        for point, listed in points.items()
+    }
+    args = [entry for entry in profile.plugin_config if entry.name in names]
+    reduced = ProfileConfig(
+        scheduler_name=profile.scheduler_name or DEFAULT_SCHEDULER_NAME,
+        plugins=Plugins(**entries),
+        plugin_config=(*args, PluginConfig(PREEMPTION, DefaultPreemptionArgs())),
+    )
+    config = replace(policy.config, profiles=(reduced,), extenders=(), percentage_of_nodes_to_score=None)
+    verbs = Verbs(filters, bool(points[ExtensionPoint.SCORE]), binds)
+    return Served(Policy(config, policy.registry, policy.features), verbs, tuple(names))
+
+
+def _chosen(config: SchedulerConfiguration, wanted: str) -> ProfileConfig:
+    known = [profile.scheduler_name or "" for profile in config.profiles]
+    if wanted and wanted not in known:
+        hint = did_you_mean(wanted, known) or f"the profiles are {', '.join(known)}"
+        raise ConfigError("--profile", f"the configuration has no profile {wanted!r}", hint=hint)
+    if not wanted and len(known) > 1:
+        problem = f"the configuration has {len(known)} profiles"
+        raise ConfigError("--profile", problem, hint=f"say which one to serve: {', '.join(known)}")
+    return config.profiles[known.index(wanted) if wanted else 0]
+
+
+def _refuse_what_cannot_be_served(by_point: Mapping[ExtensionPoint, Iterable[str]], names: Sequence[str]) -> None:
+    problems = []
+    for name in names:
+        points = [point for point, listed in by_point.items() if name in listed]
+        if not points:
+            problems.append(ConfigError(f"--plugin {name}", "the configuration does not enable it"))
+        for point in points:
+            if point in REFUSED:
+                hint = f"run it in process, or leave {point} out: disable {name} there in a --config"
+                problem = f"it cannot take part in {point} as an extender: {REFUSED[point]}"
+                problems.append(ConfigError(f"--plugin {name}", problem, hint=hint))
+    bound_by = [name for name in by_point[ExtensionPoint.BIND] if name in names]
+    for name in by_point[ExtensionPoint.POST_BIND]:
+        if name in names and not bound_by:
+            problem = "it cannot take part in postBind as an extender: kube-scheduler does not tell that it bound a pod"
+            hint = "serve a Bind plugin as well: who binds pods knows of it"
+            problems.append(ConfigError(f"--plugin {name}", problem, hint=hint))
+    if problems:
+        raise ConfigErrors(problems)
+
+
+def _entry(point: ExtensionPoint, name: str, weights: Mapping[str, int]) -> PluginEntry:
+    return PluginEntry(name, weights.get(name, 0) if point is ExtensionPoint.SCORE else 0)

@@ -1,0 +1,319 @@
+"""The extender at work: a cache that follows the API server, and a web server that answers from it."""
+
+import asyncio
+import signal
+import socket
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+import structlog
+from msgspec import Struct
+
+from moorage.common.clock import SteadyClock
+from moorage.common.errors import ApiError, InputError, MoorageError, PluginError
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.client.rest import ApiClient
+from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply
+from moorage.kube.http.server import HttpServer, is_loopback
+from moorage.scheduler.daemon.assembly import APPLY_FAILURES
+from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.metrics.instruments import InformerInstruments
+from moorage.scheduler.daemon.metrics.readings import read_informers, read_process, read_scheduler
+from moorage.scheduler.daemon.options import ServingOptions
+from moorage.scheduler.daemon.serving.health import HealthChecks, ping
+from moorage.scheduler.daemon.serving.pages import HealthPages, exposition_page
+from moorage.scheduler.daemon.serving.routing import Router
+from moorage.scheduler.daemon.serving.tls import ServingTls
+from moorage.scheduler.daemon.version import USER_AGENT
+from moorage.scheduler.extender_server import wire
+from moorage.scheduler.extender_server.answering import Answering, split_by_code
+from moorage.scheduler.extender_server.served import Served
+from moorage.scheduler.extender_server.stanza import Address, stanza
+from moorage.scheduler.framework.metering import DEFAULT_BUCKETS, MetricKind, MetricSpec
+from moorage.scheduler.wiring.parts import Observers, Parts, assemble
+from moorage.scheduler.wiring.remote import RemoteApi
+
+MAX_BODY: Final = 8 << 20
+"""The names of 20,000 nodes are less than 2 MiB, and their victims not much more."""
+MAX_CONNECTIONS: Final = 128
+STOP_SECONDS: Final = 5.0
+RELOAD_SECONDS: Final = 60.0
+OPEN_PAGES: Final = ("/healthz", "/livez", "/readyz")
+"""What is answered to whoever asks: probes have no certificates."""
+EVERYWHERE: Final = ("0.0.0.0", "::")
+EXIT_FAILURE: Final = 1
+
+REQUESTS: Final = MetricSpec(
+    "moorage_extender_requests_total", MetricKind.COUNTER, ("verb", "code"), "Requests of kube-scheduler, by HTTP code."
+)
+SECONDS: Final = MetricSpec(
+    "moorage_extender_request_duration_seconds",
+    MetricKind.HISTOGRAM,
+    ("verb",),
+    "Time to answer a request of kube-scheduler.",
+    buckets=(0.0001, 0.00025, 0.0005, *DEFAULT_BUCKETS),
+)
+FAILURES: Final = MetricSpec(
+    "moorage_extender_plugin_failures_total", MetricKind.COUNTER, ("verb",), "Requests that a plugin failed in."
+)
+
+log = structlog.get_logger(__name__)
+
+
+class ExtenderOptions(Struct, frozen=True):
+    """Where to serve, with which certificates, to whom, and under which address kube-scheduler finds it."""
+
+    address: str = "127.0.0.1"
+    port: int = 8890
+    cert_file: str = ""
+    key_file: str = ""
+    client_ca_file: str = ""
+    allow_anyone: bool = False
+    url: str = ""
+
+    def check(self) -> None:
+        """Refuse to serve strangers by mistake: whoever may ask may also have pods bound."""
+        if bool(self.cert_file) != bool(self.key_file):
+            raise InputError("--tls-cert-file", "a certificate and its key belong together", hint="give both or none")
+        if self.client_ca_file and not self.cert_file:
+            problem = "who comes without TLS shows no certificate"
+            raise InputError("--client-ca-file", problem, hint="give --tls-cert-file and --tls-private-key-file")
+        if not (self.client_ca_file or self.allow_anyone or is_loopback(self.address)):
+            problem = f"{self.address} can be reached by others, and nobody has to show a certificate"
+            hint = "give --client-ca-file, listen on 127.0.0.1, or write --allow-anyone"
+            raise InputError("--address", problem, hint=hint)
+
+    @property
+    def scheme(self) -> str:
+        """How the extender is asked."""
+        return "https" if self.cert_file else "http"
+
+
+def run_extender(served: Served, options: ExtenderOptions, connection: Connection) -> int:
+    """Serve until told to stop; return the exit code."""
+    import uvloop
+
+    options.check()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(ExtenderServer(served, options, connection).run())
+        except (ApiError, PluginError) as error:
+            log.error("command failed", err=str(error))  # noqa: TRY400 - the message says what to fix
+            return EXIT_FAILURE
+    return 0
+
+
+class ExtenderServer:
+    """One process: it may be run several times, behind one address."""
+
+    def __init__(self, served: Served, options: ExtenderOptions, connection: Connection) -> None:
+        self._served = served
+        self._options = options
+        self._connection = connection
+        self._registry = registry = CellRegistry()
+        for spec in (REQUESTS, SECONDS, FAILURES):
+            registry.register(spec)
+        self._answering: Answering | None = None
+        self._stopping = asyncio.Event()
+        self._router = Router()
+        self._verbs = {"/filter": self._filter, "/prioritize": self._prioritize, "/preempt": self._preempt}
+        self._authority = _read(options.client_ca_file) if options.client_ca_file else b""
+
+    async def run(self) -> None:
+        """Fill the cache, serve until a signal comes, and end in order."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stopping.set)
+        await self.serve()
+
+    def stop(self) -> None:
+        """Have it end."""
+        self._stopping.set()
+
+    async def serve(self) -> None:
+        """Listen at once, answer questions once the cache is full, until stopped."""
+        async with AsyncExitStack() as ending:
+            parts = self._assembled()
+            ending.callback(parts.close)
+            ending.push_async_callback(parts.scheduler.life.close)
+            self._add_pages(parts)
+            server = HttpServer(HttpService(self.answer, _refused, MAX_BODY), MAX_CONNECTIONS)
+            port = await self._listen(server, ending)
+            ending.push_async_callback(server.stop, STOP_SECONDS)
+            self._tell(port)
+            informing = asyncio.create_task(parts.connection.informers.run(), name="informers")
+            starting = asyncio.create_task(self._start(parts), name="starting")
+            stopping = asyncio.create_task(self._stopping.wait(), name="waiting for a signal")
+            tasks = (informing, starting, stopping)
+            try:
+                await self._until_stopped(informing, starting, stopping)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    @staticmethod
+    async def _until_stopped(
+        informing: "asyncio.Task[None]", starting: "asyncio.Task[None]", stopping: "asyncio.Task[bool]"
+    ) -> None:
+        """Wait for the signal; informers never end by themselves, and a plugin may fail to start."""
+        waited: set[asyncio.Task[object]] = {informing, starting, stopping}
+        while not stopping.done():
+            done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            waited -= done
+
+    def _assembled(self) -> Parts[RemoteApi]:
+        clock, registry, policy = SteadyClock(), self._registry, self._served.policy
+        agent = f"{USER_AGENT}/extender"
+        api = RemoteApi(
+            ApiClient(self._connection, user_agent=agent),
+            ApiClient(self._connection, user_agent=agent),
+            clock,
+            policy.config.client_connection,
+            InformerInstruments(registry),
+        )
+        observers = Observers(meter=registry, apply_failed=partial(registry.count, APPLY_FAILURES))
+        return assemble(policy, api, clock, observers=observers)
+
+    async def _start(self, parts: Parts[RemoteApi]) -> None:
+        await parts.connection.informers.synced()
+        await parts.scheduler.life.start()
+        self._answering = Answering(parts.scheduler)
+        log.info("answering", nodes=len(parts.scheduler.cache), plugins=[*self._served.names])
+
+    async def _listen(self, server: HttpServer, ending: AsyncExitStack) -> int:
+        options, tls = self._options, None
+        if options.cert_file:
+            tls = ServingTls(self._serving(), [self._authority] if self._authority else [])
+            reloading = asyncio.create_task(self._reload(tls), name="certificates")
+            ending.callback(reloading.cancel)
+        try:
+            host = None if options.address in EVERYWHERE else options.address
+            return await server.listen(host, options.port, tls=None if tls is None else lambda: tls.context)
+        except OSError as error:
+            where = f"--address {options.address} --port {options.port}"
+            raise InputError(where, f"cannot listen there: {error.strerror or error}") from error
+
+    def _serving(self) -> ServingOptions:
+        options = self._options
+        return ServingOptions(options.address, options.port, cert_file=options.cert_file, key_file=options.key_file)
+
+    async def _reload(self, tls: ServingTls) -> None:
+        """Take other certificates as they come; what cannot be used now leaves those that are in use."""
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            try:
+                authority = _read(self._options.client_ca_file) if self._options.client_ca_file else b""
+                if tls.load([authority] if authority else []):
+                    log.info("certificates were reloaded")
+            except MoorageError as error:
+                log.warning("certificates cannot be reloaded now", error=str(error))
+
+    def _tell(self, port: int) -> None:
+        options = self._options
+        address = socket.gethostname() if options.address in EVERYWHERE else options.address
+        host = f"[{address}]" if ":" in address else address
+        url = options.url or f"{options.scheme}://{host}:{port}"
+        print(stanza(self._served, Address(url, bool(options.client_ca_file))), flush=True)  # noqa: T201 - to paste
+
+    def _add_pages(self, parts: Parts[RemoteApi]) -> None:
+        def informers() -> str | None:
+            if self._answering is not None and not self._stopping.is_set():
+                return None
+            return "; ".join(parts.connection.informers.problems) or "the cache is not filled yet"
+
+        checks = {"ping": ping}
+        health = HealthChecks({"healthz": checks, "livez": checks, "readyz": {**checks, "cache": informers}})
+        HealthPages(health).add_to(self._router)
+        read_process(self._registry, self._served.policy.features)
+        read_scheduler(self._registry, parts.scheduler)
+        read_informers(self._registry, parts.connection.informers, parts.deliveries)
+        self._router.add("GET", "/metrics", exposition_page(self._registry.collect, of_process=True))
+
+    def answer(self, request: HttpRequest) -> AnyReply:
+        """Answer a request; questions at once, everything else in a task."""
+        if self._authority and request.path not in OPEN_PAGES and not _shows_certificate(request):
+            return _refused(401, "a client certificate of the authority in --client-ca-file is needed")
+        question = self._verbs.get(request.path)
+        if question is None and request.path != "/bind":
+            return self._router.answer(request)
+        if request.method != "POST":
+            return _refused(405, f"{request.path} is asked with POST")._replace(headers=(("Allow", "POST"),))
+        if self._answering is None:
+            return self._counted(request.path, 0.0, _refused(503, "the cache is not filled yet: ask again in a moment"))
+        began = perf_counter()
+        if question is None:
+            return self._bind(self._answering, request.body, began)
+        try:
+            reply = question(self._answering, request.body)
+        except InputError as error:
+            reply = _refused(400, str(error))
+        return self._counted(request.path, perf_counter() - began, reply)
+
+    def _counted(self, path: str, seconds: float, reply: Reply) -> Reply:
+        self._registry.count(REQUESTS.name, path[1:], str(reply.status))
+        self._registry.observe(SECONDS.name, seconds, path[1:])
+        return reply
+
+    def _filter(self, answering: Answering, body: bytes) -> Reply:
+        question = wire.node_question(body)
+        try:
+            kept, rejected = answering.filter(question)
+        except PluginError as error:
+            self._failed("filter", question.pod.key, error)
+            return Reply(200, wire.filter_error(str(error)))
+        return Reply(200, wire.filter_result(kept, *split_by_code(rejected)))
+
+    def _prioritize(self, answering: Answering, body: bytes) -> Reply:
+        question = wire.node_question(body)
+        try:
+            return Reply(200, wire.priorities(answering.prioritize(question)))
+        except PluginError as error:
+            # There is no place for an error in the answer: kube-scheduler leaves the extender out and logs the code.
+            self._failed("prioritize", question.pod.key, error)
+            return _refused(500, str(error))
+
+    def _preempt(self, answering: Answering, body: bytes) -> Reply:
+        question = wire.victim_question(body)
+        try:
+            return Reply(200, wire.preemption_result(answering.preempt(question)))
+        except PluginError as error:
+            self._failed("preempt", question.pod.key, error)
+            return _refused(500, str(error))
+
+    async def _bind(self, answering: Answering, body: bytes, began: float) -> Reply:
+        if not self._served.verbs.binds:
+            reply = _refused(404, "none of the plugins binds pods: leave bindVerb out")
+        else:
+            try:
+                request = wire.bind_request(body)
+                reply = Reply(200, wire.bind_result(await answering.bind(request)))
+            except InputError as error:
+                reply = _refused(400, str(error))
+        return self._counted("/bind", perf_counter() - began, reply)
+
+    def _failed(self, verb: str, pod: str, error: PluginError) -> None:
+        self._registry.count(FAILURES.name, verb)
+        log.warning("a plugin failed", verb=verb, pod=pod, error=str(error))
+
+
+def _shows_certificate(request: HttpRequest) -> bool:
+    """Tell whether a client showed a certificate: TLS has verified it by the one authority that we have given it."""
+    connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
+    return connection is not None and connection.getpeercert(binary_form=True) is not None
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InputError("--client-ca-file", f"{path} cannot be read: {error.strerror}") from error
+
+
+def _refused(status: int, text: str) -> Reply:
+    return Reply(status, wire.bind_result(text))

@@ -1,0 +1,155 @@
+"""Column kinds: integers that grow, and Categorical, where a few distinct values stand for thousands of nodes."""
+
+from collections.abc import Callable, Collection, Hashable, Iterator
+from itertools import count
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+
+from moorage.common.arrays import NDArray
+from moorage.scheduler.framework.status import BoolArray, IntArray
+
+V = TypeVar("V", bound=Hashable)
+CodeArray = NDArray[np.int32]
+
+FIRST_CAPACITY: Final = 64
+NOT_SHOWN: Final = -1
+
+next_version: Final = count(1).__next__
+"""Makes numbers that no other column or vocabulary of the process has."""
+
+
+class Categorical(Generic[V]):
+    """A column of values of which few are distinct: a code per node, and the values the codes stand for.
+
+    >>> zones = Categorical.of(["a", "b", None, "a"])
+    >>> zones.where(lambda zone: zone == "a").tolist()
+    [True, False, False, True]
+    """
+
+    __slots__ = ("codes", "values", "version")
+
+    def __init__(self, codes: CodeArray, values: "Vocabulary[V]") -> None:
+        self.codes = codes
+        self.values = values
+        self.version = next_version()
+        """Identifies a column: what was worked out from one is stale once the table shows another version."""
+
+    @classmethod
+    def of(cls, values: Collection[V]) -> "Categorical[V]":
+        """Build a column from plain values."""
+        vocabulary: Vocabulary[V] = Vocabulary()
+        return cls(np.array([vocabulary.code(value) for value in values], dtype=np.int32), vocabulary)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, row: int) -> V:
+        return self.values[int(self.codes[row])]
+
+    def __iter__(self) -> Iterator[V]:
+        values = self.values
+        return (values[code] for code in self.codes.tolist())
+
+    def where(self, test: Callable[[V], bool]) -> BoolArray:
+        """Find the nodes whose value passes; the test runs once per distinct value."""
+        if len(self.codes) < len(self.values):
+            # A narrow window on a column with many values: only what is in the window is worth asking.
+            return np.fromiter((test(value) for value in self), dtype=np.bool_, count=len(self.codes))
+        passes = [test(value) for value in self.values]
+        if not any(passes):
+            # The usual answer of a filter, and then there is nothing to gather.
+            return np.zeros(len(self.codes), dtype=np.bool_)
+        return np.array(passes, dtype=np.bool_).take(self.codes)
+
+    def map(self, function: Callable[[V], int]) -> IntArray:
+        """Compute a number for each node; the function runs once per distinct value."""
+        if len(self.codes) < len(self.values):
+            return np.fromiter((function(value) for value in self), dtype=np.int64, count=len(self.codes))
+        table = np.fromiter((function(value) for value in self.values), dtype=np.int64, count=len(self.values))
+        return table.take(self.codes)
+
+    def is_in(self, wanted: Collection[V]) -> BoolArray:
+        """Find the nodes whose value is one of these: a look-up, however many distinct values there are."""
+        codes = [code for value in wanted if (code := self.values.find(value)) is not None]
+        if not codes:
+            return np.zeros(len(self.codes), dtype=np.bool_)
+        if len(codes) == 1:
+            return np.equal(self.codes, codes[0])
+        table = np.zeros(len(self.values), dtype=np.bool_)
+        table[codes] = True
+        return table.take(self.codes)
+
+
+class Vocabulary(Generic[V]):
+    """The distinct values of a column, numbered in order of first appearance."""
+
+    __slots__ = ("_codes", "_values", "version")
+
+    def __init__(self) -> None:
+        self._codes: dict[V, int] = {}
+        self._values: list[V] = []
+        self.version = next_version()
+        """Identifies a vocabulary: a code means the same in two columns if their vocabularies have one version."""
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[V]:
+        return iter(self._values)
+
+    def __getitem__(self, code: int) -> V:
+        return self._values[code]
+
+    def code(self, value: V) -> int:
+        """Return the number of a value, giving it one if it is new."""
+        code = self._codes.get(value)
+        if code is None:
+            code = self._codes[value] = len(self._values)
+            self._values.append(value)
+        return code
+
+    def find(self, value: V) -> int | None:
+        """Return the number of a value that is there."""
+        return self._codes.get(value)
+
+
+class Growing:
+    """An array with room at the end, read through a view of the rows in use that nobody can write to."""
+
+    __slots__ = ("array", "rows", "shown")
+
+    def __init__(self, dtype: Any, capacity: int = FIRST_CAPACITY) -> None:
+        self.array: NDArray[Any] = np.zeros(capacity, dtype=dtype)
+        self.shown: NDArray[Any] = self.array[:0]
+        """The view that was last asked for, and its length; none if it shows an array that was since replaced."""
+        self.rows = NOT_SHOWN
+
+    def reserve(self, rows: int) -> None:
+        """Make room for this many rows, keeping what is there."""
+        if rows > len(self.array):
+            grown = np.zeros(max(rows, 2 * len(self.array)), dtype=self.array.dtype)
+            grown[: len(self.array)] = self.array
+            self.array = grown
+            self.rows = NOT_SHOWN
+
+    def put(self, row: int, value: Any) -> None:
+        """Write one row, making room for it if need be."""
+        try:
+            self.array[row] = value
+        except IndexError:
+            self.reserve(row + 1)
+            self.put(row, value)
+        except OverflowError:
+            # Pods of absurd size may be on a node without asking us; their sum must not stop the scheduler.
+            self.array[row] = np.iinfo(self.array.dtype).max
+
+    def view(self, rows: int) -> NDArray[Any]:
+        """Return the rows in use, read-only."""
+        if self.rows != rows:
+            # A column that no later row has needed yet is shorter than the table; what it lacks is zero.
+            self.reserve(rows)
+            self.shown = self.array[:rows]
+            self.shown.flags.writeable = False
+            self.rows = rows
+        return self.shown

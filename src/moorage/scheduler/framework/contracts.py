@@ -1,0 +1,121 @@
+"""What a plugin class owes to its bases: which methods wait, and what each is called with; checked when it comes in."""
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, Final
+
+from moorage.scheduler.framework.group_plugins import (
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
+)
+from moorage.scheduler.framework.plugin import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+
+EXTENSION_POINTS: Final[dict[str, type[Plugin]]] = {
+    "preEnqueue": PreEnqueuePlugin,
+    "queueSort": QueueSortPlugin,
+    "preFilter": PreFilterPlugin,
+    "filter": FilterPlugin,
+    "postFilter": PostFilterPlugin,
+    "preScore": PreScorePlugin,
+    "score": ScorePlugin,
+    "reserve": ReservePlugin,
+    "permit": PermitPlugin,
+    "preBind": PreBindPlugin,
+    "bind": BindPlugin,
+    "postBind": PostBindPlugin,
+    "placementGenerate": PlacementGeneratePlugin,
+    "placementScore": PlacementScorePlugin,
+    "podGroupPostFilter": PodGroupPostFilterPlugin,
+}
+"""The extension points by their name in the configuration."""
+
+_FUNCTIONS: Final = (staticmethod, classmethod)
+_AWAITABLE: Final = ("Coroutine", "Awaitable", "Future", "Task")
+_BASES: Final[tuple[type[Plugin], ...]] = (Plugin, *EXTENSION_POINTS.values(), PreFilterExtensions)
+
+
+def broken_contract(plugin: type[Plugin]) -> tuple[str, str] | None:
+    """Find the first method that cannot be called as it will be: the problem, and what to write instead."""
+    for base in _BASES:
+        if issubclass(plugin, base):
+            for name, promised in _methods(base):
+                if getattr(plugin, name) is not promised and (found := _compare(plugin, name, promised)) is not None:
+                    return found
+    return None
+
+
+def never_called(plugin: type[Plugin]) -> list[tuple[str, str]]:
+    """Find methods named like those of extension points that the class does not take part in, with their bases."""
+    return [
+        (name, base.__name__)
+        for base in EXTENSION_POINTS.values()
+        if not issubclass(plugin, base)
+        for name, _ in _methods(base)
+        if inspect.isfunction(getattr(plugin, name, None))
+    ]
+
+
+def _methods(base: type[Plugin]) -> Iterator[tuple[str, Any]]:
+    return ((name, method) for name, method in vars(base).items() if inspect.isfunction(method) and name[0] != "_")
+
+
+def _compare(plugin: type[Plugin], name: str, promised: Any) -> tuple[str, str] | None:
+    given, where = getattr(plugin, name), f"{plugin.name}.{name}"
+    if not callable(given):
+        return f"{where} is {given!r}, which cannot be called", f"write `{_heading(name, promised)}`"
+    inner = inspect.unwrap(given)
+    waits = inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(inner)
+    # A decorated function or a callable object may well return something to be awaited; a plain `def` says so.
+    is_plain = inner is given and (inspect.isfunction(given) or inspect.ismethod(given))
+    returns = str(getattr(given, "__annotations__", {}).get("return", ""))
+    is_plain = is_plain and not any(word in returns for word in _AWAITABLE)
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        return f"{where} has a `yield`, so that calling it does nothing", "return the answer instead"
+    if inspect.iscoroutinefunction(promised) and not waits and is_plain:
+        return f"{where} is awaited, but is no `async def`", f"write `async {_heading(name, promised)}`"
+    if not inspect.iscoroutinefunction(promised) and waits:
+        hint = f"write `{_heading(name, promised)}`; what has to wait goes into start, pre_bind or handle.in_background"
+        return f"{where} is `async def`, but is called while the world stands still, and must not wait", hint
+    return _compare_parameters(plugin, name, promised)
+
+
+def _compare_parameters(plugin: type[Plugin], name: str, promised: Any) -> tuple[str, str] | None:
+    called_with = list(inspect.signature(promised).parameters)
+    is_bound = isinstance(inspect.getattr_static(plugin, name), _FUNCTIONS)
+    try:
+        signature = inspect.signature(getattr(plugin, name))
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*(called_with[1:] if is_bound else called_with))
+    except TypeError:
+        problem = f"{plugin.name}.{name} takes {signature}, but is called with ({', '.join(called_with)})"
+        return problem, f"write `{_heading(name, promised)}`"
+    return None
+
+
+def heading(plugin: type[Plugin], name: str) -> str:
+    """Return the first line of a method that a plugin class owes to one of its bases."""
+    promised = getattr(plugin, name)
+    waits = "async " if inspect.iscoroutinefunction(promised) else ""
+    return f"{waits}{_heading(name, promised)}"
+
+
+def _heading(name: str, promised: Any) -> str:
+    return f"def {name}({', '.join(inspect.signature(promised).parameters)})"

@@ -1,0 +1,173 @@
+"""What happens in a cluster, as far as a pod that could not be placed may hope for it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, IntFlag, StrEnum
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+
+from moorage.kube.api.pod import Pod
+
+
+class Action(IntFlag):
+    """What was done to an object. The order of the bits matters: see :meth:`ClusterEvent.covers`."""
+
+    ADD = 1 << 0
+    DELETE = 1 << 1
+    UPDATE_NODE_ALLOCATABLE = 1 << 2
+    UPDATE_NODE_LABEL = 1 << 3
+    UPDATE_NODE_TAINT = 1 << 4
+    UPDATE_NODE_CONDITION = 1 << 5
+    UPDATE_NODE_ANNOTATION = 1 << 6
+    UPDATE_NODE_DECLARED_FEATURE = 1 << 7
+    UPDATE_NODE_PREEMPTION_POLICY = 1 << 8
+    UPDATE_POD_LABEL = 1 << 9
+    UPDATE_POD_SCALE_DOWN = 1 << 10
+    UPDATE_POD_SCALE_UP = 1 << 11
+    UPDATE_POD_TOLERATION = 1 << 12
+    UPDATE_POD_SCHEDULING_GATES_ELIMINATED = 1 << 13
+    UPDATE_POD_GENERATED_RESOURCE_CLAIM = 1 << 14
+    UPDATE = (1 << 15) - (1 << 2)
+    ALL = (1 << 15) - 1
+
+
+_ACTION_NAMES: Final = {
+    Action.ADD: "Add",
+    Action.DELETE: "Delete",
+    Action.UPDATE: "Update",
+    Action.ALL: "All",
+    Action.UPDATE_NODE_ALLOCATABLE: "UpdateNodeAllocatable",
+    Action.UPDATE_NODE_LABEL: "UpdateNodeLabel",
+    Action.UPDATE_NODE_TAINT: "UpdateNodeTaint",
+    Action.UPDATE_NODE_CONDITION: "UpdateNodeCondition",
+    Action.UPDATE_NODE_ANNOTATION: "UpdateNodeAnnotation",
+    Action.UPDATE_NODE_DECLARED_FEATURE: "UpdateNodeDeclaredFeature",
+    Action.UPDATE_NODE_PREEMPTION_POLICY: "UpdateNodePreemptionPolicy",
+    Action.UPDATE_POD_LABEL: "UpdatePodLabel",
+    Action.UPDATE_POD_SCALE_DOWN: "UpdatePodScaleDown",
+    Action.UPDATE_POD_SCALE_UP: "UpdatePodScaleUp",
+    Action.UPDATE_POD_TOLERATION: "UpdatePodToleration",
+    Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
+    Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM: "UpdatePodGeneratedResourceClaim",
+}
+
+
+class Resource(StrEnum):
+    """What an event may be about; other resources are named ``<plural>.<version>.<group>``."""
+
+    POD = "Pod"
+    ASSIGNED_POD = "AssignedPod"
+    UNSCHEDULED_POD = "UnscheduledPod"
+    TARGET_POD = "TargetPod"
+    NODE = "Node"
+    NAMESPACE = "Namespace"
+    PERSISTENT_VOLUME = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    CSI_NODE = "storage.k8s.io/CSINode"
+    CSI_DRIVER = "storage.k8s.io/CSIDriver"
+    VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
+    CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    STORAGE_CLASS = "storage.k8s.io/StorageClass"
+    RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
+    DEVICE_CLASS = "resource.k8s.io/DeviceClass"
+    POD_GROUP = "scheduling.k8s.io/PodGroup"
+    COMPOSITE_POD_GROUP = "scheduling.k8s.io/CompositePodGroup"
+    WILDCARD = "*"
+
+
+KINDS_OF_POD: Final = (Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD, Resource.TARGET_POD)
+
+
+class ClusterEvent(Struct, frozen=True):
+    """Something that happened to an object of some resource; ``label`` overrides the name it is counted under."""
+
+    resource: str
+    action: Action
+    custom_label: str = ""
+
+    @property
+    def label(self) -> str:
+        """Return the name under which metrics and logs count the event."""
+        if self.custom_label:
+            return self.custom_label
+        return str(self.resource) + _ACTION_NAMES.get(self.action, "")
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether the event stands for everything that might have happened."""
+        return self.resource == Resource.WILDCARD and self.action == Action.ALL
+
+    def covers(self, incoming: "ClusterEvent") -> bool:
+        """Return whether a plugin registered for this event wants the incoming one.
+
+        A plain ``UPDATE`` reaches only those who registered the full set: its number is larger than any single bit.
+        """
+        if self.is_wildcard:
+            return True
+        same = (
+            self.resource in (incoming.resource, Resource.WILDCARD)
+            or (self.resource == Resource.POD and incoming.resource in KINDS_OF_POD)
+        )  # fmt: skip
+        return same and bool(self.action & incoming.action) and incoming.action <= self.action
+
+
+class QueueingHint(Enum):
+    """Whether an event may have made a pod schedulable."""
+
+    QUEUE = "Queue"
+    SKIP = "QueueSkip"
+
+
+HintFunction: TypeAlias = Callable[[Pod, Any, Any], QueueingHint]
+"""Asked with the pod that waits, and the object before and after the event (``None`` where there is none)."""
+
+
+class EventRegistration(Struct, frozen=True):
+    """An event that could cure a plugin's rejection, and the hint that tells whether it did; no hint means always.
+
+    ``beyond_upstream`` marks an event that kube-scheduler lets pass although it helps: such a pod would be tried again
+    only when it is flushed, after five minutes.
+    """
+
+    event: ClusterEvent
+    hint: HintFunction | None = None
+    beyond_upstream: bool = False
+    same_group: bool = False
+    """Whether the hint can only ever help members of the group that the event is about; others are not asked."""
+
+
+_ANY: Final = (
+    Resource.ASSIGNED_POD,
+    Resource.UNSCHEDULED_POD,
+    Resource.TARGET_POD,
+    Resource.NODE,
+    Resource.PERSISTENT_VOLUME,
+    Resource.PERSISTENT_VOLUME_CLAIM,
+    Resource.CSI_NODE,
+    Resource.CSI_DRIVER,
+    Resource.CSI_STORAGE_CAPACITY,
+    Resource.STORAGE_CLASS,
+    Resource.RESOURCE_CLAIM,
+    Resource.DEVICE_CLASS,
+)
+EVERY_EVENT: Final = tuple(EventRegistration(ClusterEvent(resource, Action.ALL)) for resource in _ANY)
+"""What a plugin that names no events is registered for."""
+
+UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "UnschedulableTimeout")
+FORCE_ACTIVATE: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "ForceActivate")
+CONFIGURATION_CHANGED: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "ConfigurationChanged")
+
+_ANY_GROUP: Final = EventRegistration(ClusterEvent(Resource.POD_GROUP, Action.ALL))
+
+
+def with_groups(
+    registrations: Mapping[str, Sequence[EventRegistration]], has_groups: bool
+) -> Mapping[str, Sequence[EventRegistration]]:
+    """Return what plugins registered for; where there are groups, those that name no events hope for groups, too."""
+    if not has_groups:
+        return registrations
+    return {
+        plugin: (*registered, _ANY_GROUP) if registered == EVERY_EVENT else registered
+        for plugin, registered in registrations.items()
+    }

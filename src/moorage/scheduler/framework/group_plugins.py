@@ -1,0 +1,162 @@
+"""The extension points of groups (gates GenericWorkload and TopologyAwareWorkloadScheduling): one base class each.
+
+A group's way through them: ``generate_placements`` (where might it go as a whole?) → in each placement its pods one by
+one, through the extension points of single pods, asking ``placement_feasible`` before the first and after each →
+``score_placements`` if several will do → ``post_filter_group`` if none will. ``cycle`` is the state of the whole group;
+the state of a pod's attempt leads there by ``cycle.group``.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from operator import index
+from typing import Any, ClassVar
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.groups import DescribedGroup, GroupTree, Placement
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import Plugin, require_one_of
+from moorage.scheduler.framework.status import IntArray, Status
+
+
+class GroupSourcePlugin(Plugin):
+    """Says which pods of its profile belong together, beside Kubernetes' own PodGroups: by label, by annotation.
+
+    Such pods wait, are tried and start as those of a PodGroup do, whatever the feature gates. A pod stays in the group
+    that it came with. Not configurable: whoever is enabled at any extension point is asked.
+    """
+
+    group_kinds: ClassVar[tuple[type[KubeObject], ...]] = ()
+    """Kinds whose objects say something about groups; the plugin has to list them."""
+
+    @abstractmethod
+    def group_name(self, pod: Pod) -> str:
+        """Name the group that a pod is a member of, or return an empty text; only the pod itself may be looked at.
+
+        Names have a slash in them, which no object's name has, and are the group's within the pod's namespace.
+        """
+
+    @abstractmethod
+    def describe(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
+        """Describe a group by the members that it has now; ``None`` if there is nothing to it.
+
+        Its metadata must have just this namespace and name. It is called when members come, go or change, and when an
+        object of ``group_kinds`` does.
+        """
+
+    def is_described(self, group: DescribedGroup, pod: Pod) -> bool:
+        """Tell whether a member makes no difference to a group as it was described, so that it need not be again."""
+        return False
+
+    def name_of_object(self, thing: KubeObject) -> str:
+        """Name the group, in the same namespace, that an object of ``group_kinds`` says something about."""
+        return ""
+
+    def group_changed(self, key: str) -> None:
+        """Take note that what describes a group, or a member, has come or changed; the books show it as it is now."""
+
+    def member_gone(self, pod: Pod) -> None:
+        """Take note that a member is gone, or has ended."""
+
+    def attempted(self, group: DescribedGroup, status: Status | None) -> None:
+        """Take note of how an attempt to place a group has ended; ``None`` is success."""
+
+
+class PlacementGeneratePlugin(Plugin):
+    """Divides the cluster into parts of which one is to take a whole group. Define either method.
+
+    A profile has one such plugin at most.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        require_one_of(cls, PlacementGeneratePlugin, "placement_of", "generate_placements")
+
+    def placement_of(self, cycle: CycleState, group: GroupTree, node: NodeInfo) -> str | None:
+        """Name the part that one node belongs to; ``None`` leaves the node out."""
+        placements = self.generate_placements(cycle, group, NodeTable.of(node))
+        return None if isinstance(placements, Status) or not placements else placements[0].name
+
+    def generate_placements(
+        self, cycle: CycleState, group: GroupTree, nodes: NodeTable
+    ) -> Sequence[Placement] | Status:
+        """Divide a window of nodes at once: those of the parent group's placement, or the whole cluster.
+
+        An empty list means that the group fits nowhere; a status is the group's.
+        """
+        parts: dict[str, list[int]] = {}
+        for place, node in enumerate(nodes):
+            name = self.placement_of(cycle, group, node)
+            if name is not None:
+                parts.setdefault(name, []).append(place)
+        return [Placement(name, nodes.take(np.array(places))) for name, places in parts.items()]
+
+
+class PlacementFeasiblePlugin(Plugin):
+    """Tells while the pods of a group are placed one by one whether going on makes sense. GangScheduling is one.
+
+    Not configurable: whoever is enabled at any extension point is asked, and the first objection counts.
+    """
+
+    @abstractmethod
+    def placement_feasible(self, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
+        """Answer ``None`` if enough are placed, ``Status.wait`` if that may still come, ``unschedulable`` to stop."""
+
+
+class PlacementScorePlugin(Plugin):
+    """Ranks the placements that would do. Define either ``score_placement`` or ``score_placements``."""
+
+    looks_at_nodes: ClassVar[bool] = True
+    """Whether a score depends on which node of a placement each pod would get.
+
+    If no plugin of a profile minds, it is often enough to count how many pods a placement takes: its ``proposals`` then
+    name no nodes.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        require_one_of(cls, PlacementScorePlugin, "score_placement", "score_placements")
+
+    def score_placement(self, cycle: CycleState, group: GroupTree, placement: Placement) -> int:
+        """Score one placement; after normalising, between 0 and 100, the more the better."""
+        return int(self.score_placements(cycle, group, (placement,))[0])
+
+    def score_placements(self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]) -> IntArray:
+        """Score all placements at once. Override this when ``score_placement`` is too slow."""
+        scores = (index(self.score_placement(cycle, group, placement)) for placement in placements)
+        return np.fromiter(scores, dtype=np.int64, count=len(placements))
+
+    def normalize_placement_scores(
+        self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement], scores: IntArray
+    ) -> IntArray:
+        """Bring the raw scores of all placements into 0…100; by default they are there already."""
+        return scores
+
+
+class GroupPostFilterResult(Struct, frozen=True):
+    """What a post-filter did about a group that fits nowhere.
+
+    ``nominated`` names a node by the uid of a pod; a pod that it leaves out keeps the nomination that it has.
+    ``message`` is what users read when there is no status, that is, when help was found.
+    """
+
+    status: Status | None
+    nominated: Mapping[str, str] = {}
+    victims: tuple[Pod, ...] = ()
+    message: str = ""
+
+
+class PodGroupPostFilterPlugin(Plugin):
+    """Does something for a group that fits nowhere, such as making room for all of it."""
+
+    @abstractmethod
+    async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
+        """Try to help; a status of ``None`` ends the search for help, ``unschedulable`` lets the next plugin try.
+
+        The world stays frozen while this waits.
+        """

@@ -1,0 +1,304 @@
+"""The few services a plugin may ask for; the engine hands them out when it builds the plugin."""
+
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from moorage.common.clock import Clock
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.event_note import EventNote
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.groups import GroupTree, Proposal
+from moorage.scheduler.framework.logs import PluginLog
+from moorage.scheduler.framework.metering import Meter, PluginMetrics
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterExtensions
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.framework.victims import Victims
+
+Object_co = TypeVar("Object_co", bound=KubeObject, covariant=True)
+K = TypeVar("K", bound=KubeObject)
+S = TypeVar("S")
+
+
+class Lister(Protocol[Object_co]):
+    """All objects of a kind, as the API last reported them."""
+
+    @property
+    def version(self) -> int:
+        """A number that grows whenever one of the objects changes."""
+        ...
+
+    def changed_since(self, version: int) -> list[str] | None:
+        """Return the keys of what changed since a version, or ``None`` if that is too long ago to tell."""
+        ...
+
+    def get(self, name: str, namespace: str = "") -> Object_co | None:
+        """Return one object, or ``None``."""
+        ...
+
+    def find(self, key: str) -> Object_co | None:
+        """Return the object of this ``namespace/name`` (the name alone for cluster-wide kinds), or ``None``."""
+        ...
+
+    def list(self, namespace: str | None = None) -> Iterator[Object_co]:
+        """Go through all objects, or those of a namespace, in the order in which they appeared."""
+        ...
+
+
+class ClusterApi(Protocol):
+    """The API as the scheduler writes to it: a real server, the embedded one, or the simulator's world."""
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Bind a pod to a node."""
+        ...
+
+    async def get(self, thing: K) -> K:
+        """Return an object as it is stored now; raise :class:`~moorage.common.errors.NotFound` if it is gone."""
+        ...
+
+    async def create(self, thing: K) -> K:
+        """Create an object and return it as stored."""
+        ...
+
+    async def update(self, thing: K, *, subresource: str = "") -> K:
+        """Write an object that was read and changed, and return it as stored.
+
+        Only what is different is sent, so fields that our struct does not know survive.
+        :class:`~moorage.common.errors.Conflict` if it changed meanwhile. The status of a custom resource that has the
+        subresource is written with ``subresource="status"`` only.
+        """
+        ...
+
+    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+        """Merge something into an object, whichever version it has, and return it as stored.
+
+        A JSON merge patch: ``None`` removes a field, and lists are replaced.
+        """
+        ...
+
+    async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
+        """Merge something into an object's status, and return the object as stored.
+
+        Conditions are merged by type, but for custom resources.
+        """
+        ...
+
+    async def delete(self, thing: KubeObject) -> None:
+        """Ask for an object to be deleted."""
+        ...
+
+    def record(self, event: EventNote) -> None:
+        """Record an event for the user; never waits and never fails."""
+        ...
+
+
+class Nominator(Protocol):
+    """Which pods are nominated to which nodes."""
+
+    def nominated_pods(self, node_name: str) -> Collection[Pod]:
+        """Return the pods that are nominated to a node and not on it yet."""
+        ...
+
+    def nodes_with_nominations(self) -> Collection[str]:
+        """Return the nodes that some pod is nominated to."""
+        ...
+
+    def node_of(self, pod: Pod) -> str:
+        """Return the node a pod is nominated for, or an empty text."""
+        ...
+
+
+class WaitingPod(Protocol):
+    """A pod that a Permit plugin holds back."""
+
+    @property
+    def pod(self) -> Pod:
+        """The pod."""
+        ...
+
+    def allow(self, plugin: str) -> None:
+        """Let the pod go as far as this plugin is concerned; it binds when all have let it go."""
+        ...
+
+    def reject(self, plugin: str, message: str) -> None:
+        """Reject the pod; it goes back to the queue."""
+        ...
+
+    def preempt(self, plugin: str, message: str) -> bool:
+        """End the wait with an error, so that the pod is tried again; return whether that was the first answer."""
+        ...
+
+
+class PreemptionExtender(Protocol):
+    """A web service that has a say in who is evicted."""
+
+    @property
+    def name(self) -> str:
+        """What the service is called in messages."""
+        ...
+
+    @property
+    def is_ignorable(self) -> bool:
+        """Whether preemption goes on without the service when it fails."""
+        ...
+
+    def handles_preemption_for(self, pod: Pod) -> bool:
+        """Return whether the service wants to be asked about this pod."""
+        ...
+
+    async def process_preemption(
+        self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
+    ) -> Mapping[str, Victims]:
+        """Return the nodes and victims that the service agrees with; ExtenderError says what went wrong."""
+        ...
+
+
+class Handle(Protocol):
+    """What a plugin may ask of the scheduler around it; each plugin of a profile has its own."""
+
+    @property
+    def profile(self) -> str:
+        """The name of the profile that the plugin serves: what pods write as ``schedulerName``."""
+        ...
+
+    @property
+    def log(self) -> PluginLog:
+        """Where to log: ``log.info(…)``, or ``log.v(4).info(…)`` for what is written with ``-v=4`` or more only."""
+        ...
+
+    @property
+    def metrics(self) -> PluginMetrics:
+        """Makes counters, gauges and histograms under the plugin's name; make them in the constructor."""
+        ...
+
+    @property
+    def nodes(self) -> NodeTable:
+        """Every node, as of this cycle."""
+        ...
+
+    @property
+    def features(self) -> FeatureGates:
+        """The feature gates in force; read them when the plugin is built, not in its methods."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is."""
+        ...
+
+    @property
+    def cluster(self) -> ClusterApi:
+        """Where to write to."""
+        ...
+
+    @property
+    def meter(self) -> Meter:
+        """Where in-tree plugins count kube-scheduler's metrics; others have ``metrics``."""
+        ...
+
+    def lister(self, kind: type[K]) -> Lister[K]:
+        """Return all objects of a kind; asking, in the constructor, makes the scheduler list and watch it.
+
+        Unless the plugin says otherwise by ``events_to_register``, a change of such an object wakes the pods that the
+        plugin rejected.
+        """
+        ...
+
+    def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
+        """Return what plugins of all profiles share under a key; the first that asks makes it."""
+        ...
+
+    def waiting_pod(self, uid: str) -> WaitingPod | None:
+        """Return a pod that waits on permit."""
+        ...
+
+    def waiting_pods(self) -> Collection[WaitingPod]:
+        """Return all pods that wait on permit."""
+        ...
+
+    def activate(self, pods: Mapping[str, Pod]) -> None:
+        """Have pods tried again at once, whatever their backoff."""
+        ...
+
+    def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
+        """Run something beside the scheduling cycles; what it raises is logged.
+
+        It may be endless: it is cancelled when the plugin has been closed. What must not be left half done
+        (``must_finish``) is waited for instead, for some seconds, and a simulation goes on until it is done.
+        """
+        ...
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Run something after a while, between cycles; never, if the plugin is closed before."""
+        ...
+
+
+class PreemptionHandle(Handle, Protocol):
+    """What a plugin needs besides to make room for a pod: the filters of its profile on what-ifs, and who else waits.
+
+    A plugin that names this type for its ``handle`` gets the same object as any other.
+    """
+
+    @property
+    def order(self) -> RowArray:
+        """The rows of all nodes in the order in which they are visited."""
+        ...
+
+    @property
+    def filters(self) -> Sequence[FilterPlugin]:
+        """The filters of the profile, in order."""
+        ...
+
+    @property
+    def extensions(self) -> Sequence[PreFilterExtensions]:
+        """The pre-filters of the profile whose state follows what-ifs."""
+        ...
+
+    @property
+    def extenders(self) -> Sequence[PreemptionExtender]:
+        """The web services that have a say in preemption, in the order in which they are asked."""
+        ...
+
+    @property
+    def nominator(self) -> Nominator:
+        """Which pods are nominated to which nodes."""
+        ...
+
+    def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Filter one node, perhaps a what-if, by all filters of the profile, nominated pods included."""
+        ...
+
+    def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """Have the pre-filters of a what-if follow a pod that is added to a node."""
+        ...
+
+    def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
+        """Have the pre-filters of a what-if follow a pod that is taken off a node."""
+        ...
+
+    def cancel_pre_bind(self, uid: str, reason: str) -> bool:
+        """Stop a pod on its way from permit to bind, so that it is tried again; return whether it was there."""
+        ...
+
+    def without(self, pods: Iterable[Pod]) -> AbstractContextManager[None]:
+        """Have the cluster be without some pods inside a ``with`` block, within one cycle."""
+        ...
+
+    async def place_group(self, group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
+        """Look for places for the group that is being tried, in the cluster as it is now; nothing stays placed.
+
+        A status says why there are none.
+        """
+        ...
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        """Have the reserve plugins of the profile set aside what a pod would need on a node."""
+        ...
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        """Have the reserve plugins of the profile give that back."""
+        ...

@@ -1,0 +1,64 @@
+"""Node selectors over columns: each expression is asked once per distinct value of its label, not once per node."""
+
+from typing import Final
+
+import numpy as np
+
+from moorage.kube.api.selectors import NODE_NAME_FIELD, NodeMatcher, NodeTermMatcher, Requirement
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import BoolArray
+
+ABSENT: Final = (None,)
+
+
+def matching_nodes(matcher: NodeMatcher, nodes: NodeTable) -> BoolArray:
+    """Find the nodes of a window that a node selector selects."""
+    if len(matcher.terms) == 1:
+        return nodes_matching_term(matcher.terms[0], nodes)
+    found = np.zeros(len(nodes), dtype=np.bool_)
+    for term in matcher.terms:
+        found |= nodes_matching_term(term, nodes)
+    return found
+
+
+def nodes_matching_term(term: NodeTermMatcher, nodes: NodeTable) -> BoolArray:
+    """Find the nodes of a window that satisfy one term of a node selector."""
+    if term.matches_nothing:
+        return np.zeros(len(nodes), dtype=np.bool_)
+    masks = [nodes_meeting(requirement, nodes) for requirement in term.expressions]
+    masks += [_nodes_named(requirement, nodes) for requirement in term.fields]
+    if not masks:
+        return np.ones(len(nodes), dtype=np.bool_)
+    found = masks[0]
+    for mask in masks[1:]:
+        found &= mask
+    return found
+
+
+def nodes_meeting(requirement: Requirement, nodes: NodeTable) -> BoolArray:
+    """Find the nodes of a window whose label satisfies one expression."""
+    column = nodes.label(requirement.key)
+    # Four operators need no walk over the distinct values, which for host names are as many as there are nodes.
+    match requirement.operator:
+        case "In":
+            return column.is_in(requirement.values)
+        case "NotIn":
+            return ~column.is_in(requirement.values)
+        case "Exists":
+            return ~column.is_in(ABSENT)
+        case "DoesNotExist":
+            return column.is_in(ABSENT)
+        case _:
+            return column.where(requirement.accepts)
+
+
+def _nodes_named(requirement: Requirement, nodes: NodeTable) -> BoolArray:
+    """Find the nodes whose name satisfies an expression; every other field is absent."""
+    if requirement.key != NODE_NAME_FIELD:
+        return np.full(len(nodes), requirement.accepts(None))
+    found = np.zeros(len(nodes), dtype=np.bool_)
+    for name in requirement.values:
+        info = nodes.find(name)
+        if info is not None:
+            found |= nodes.rows == info.row
+    return ~found if requirement.operator == "NotIn" else found

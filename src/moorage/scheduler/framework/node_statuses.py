@@ -1,0 +1,91 @@
+"""Why each node was rejected: explicit statuses, and one for all other nodes."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.framework.status import Code, Status
+
+
+class StatusGroup(Struct, frozen=True):
+    """Nodes that have the same status: how many, and the names of some."""
+
+    status: Status
+    count: int
+    examples: tuple[str, ...] = ()
+
+
+class NodeStatuses:
+    """The status of every node; ``absent`` holds for those without a status of their own.
+
+    >>> statuses = NodeStatuses({"a": Status.unschedulable("full")}, Status.unresolvable("no"))
+    >>> statuses.histogram(3)
+    '1 full, 2 no'
+    """
+
+    def __init__(self, explicit: Mapping[str, Status], absent: Status) -> None:
+        self._explicit = explicit
+        self.absent = absent
+
+    @property
+    def explicit(self) -> Mapping[str, Status]:
+        """The nodes that have a status of their own."""
+        return self._explicit
+
+    def kept(self) -> "NodeStatuses":
+        """Return the same statuses, which later attempts do not change."""
+        return self
+
+    def __len__(self) -> int:
+        return len(self.explicit)
+
+    def __getitem__(self, node_name: str) -> Status:
+        return self.explicit.get(node_name, self.absent)
+
+    def rows_with(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
+        """Return those of the rows of the cluster whose status has exactly this code, in the given order."""
+        explicit, absent = self.explicit, self.absent
+        rows = [row for row in order.tolist() if explicit.get(nodes[row].name, absent).code == code]
+        return np.array(rows, dtype=np.int64)
+
+    def distinct(self) -> Iterable[Status]:
+        """Return every status that some node has of its own."""
+        return set(self.explicit.values())
+
+    def reasons(self, node_count: int) -> Counter[str]:
+        """Count every reason over all nodes of the cluster."""
+        counted: Counter[str] = Counter()
+        for status in self.explicit.values():
+            counted.update(status.reasons)
+        for reason in self.absent.reasons:
+            counted[reason] += node_count - len(self)
+        return +counted
+
+    def grouped(self, node_count: int, examples: int) -> list["StatusGroup"]:
+        """Put nodes with the same status together, the most common first, with the names of a few of them."""
+        counts = Counter(self.explicit.values())
+        named = {status: [name for name, other in self.explicit.items() if other == status] for status in counts}
+        found = [StatusGroup(status, count, tuple(named[status][:examples])) for status, count in counts.items()]
+        return self._with_absent(found, node_count)
+
+    def _with_absent(self, groups: list["StatusGroup"], node_count: int) -> list["StatusGroup"]:
+        others = node_count - sum(group.count for group in groups)
+        if others > 0 and self.absent.reasons:
+            groups.append(StatusGroup(self.absent, others))
+        return sorted(groups, key=lambda group: -group.count)
+
+    def histogram(self, node_count: int) -> str:
+        """Write the counted reasons as :func:`histogram` does."""
+        return histogram(self.reasons(node_count))
+
+
+def histogram(reasons: Mapping[str, int]) -> str:
+    """Write counted reasons as upstream does: sorted as texts, so that "10 x" stands before "2 y".
+
+    >>> histogram({"y": 2, "x": 10})
+    '10 x, 2 y'
+    """
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))

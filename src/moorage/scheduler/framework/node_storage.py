@@ -1,0 +1,177 @@
+"""Where a node table's columns are stored: what each column says of a node, and how a row is written.
+
+This much makes a table of single nodes (``NodeTable.of``). The cluster's own table, in
+``moorage.scheduler.state.cache``, adds what it takes to follow nodes and pods that come and go.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+import numpy as np
+
+from moorage.common.caches import LRU
+from moorage.scheduler.framework.columns import Categorical, Growing, Vocabulary
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+
+Extract = Callable[[NodeInfo], Hashable]
+
+MAX_LABEL_COLUMNS: Final = 256
+"""How many label keys have columns; users may write any number of keys."""
+
+
+class ImageFacts:
+    """What is known of an image name across a table; the size is that of the node which named it first."""
+
+    __slots__ = ("node_count", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.node_count = 0
+
+
+class CategoricalColumn:
+    """A categorical column that can be written row by row."""
+
+    def __init__(self, extract: Extract) -> None:
+        self._extract = extract
+        self._codes = Growing(np.int32)
+        self._values: Vocabulary[Any] = Vocabulary()
+        self._view: Categorical[Any] | None = None
+
+    def write(self, row: int, info: NodeInfo) -> None:
+        """Take a row's value from its node."""
+        self._codes.reserve(row + 1)
+        code = self._values.code(self._extract(info))
+        if self._codes.array[row] != code:
+            self._codes.array[row] = code
+            self._view = None
+
+    def fill(self, infos: list[NodeInfo]) -> None:
+        """Number all values afresh, which also forgets those no node has any more."""
+        self._values = Vocabulary()
+        self._view = None
+        self._codes.reserve(len(infos))
+        for row, info in enumerate(infos):
+            self._codes.array[row] = self._values.code(self._extract(info))
+
+    def is_bloated(self, rows: int) -> bool:
+        """Return whether most numbered values belong to nodes that are gone."""
+        return len(self._values) > 2 * rows + 64
+
+    def view(self, rows: int) -> Categorical[Any]:
+        """Return the column as plugins read it; its version stays as long as every row has the value it had."""
+        view = self._view
+        if view is None or len(view.codes) != rows:
+            view = self._view = Categorical(self._codes.view(rows), self._values)
+        return view
+
+
+class NodeStorage:
+    """Some nodes, by columns, one row each. Rows are added, never changed: there is nothing to follow here."""
+
+    def __init__(self) -> None:
+        self.infos: list[NodeInfo] = []
+        self.count = 0
+        """How many there are."""
+        self.row_of: dict[str, int] = {}
+        self.allocatable: dict[str, Growing] = {}
+        self.requested: dict[str, Growing] = {}
+        self.nonzero = {"cpu": Growing(np.int64), "memory": Growing(np.int64)}
+        self.pod_count = Growing(np.int64)
+        self.unschedulable = Growing(np.bool_)
+        self.taints = CategoricalColumn(lambda info: info.taints)
+        self.host_ports = CategoricalColumn(lambda info: frozenset(info.used_ports))
+        self.features = CategoricalColumn(lambda info: frozenset(info.node.status.declared_features))
+        self.labels: LRU[str, CategoricalColumn] = LRU(MAX_LABEL_COLUMNS, self._new_label_column)
+        self._label_views: LRU[str, Categorical[str | None]] = LRU(MAX_LABEL_COLUMNS, self._view_label)
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def position(self) -> int:
+        """How far the log of changed rows has come."""
+        return 0
+
+    @property
+    def nodes_version(self) -> int:
+        """A number that grows when a node itself changes, comes or goes, but not with the pods on it."""
+        return 0
+
+    @property
+    def images_version(self) -> int:
+        """A number that grows whenever the images on some node change."""
+        return 0
+
+    def changed_since(self, position: int) -> list[int] | None:
+        """Return the rows that changed since a position, or ``None`` if that is too long ago to tell."""
+        return []
+
+    def add(self, info: NodeInfo) -> int:
+        """Give a node a row at the end."""
+        row = len(self.infos)
+        NodeInfo.move_to(info, row)
+        self.infos.append(info)
+        self.count = row + 1
+        self.row_of[info.name] = row
+        self.write_node(info)
+        return row
+
+    def write_node(self, info: NodeInfo) -> None:
+        """Bring a row in line with its node object and its pods."""
+        row = info.row
+        self._label_views.clear()
+        for name in info.allocatable:
+            if name not in self.allocatable:
+                self.allocatable[name] = Growing(np.int64)
+        for name, column in self.allocatable.items():
+            column.reserve(row + 1)
+            column.array[row] = info.allocatable.get(name, 0)
+        self.unschedulable.reserve(row + 1)
+        self.unschedulable.array[row] = info.node.spec.unschedulable
+        for categorical in self.categoricals():
+            categorical.write(row, info)
+        self.write_requests(info)
+
+    def write_requests(self, info: NodeInfo) -> None:
+        """Write what pods ask of a node, also where a column is missing or too short, or a sum too large for it."""
+        for name in info.requested:
+            if name not in self.requested:
+                self.requested[name] = Growing(np.int64)
+        for name, column in self.requested.items():
+            column.put(info.row, info.requested.get(name, 0))
+        self.nonzero["cpu"].put(info.row, info.nonzero_cpu)
+        self.nonzero["memory"].put(info.row, info.nonzero_memory)
+        self.pod_count.put(info.row, len(info.pods))
+
+    def label(self, key: str) -> Categorical[str | None]:
+        """Return the column of a label, made when first asked for and kept while it is asked for."""
+        return self._label_views[key]
+
+    def _view_label(self, key: str) -> Categorical[str | None]:
+        return self.labels[key].view(len(self.infos))
+
+    def _new_label_column(self, key: str) -> CategoricalColumn:
+        column = CategoricalColumn(lambda info: info.labels.get(key))
+        column.fill(self.infos)
+        return column
+
+    def categoricals(self) -> list[CategoricalColumn]:
+        """List all categorical columns there are."""
+        return [self.taints, self.features, self.host_ports, *(column for _, column in self.labels.entries())]
+
+    def image(self, name: str) -> Growing:
+        """Return which nodes hold an image."""
+        column = Growing(np.bool_, max(1, len(self.infos)))
+        for row, info in enumerate(self.infos):
+            column.array[row] = name in info.node.image_names
+        return column
+
+    def image_facts(self, name: str) -> ImageFacts | None:
+        """Return what is known of an image, or ``None`` if no node has it."""
+        holders = [info.node for info in self.infos if name in info.node.image_names]
+        if not holders:
+            return None
+        facts = ImageFacts(next(image.size_bytes for image in holders[0].status.images if name in image.names))
+        facts.node_count = len(holders)
+        return facts

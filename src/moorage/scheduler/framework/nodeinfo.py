@@ -1,0 +1,204 @@
+"""One node and the pods on it: a row of the cluster, as plugin authors see it."""
+
+from collections.abc import Collection, Iterable, KeysView, Mapping
+from operator import attrgetter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Never
+
+from moorage.kube.api.affinity import Taint
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import ANY_ADDRESS, HostPort, Pod
+
+NO_ROW: Final = -1
+
+
+class NodeInfo:
+    """A node, its pods, and what they take of it.
+
+    ``node`` is ``None`` only inside the cache, for pods that arrived before their node; plugins never meet such a one.
+    What is read here can only be read: whoever wrote to a row would change the answers of all others. A what-if works
+    on a :meth:`copy`, so adding and removing pods there changes nothing else. ``version`` grows with every change.
+    """
+
+    __slots__ = (
+        "_allocatable",
+        "_labels",
+        "_name",
+        "_node",
+        "_nonzero_cpu",
+        "_nonzero_memory",
+        "_pods",
+        "_pods_view",
+        "_ports",
+        "_requested",
+        "_requested_view",
+        "_row",
+        "_version",
+    )
+
+    if TYPE_CHECKING:
+
+        @property
+        def node(self) -> Node:
+            """The node itself."""
+
+        @property
+        def name(self) -> str:
+            """Its name."""
+
+        @property
+        def row(self) -> int:
+            """Where it stands in the columns; ``NO_ROW`` if it is no node of the cluster."""
+
+        @property
+        def version(self) -> int:
+            """How often it was changed."""
+
+        @property
+        def nonzero_cpu(self) -> int:
+            """What the pods take of its CPU, if those that ask for none count as asking for a little."""
+
+        @property
+        def nonzero_memory(self) -> int:
+            """The same for memory."""
+
+        @property
+        def pods(self) -> Mapping[str, Pod]:
+            """The pods, by uid."""
+
+        @property
+        def requested(self) -> Mapping[str, int]:
+            """What the pods take together."""
+
+        @property
+        def allocatable(self) -> Mapping[str, int]:
+            """What all pods together may take: milli-CPU, bytes, and plain counts."""
+
+        @property
+        def labels(self) -> Mapping[str, str]:
+            """The node's labels."""
+
+    else:
+        # Getters in C: filters of one node read these for every node.
+        node = property(attrgetter("_node"))
+        name = property(attrgetter("_name"))
+        row = property(attrgetter("_row"))
+        version = property(attrgetter("_version"))
+        nonzero_cpu = property(attrgetter("_nonzero_cpu"))
+        nonzero_memory = property(attrgetter("_nonzero_memory"))
+        pods = property(attrgetter("_pods_view"))
+        requested = property(attrgetter("_requested_view"))
+        allocatable = property(attrgetter("_allocatable"))
+        labels = property(attrgetter("_labels"))
+
+    def __init__(self, node: Node | None, pods: Iterable[Pod] = ()) -> None:
+        self._take(node)
+        self._row = NO_ROW
+        self._hold({}, {}, {})
+        self._nonzero_cpu = 0
+        self._nonzero_memory = 0
+        self._version = 0
+        for pod in pods:
+            NodeInfo.add_pod(self, pod)
+
+    def _hold(self, pods: dict[str, Pod], requested: dict[str, int], ports: dict[HostPort, None]) -> None:
+        self._pods, self._requested, self._ports = pods, requested, ports
+        self._pods_view: Mapping[str, Pod] = MappingProxyType(pods)
+        self._requested_view: Mapping[str, int] = MappingProxyType(requested)
+
+    def __repr__(self) -> str:
+        return f"NodeInfo({self._node.name if self._node else '?'}, {len(self.pods)} pods)"
+
+    def replace_node(self, node: Node | None) -> None:
+        """Put a node in the place of its former version."""
+        self._take(node)
+        self._version += 1
+
+    def move_to(self, row: int) -> None:
+        """Say where the node stands from now on."""
+        self._row = row
+
+    def _take(self, node: Node | None) -> None:
+        # First what may be refused: a quantity that is none must not leave half a node behind.
+        self._allocatable: Mapping[str, int] = MappingProxyType({} if node is None else node.allocatable)
+        self._labels: Mapping[str, str] = MappingProxyType({} if node is None else node.labels)
+        self._node = node
+        self._name = "" if node is None else node.name
+
+    @property
+    def used_ports(self) -> KeysView[HostPort]:
+        """The host ports that its pods use."""
+        return self._ports.keys()
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """Return the node's taints."""
+        return self.node.spec.taints
+
+    def add_pod(self, pod: Pod) -> None:
+        """Count a pod as running here."""
+        self._version += 1
+        self._pods[pod.metadata.uid] = pod
+        requested = self._requested
+        for name, amount in pod.requests_on_node.items():
+            requested[name] = requested[name] + amount if name in requested else amount
+        cpu, memory = pod.nonzero_requests
+        self._nonzero_cpu += cpu
+        self._nonzero_memory += memory
+        if pod.host_ports:
+            self._ports.update(dict.fromkeys(pod.host_ports))
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Stop counting a pod; the pod that was added under this uid is the one taken away."""
+        self._version += 1
+        pod = self._pods.pop(pod.uid)
+        for name, amount in pod.requests_on_node.items():
+            self._requested[name] -= amount
+        cpu, memory = pod.nonzero_requests
+        self._nonzero_cpu -= cpu
+        self._nonzero_memory -= memory
+        # A set, not a counter, as upstream: a port two pods share is free once either is gone.
+        for port in pod.host_ports:
+            self._ports.pop(port, None)
+
+    def replace_pod(self, pod: Pod) -> None:
+        """Put a pod in the place of its former version, which takes the same."""
+        self._version += 1
+        self._pods[pod.metadata.uid] = pod
+
+    def copy(self) -> "NodeInfo":
+        """Return a row for what-ifs."""
+        other = NodeInfo.__new__(NodeInfo)
+        other._node = self._node
+        other._name = self.name
+        other._allocatable = self._allocatable
+        other._labels = self._labels
+        other._version = self.version
+        other._row = self.row
+        other._hold(dict(self._pods), dict(self._requested), dict(self._ports))
+        other._nonzero_cpu = self.nonzero_cpu
+        other._nonzero_memory = self.nonzero_memory
+        return other
+
+
+class SharedNodeInfo(NodeInfo):
+    """A row of the cluster itself, which only the cache changes: it calls the methods of :class:`NodeInfo`."""
+
+    __slots__ = ()
+
+    def add_pod(self, pod: object) -> Never:
+        """Refuse: a plugin would change the cluster for everybody."""
+        raise TypeError(f"node {self.name} is shared by all plugins: work on node.copy()")
+
+    remove_pod = replace_pod = replace_node = move_to = add_pod  # type: ignore[assignment]
+
+
+def ports_conflict(wanted: Iterable[HostPort], used: Collection[HostPort]) -> bool:
+    """Return whether a wanted port is taken: the wildcard address clashes with every address."""
+    if not used:
+        return False
+    return any(
+        port == taken_port and protocol == taken_protocol and (ip == taken_ip or ANY_ADDRESS in (ip, taken_ip))
+        for ip, protocol, port in wanted
+        for taken_ip, taken_protocol, taken_port in used
+    )

@@ -1,0 +1,245 @@
+"""Every node as columns, seen through a window: the whole cluster, or some of its rows."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from moorage.common.arrays import NDArray
+from moorage.kube.api.affinity import Taint
+from moorage.kube.api.pod import HostPort
+from moorage.scheduler.framework.columns import Categorical, Growing
+from moorage.scheduler.framework.node_storage import ImageFacts, NodeStorage
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.status import BoolArray, IntArray
+
+RowArray = NDArray[np.int64]
+
+
+class ResourceColumns:
+    """A column per resource; one that no node has is all zeros."""
+
+    __slots__ = ("_columns", "_table")
+
+    def __init__(self, columns: Mapping[str, Growing], table: "NodeTable") -> None:
+        self._columns = columns
+        self._table = table
+
+    def __getitem__(self, resource: str) -> IntArray:
+        column = self._columns.get(resource)
+        if column is None:
+            return np.zeros(len(self._table), dtype=np.int64)
+        return self._table.through(column)
+
+    def __contains__(self, resource: str) -> bool:
+        return resource in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+
+class NodeTable:
+    """A window on the nodes: any run of rows, perhaps one, perhaps all. Columns are read-only.
+
+    What a plugin says of a row may depend on that row, the pod and the cycle only: facts about the whole cluster
+    belong in ``pre_filter`` or ``pre_score``.
+
+    >>> from moorage.kube.api.node import Node
+    >>> table = NodeTable.of(NodeInfo(Node()))
+    >>> len(table), table.unschedulable.tolist()
+    (1, [False])
+    """
+
+    __slots__ = ("_candidates", "_columns", "_rows")
+
+    def __init__(self, columns: NodeStorage, rows: RowArray | None = None, candidates: BoolArray | None = None) -> None:
+        self._columns = columns
+        self._rows = rows
+        self._candidates = candidates
+
+    @classmethod
+    def of(cls, *infos: NodeInfo) -> "NodeTable":
+        """Build a table from single nodes, leaving them as they are."""
+        columns = NodeStorage()
+        for info in infos:
+            columns.add(info.copy())
+        return cls(columns)
+
+    def __len__(self) -> int:
+        return self._columns.count if self._rows is None else len(self._rows)
+
+    def take(self, rows: RowArray) -> "NodeTable":
+        """Return a window on some rows of this one, in that order."""
+        return NodeTable(self._columns, rows if self._rows is None else self._rows[rows])
+
+    def late(self, size: int, find: Callable[[], RowArray]) -> "NodeTable":
+        """Return a window on so many rows of this one that are found only when somebody looks at them."""
+        return LateWindow(self._columns, size, find)
+
+    def among(self, candidates: BoolArray) -> "NodeTable":
+        """Return the same window, telling plugins that go node by node which rows still matter."""
+        return NodeTable(self._columns, self._rows, candidates)
+
+    def candidates(self) -> Iterator[tuple[int, NodeInfo]]:
+        """Go through the nodes that are still candidates, with their place in this window."""
+        places: Iterable[int] = range(len(self)) if self._candidates is None else np.flatnonzero(self._candidates)
+        for place in places:
+            yield int(place), self[int(place)]
+
+    def __getitem__(self, place: int) -> NodeInfo:
+        return self._columns.infos[place if self._rows is None else int(self._rows[place])]
+
+    def __iter__(self) -> Iterator[NodeInfo]:
+        return (self[place] for place in range(len(self)))
+
+    def find(self, name: str) -> NodeInfo | None:
+        """Look a node of the cluster up by name, whether or not it is in this window."""
+        row = self._columns.row_of.get(name)
+        return None if row is None else self._columns.infos[row]
+
+    @property
+    def rows(self) -> RowArray:
+        """The rows of the cluster that this window shows, in its order."""
+        return np.arange(len(self._columns)) if self._rows is None else self._rows
+
+    @property
+    def in_running(self) -> BoolArray:
+        """Which nodes of the window no plugin has rejected yet."""
+        return np.ones(len(self), dtype=np.bool_) if self._candidates is None else self._candidates
+
+    @property
+    def shows_all(self) -> bool:
+        """Whether the window is the whole cluster in row order."""
+        return self._rows is None
+
+    @property
+    def position(self) -> int:
+        """How far the log of changed rows has come; remember it to ask :meth:`changed_since` later."""
+        return self._columns.position
+
+    @property
+    def nodes_version(self) -> int:
+        """A number that grows when a node itself changes, comes or goes, but not with the pods on it."""
+        return self._columns.nodes_version
+
+    def changed_since(self, position: int) -> list[int] | None:
+        """Return the rows of the cluster that changed since a position, or ``None`` if that is too long ago to tell.
+
+        A row may be named more than once, and one that is gone is beyond the end.
+        """
+        return self._columns.changed_since(position)
+
+    def is_window_of(self, table: "NodeTable") -> bool:
+        """Return whether both show the same cluster, so that a row means the same node in both."""
+        return self._columns is table._columns
+
+    def shows_all_of(self, table: "NodeTable") -> bool:
+        """Return whether this is the whole cluster that the other shows, in row order."""
+        return self._rows is None and self._columns is table._columns
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the nodes, in the window's order."""
+        return [info.name for info in self]
+
+    @property
+    def allocatable(self) -> ResourceColumns:
+        """What pods may take, per resource; CPU in thousandths."""
+        return ResourceColumns(self._columns.allocatable, self)
+
+    @property
+    def requested(self) -> ResourceColumns:
+        """What pods on the nodes asked for, per resource."""
+        return ResourceColumns(self._columns.requested, self)
+
+    @property
+    def nonzero_requested(self) -> ResourceColumns:
+        """CPU and memory with defaults for containers that ask for neither, as scores count them."""
+        return ResourceColumns(self._columns.nonzero, self)
+
+    @property
+    def pod_count(self) -> IntArray:
+        """How many pods are on each node."""
+        return self.through(self._columns.pod_count)
+
+    @property
+    def unschedulable(self) -> BoolArray:
+        """Which nodes are cordoned."""
+        return self.through(self._columns.unschedulable)
+
+    @property
+    def taints(self) -> Categorical[tuple[Taint, ...]]:
+        """The taints of each node."""
+        return self._categorical(self._columns.taints.view(len(self._columns)))
+
+    @property
+    def host_ports(self) -> Categorical[frozenset[HostPort]]:
+        """The ports taken on each node."""
+        return self._categorical(self._columns.host_ports.view(len(self._columns)))
+
+    @property
+    def declared_features(self) -> Categorical[frozenset[str]]:
+        """The features each node declares."""
+        return self._categorical(self._columns.features.view(len(self._columns)))
+
+    def label(self, key: str) -> Categorical[str | None]:
+        """The value of a label on each node; ``None`` where it is missing.
+
+        Of the whole cluster its ``version`` stays the same as long as no node has another value, so that what was
+        worked out from it can be kept.
+        """
+        whole = self._columns.label(key)
+        return whole if self._rows is None else self._categorical(whole)
+
+    def holds_image(self, name: str) -> BoolArray:
+        """Which nodes hold an image under exactly this name."""
+        return self.through(self._columns.image(name))
+
+    def image(self, name: str) -> ImageFacts | None:
+        """What is known of an image across the cluster, whatever the window; ``None`` if no node holds it."""
+        return self._columns.image_facts(name)
+
+    @property
+    def images_version(self) -> int:
+        """A number that grows whenever the images on some node change."""
+        return self._columns.images_version
+
+    def through(self, column: Growing) -> NDArray[Any]:
+        """Read a column of the cluster through this window."""
+        count = self._columns.count
+        # Asked for a dozen times a pod, so the usual case is not a call.
+        whole = column.shown if column.rows == count else column.view(count)
+        return whole if self._rows is None else whole[self._rows]
+
+    def _categorical(self, whole: Categorical[Any]) -> Categorical[Any]:
+        return whole if self._rows is None else Categorical(whole.codes[self._rows], whole.values)
+
+
+class LateWindow(NodeTable):
+    """A window on some rows of the cluster, of which only the number is known until somebody looks through it.
+
+    Most plugins that are handed the feasible nodes before they score do not look at one of them.
+    """
+
+    __slots__ = ("_find", "_found", "_size")
+
+    def __init__(self, columns: NodeStorage, size: int, find: Callable[[], RowArray]) -> None:
+        self._columns = columns
+        self._candidates = None
+        self._size = size
+        self._find = find
+        self._found: RowArray | None = None
+
+    @property
+    def _rows(self) -> RowArray:  # type: ignore[override]
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def shows_all(self) -> bool:
+        """Never: whoever has all rows needs no such window."""
+        return False

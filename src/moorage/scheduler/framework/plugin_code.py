@@ -1,0 +1,97 @@
+"""The code of plugins that are named as module:Class: which files it stands in, and how it is imported afresh."""
+
+import importlib
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import cache_from_source
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+OWN_PACKAGE: Final = __name__.partition(".")[0]
+
+
+class PluginCode:
+    """The modules of some plugins, and those that stand beside them in the same folder and were imported, too.
+
+    What is installed, and not named itself, is nobody's to load again.
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._packages = {path.partition(":")[0].partition(".")[0] for path in paths} - {OWN_PACKAGE}
+        installed = sysconfig.get_paths()
+        self._installed = {Path(installed[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+        self._found: tuple[int, list[Path]] = (0, [])
+        self._installed.add(Path(__file__).absolute().parents[2])
+
+    def modules(self) -> dict[str, ModuleType]:
+        """Return the modules that are loaded; pods wait meanwhile, so hundreds are told apart by their names alone."""
+        if not self._packages:
+            return {}
+        homes = {home for name in self._packages if (home := _home(sys.modules.get(name))) is not None}
+        beside = tuple(f"{home}{os.sep}" for home in homes if not self._is_installed(home))
+        return {name: module for name, module in [*sys.modules.items()] if self._is_ours(name, module, beside)}
+
+    def files(self) -> list[Path]:
+        """Return the files they were read from; asked every second, so they are looked for when modules have come."""
+        if self._found[0] != len(sys.modules):
+            found = (_file(module) for module in self.modules().values())
+            self._found = len(sys.modules), sorted({file for file in found if file is not None})
+        return self._found[1]
+
+    @contextmanager
+    def afresh(self) -> Iterator[None]:
+        """Have the code imported anew inside a block; if the block fails, the former modules are put back.
+
+        Whoever has classes of the former modules keeps them, and they work as they did.
+        """
+        former = self.modules()
+        for name, module in former.items():
+            del sys.modules[name]
+            _forget_bytecode(module)
+        importlib.invalidate_caches()
+        try:
+            yield
+        except BaseException:
+            for name in self.modules():
+                del sys.modules[name]
+            sys.modules.update(former)
+            raise
+        finally:
+            self._found = (0, [])
+
+    def _is_ours(self, name: str, module: ModuleType, beside: tuple[str, ...]) -> bool:
+        if name.partition(".")[0] in self._packages:
+            return True
+        written = None if name == "__main__" else getattr(module, "__file__", None)
+        if written is None or (os.path.isabs(written) and not written.startswith(beside)):
+            return False
+        file = Path(written).absolute()
+        return str(file).startswith(beside) and not self._is_installed(file)
+
+    def _is_installed(self, path: Path) -> bool:
+        return any(map(path.is_relative_to, self._installed))
+
+
+def _file(module: ModuleType | None) -> Path | None:
+    file = getattr(module, "__file__", None)
+    return None if file is None else Path(file).absolute()
+
+
+def _home(module: ModuleType | None) -> Path | None:
+    """Return the folder on Python's path in which a package, or a module that is one file, was found."""
+    file = _file(module)
+    if file is None:
+        return None
+    return file.parent.parent if hasattr(module, "__path__") else file.parent
+
+
+def _forget_bytecode(module: ModuleType) -> None:
+    """Drop what was compiled: a file that is saved twice within a second, in the same size, would be taken for old."""
+    file = _file(module)
+    if file is not None:
+        with suppress(OSError, NotImplementedError):
+            Path(cache_from_source(str(file))).unlink(missing_ok=True)

@@ -1,0 +1,130 @@
+"""Outside data for plugins: fetched in the background, used as it is, and not used when it is too old."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, Generic, TypeVar
+
+from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
+from moorage.scheduler.framework.handle import Handle
+
+T = TypeVar("T")
+
+REPEAT_SECONDS: Final = 300.0
+"""The same failure is logged again after so long."""
+
+
+class Polled(Generic[T]):
+    """What an outside service last said, fetched ``every`` so many seconds.
+
+    A cycle never waits for the service: it uses ``value``. While fetching fails the last value stays, for
+    ``stale_after`` seconds; then ``value`` is ``None``, and it is the plugin that decides what to do without
+    (``Status.skip()`` in ``pre_score`` leaves its score out). Failures are logged, at once and then every five minutes,
+    and counted in ``moorage_plugin_<plugin>_polls_total``.
+
+    ::
+
+        def __init__(self, *, handle: Handle) -> None:
+            self.load = Polled(handle, self.fetch, name="load", every=15.0, stale_after=60.0)
+
+        async def start(self) -> None:
+            await self.load.start()
+
+        def epoch(self) -> Hashable:
+            return self.load.epoch
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        fetch: Callable[[], Awaitable[T]],
+        *,
+        name: str,
+        every: float = 15.0,
+        stale_after: float = 60.0,
+        timeout: float = 10.0,
+    ) -> None:
+        for what, seconds in (("every", every), ("stale_after", stale_after), ("timeout", timeout)):
+            if not seconds > 0:
+                raise ValueError(f"{what} of {name!r} is {seconds}: write a number of seconds above 0")
+        self.name = name
+        self._handle = handle
+        self._fetch = fetch
+        self._every, self._stale_after, self._timeout = every, stale_after, timeout
+        self._latest: T | None = None
+        self._fetched_at: float | None = None
+        self._changes = 0
+        self._complained_at: float | None = None
+        self._polls = handle.metrics.counter("polls_total", "Outside data that was fetched.", ("source", "result"))
+
+    @property
+    def value(self) -> T | None:
+        """What the service last said; ``None`` if it never did, or too long ago."""
+        return None if self.is_stale else self._latest
+
+    @property
+    def age(self) -> float | None:
+        """How many seconds ago the service last answered; ``None`` if it never did."""
+        return None if self._fetched_at is None else self._handle.clock.now() - self._fetched_at
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether there is nothing to go by: the service never answered, or too long ago."""
+        age = self.age
+        return age is None or age > self._stale_after
+
+    @property
+    def epoch(self) -> Hashable:
+        """A value that changes whenever ``value`` does: for the plugin's own ``epoch``."""
+        return self._changes, self.is_stale
+
+    async def start(self) -> None:
+        """Fetch for the first time, so that the first pods find something, and go on in the background."""
+        await self.refresh()
+        self._handle.in_background(self._poll(), name=f"polling {self.name}")
+
+    async def refresh(self) -> None:
+        """Fetch now; a failure is logged and counted, and leaves the last value as it is."""
+        try:
+            with outside_time():
+                async with asyncio.timeout(self._timeout):
+                    fetched = await self._fetch()
+        except PLUGIN_FAULTS as error:  # the author's code, or the service's fault: the plugin lives on
+            pass_on_interrupt(error)
+            self._polls.inc(source=self.name, result="error")
+            said = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else described(error)
+            self._complain(said)
+        else:
+            self._polls.inc(source=self.name, result="success")
+            self._take(fetched)
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self._every)
+            await self.refresh()
+
+    def _take(self, fetched: T) -> None:
+        if self._fetched_at is None or fetched != self._latest:
+            self._changes += 1
+        self._latest, self._fetched_at = fetched, self._handle.clock.now()
+        if self._complained_at is not None:
+            self._complained_at = None
+            self._handle.log.info("outside data is back", source=self.name)
+
+    def _complain(self, problem: str) -> None:
+        now = self._handle.clock.now()
+        is_news = self._complained_at is None or now >= self._complained_at + REPEAT_SECONDS
+        state = "stale" if self.is_stale else f"{self.age or 0.0:.0f} s old"
+        facts = {"source": self.name, "error": problem, "value": state}
+        if is_news:
+            self._complained_at = now
+            self._handle.log.warning("outside data cannot be fetched", **facts)
+        else:
+            self._handle.log.v(4).info("outside data cannot be fetched", **facts)
+
+
+def outside_time() -> AbstractContextManager[None]:
+    """Let time pass as it does outside while a block waits for another program; only virtual time takes notice."""
+    waiting = getattr(asyncio.get_running_loop(), "awaiting_outside", None)
+    found: AbstractContextManager[None] = nullcontext() if waiting is None else waiting()
+    return found

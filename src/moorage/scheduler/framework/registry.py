@@ -1,0 +1,191 @@
+"""Plugins by name: in-tree ones, those other packages offer, and those named on the command line."""
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from moorage.common.errors import ConfigError, PluginError, did_you_mean
+from moorage.scheduler.framework.contracts import EXTENSION_POINTS, broken_contract, heading, never_called
+from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, place_of, shown
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.plugin import Plugin
+
+ENTRY_POINT_GROUP: Final = "moorage.scheduler.plugins"
+_INJECTED: Final = ("args", "handle")
+_CANNOT_IMPORT: Final = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
+
+log = structlog.get_logger(__name__)
+
+
+class Registry(Mapping[str, type[Plugin]]):
+    """Plugin classes by configuration name; each is checked when it is registered, never when it is called."""
+
+    def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
+        self._plugins: dict[str, type[Plugin]] = {}
+        self._offers: dict[str, str] = {}
+        for plugin in plugins:
+            self.register(plugin)
+
+    @classmethod
+    def of_checked(cls, plugins: Iterable[type[Plugin]]) -> "Registry":
+        """Take in classes that a test has registered: looking at every signature would cost each start 20 ms."""
+        registry = cls()
+        registry._plugins.update({plugin.name: plugin for plugin in plugins})
+        return registry
+
+    def __getitem__(self, name: str) -> type[Plugin]:
+        if name not in self._plugins and name in self._offers:
+            self.register_path(self._offers[name])
+        return self._plugins[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._plugins or name in self._offers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self._plugins, *self._offers)))
+
+    def __len__(self) -> int:
+        return len(self._plugins.keys() | self._offers.keys())
+
+    def offer(self, offers: Mapping[str, str]) -> None:
+        """Take in plugins by name as ``module:Class``, to be imported when asked for; a class of that name wins."""
+        self._offers.update({name: path for name, path in offers.items() if name not in self._plugins})
+
+    def is_offered(self, name: str) -> bool:
+        """Tell whether nobody registered another class under the name of an offer."""
+        return name in self._offers
+
+    def register(self, plugin: type[Plugin], *, where: str = "") -> None:
+        """Take a plugin class in, or say what is wrong with it."""
+        where = where or getattr(plugin, "__qualname__", repr(plugin))
+        if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
+            raise ConfigError(where, f"{shown(plugin)} is not a plugin class", hint=_how_to_make_one(plugin))
+        if not extension_points(plugin):
+            known = ", ".join(base.__name__ for base in EXTENSION_POINTS.values())
+            raise ConfigError(where, f"{plugin.name} extends no extension point", hint=f"inherit from one of {known}")
+        if plugin.Args is not None and not _is_struct(plugin.Args):
+            problem = f"Args of {plugin.name} is {plugin.Args!r}, which is not a msgspec.Struct"
+            raise ConfigError(where, problem, hint="class Args(msgspec.Struct, frozen=True): label: str = 'capacity'")
+        if missing := sorted(getattr(plugin, "__abstractmethods__", ())) or _undefined(plugin):
+            hint = "; ".join(f"write `{heading(plugin, name)}`" for name in missing)
+            raise ConfigError(where, f"{plugin.name} does not define {', '.join(missing)}", hint=hint)
+        if unknown := [name for name in _required_parameters(plugin) if name not in _INJECTED]:
+            problem = f"the constructor of {plugin.name} asks for {', '.join(unknown)}"
+            raise ConfigError(where, problem, hint="it may take `args` and `handle`, by these names")
+        if (broken := broken_contract(plugin)) is not None:
+            raise ConfigError(where, broken[0], hint=broken[1])
+        offer = self._offers.get(plugin.name)
+        if offer is not None and offer != f"{plugin.__module__}:{plugin.__qualname__}":
+            del self._offers[plugin.name]
+        if self._plugins.get(plugin.name, plugin) is not plugin:
+            raise ConfigError(where, f"a plugin named {plugin.name!r} is already registered")
+        for method, base in never_called(plugin):
+            log.warning(
+                "method is never called", plugin=plugin.name, method=method, hint=f"inherit from {base} as well"
+            )
+        self._plugins[plugin.name] = plugin
+
+    def register_entry_points(self) -> None:
+        """Take in what installed packages offer under the ``moorage.scheduler.plugins`` group."""
+        from importlib.metadata import entry_points  # slow to import, as is reading what all packages say
+
+        for offer in entry_points(group=ENTRY_POINT_GROUP):
+            where = f"entry point {offer.name} of {offer.value}"
+            self.register(_imported(offer.load, where), where=where)
+
+    def register_path(self, path: str) -> None:
+        """Take in a plugin named as ``module:Class``, as ``--plugin`` does."""
+        where = f"--plugin {path}"
+        module_name, _, attribute = path.partition(":")
+        if not module_name or not attribute:
+            package, _, name = path.rpartition(".")
+            meant = f"did you mean {package}:{name}?" if package and name and ":" not in path else ""
+            raise ConfigError(where, "a plugin is named as module:Class", hint=meant or "e.g. my_package.spot:SpotOnly")
+        module = _imported(lambda: importlib.import_module(module_name), where)
+        if not hasattr(module, attribute):
+            hint = did_you_mean(attribute, [name for name in vars(module) if not name.startswith("_")])
+            raise ConfigError(where, f"the module {module_name!r} has no {attribute!r}", hint=hint)
+        self.register(getattr(module, attribute), where=where)
+
+    def build(self, name: str, *, args: Any, handle: Handle) -> Plugin:
+        """Make one instance for a profile, with the configured args and the services it asks for."""
+        plugin = self._plugins[name]
+        offered = {"args": args, "handle": handle}
+        wanted = {key: offered[key] for key in _parameters(plugin) if key in offered}
+        try:
+            return plugin(**wanted)
+        except PLUGIN_FAULTS as error:  # the author's code: whatever it raises is reported under the plugin's name
+            pass_on_interrupt(error)
+            raise PluginError(name, f"initializing plugin {name!r}: {described(error)}") from error
+
+
+def extension_points(plugin: type[Plugin]) -> frozenset[str]:
+    """Return the configuration names of the extension points that a plugin class takes part in."""
+    return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
+
+
+def _imported(load: Callable[[], Any], where: str) -> Any:
+    """Import what an author wrote; whatever goes wrong there is reported with its place in the author's file."""
+    try:
+        return load()
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            where, f"it cannot be imported: {error}", hint="is it installed, or on PYTHONPATH?"
+        ) from error
+    except PLUGIN_FAULTS as error:  # the author's code may raise anything
+        pass_on_interrupt(error)
+        problem = f"it cannot be imported: {type(error).__name__}: {described(error)}{place_of(error)}"
+        raise ConfigError(where, problem, hint=_misspelt(error)) from error
+
+
+def _misspelt(error: BaseException) -> str:
+    """Suggest the name that an author meant to import from a module that has no such name."""
+    found = _CANNOT_IMPORT.match(str(error)) if isinstance(error, ImportError) else None
+    if found is None:
+        return ""
+    module = sys.modules.get(found[2])
+    return did_you_mean(found[1], [name for name in dir(module) if not name.startswith("_")])
+
+
+def _how_to_make_one(given: object) -> str:
+    if inspect.isfunction(given):
+        return 'write @filter_function("why not") or @score_function above it: from moorage import filter_function'
+    if isinstance(given, Plugin):
+        return f"name the class, {type(given).__name__}, and not an instance of it"
+    return "inherit from FilterPlugin or another base"
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _parameters(plugin: type[Plugin]) -> list[str]:
+    if plugin.__init__ is object.__init__ and plugin.__new__ is object.__new__:
+        return []  # inspect would parse the text of a signature for this, and needs a tokenizer for it
+    return [name for name in inspect.signature(plugin).parameters if name != "self"]
+
+
+def _required_parameters(plugin: type[Plugin]) -> list[str]:
+    return [
+        name
+        for name, parameter in inspect.signature(plugin).parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+
+
+def _undefined(plugin: type[Plugin]) -> list[str]:
+    """Find methods that an extension point demands and nobody in the class's ancestry defines."""
+    return sorted(
+        name
+        for base in EXTENSION_POINTS.values()
+        if issubclass(plugin, base)
+        for name, method in vars(base).items()
+        if getattr(method, "__isabstractmethod__", False) and getattr(plugin, name) is method
+    )

@@ -1,0 +1,20 @@
+"""DefaultBinder: write to the API which node a pod runs on."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.plugin import BindPlugin
+from moorage.scheduler.framework.status import Status
+
+
+class DefaultBinder(BindPlugin):
+    """Bind through the API. What goes wrong there is raised, so the attempt fails as an error and is undone."""
+
+    def __init__(self, *, handle: Handle) -> None:
+        self._handle = handle
+
+    def bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Coroutine[Any, Any, Status | None]:
+        return self._handle.cluster.bind(pod, node_name)

@@ -1,0 +1,77 @@
+"""Which pods a disruption budget protects from eviction."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from moorage.common.errors import SelectorError
+from moorage.kube.api.cluster import PodDisruptionBudget
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import LabelMatcher, label_matcher
+from moorage.scheduler.framework.handle import Lister
+
+
+class Protection(NamedTuple):
+    """A budget as far as eviction is concerned: whom it covers, how many may go, and who is on the way out already."""
+
+    matcher: LabelMatcher
+    allowed: int
+    disrupted: Mapping[str, str | None]
+
+
+class Budgets:
+    """The disruption budgets of the cluster, read anew when one of them changed."""
+
+    def __init__(self, lister: Lister[PodDisruptionBudget]) -> None:
+        self._lister = lister
+        self._version = -1
+        self._by_namespace: dict[str, list[Protection]] = {}
+
+    @property
+    def version(self) -> int:
+        """A number that grows whenever a budget changes."""
+        return self._lister.version
+
+    def split(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
+        """Divide pods, the most important first, into those whose eviction violates a budget and the others.
+
+        Every pod uses up what its budgets allow, also one that will be spared in the end.
+        """
+        self._refresh()
+        if not self._by_namespace:
+            return [], list(pods)
+        used: dict[int, int] = {}
+        protected: list[Pod] = []
+        others: list[Pod] = []
+        for pod in pods:
+            (protected if self._violates(pod, used) else others).append(pod)
+        return protected, others
+
+    def _violates(self, pod: Pod, used: dict[int, int]) -> bool:
+        if not pod.labels:
+            return False
+        for protection in self._by_namespace.get(pod.namespace, ()):
+            if pod.name in protection.disrupted or not protection.matcher.matches(pod.labels):
+                continue
+            taken = used[id(protection)] = used.get(id(protection), 0) + 1
+            if taken > protection.allowed:
+                # The budgets after this one keep what they allow: upstream stops at the first that is exceeded.
+                return True
+        return False
+
+    def _refresh(self) -> None:
+        if self._version != self._lister.version:
+            self._version = self._lister.version
+            self._by_namespace = {}
+            for namespace, protection in _protections(self._lister.list()):
+                self._by_namespace.setdefault(namespace, []).append(protection)
+
+
+def _protections(budgets: Iterable[PodDisruptionBudget]) -> Iterator[tuple[str, Protection]]:
+    for budget in budgets:
+        try:
+            matcher = label_matcher(budget.spec.selector)
+        except SelectorError:
+            continue  # a selector that cannot be read selects nothing
+        if not matcher.is_nothing and not matcher.is_everything:
+            status = budget.status
+            yield budget.namespace, Protection(matcher, status.disruptions_allowed, status.disrupted_pods)

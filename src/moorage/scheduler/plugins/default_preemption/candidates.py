@@ -1,0 +1,167 @@
+"""The nodes where evicting pods would help, found by dry runs on as many as are wanted."""
+
+from collections import Counter
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+import numpy as np
+from msgspec import Struct, field
+
+from moorage.common.errors import PluginError
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.config.args import DefaultPreemptionArgs
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import PreemptionHandle
+from moorage.scheduler.framework.node_statuses import NodeStatuses, histogram
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import RowArray
+from moorage.scheduler.framework.status import Code, Status
+from moorage.scheduler.framework.victims import Victims
+from moorage.scheduler.plugins.default_preemption.budgets import Budgets
+from moorage.scheduler.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun
+from moorage.scheduler.plugins.default_preemption.eligibility import VictimRules
+from moorage.scheduler.plugins.default_preemption.lesser_pods import LesserPods
+from moorage.scheduler.plugins.default_preemption.memory import Memory, Outcome
+from moorage.scheduler.plugins.default_preemption.unit_dry_run import UnitDryRun
+from moorage.scheduler.plugins.default_preemption.units import Units
+
+NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+MANY_ROWS: Final = 32
+"""Fewer nodes are tried one by one."""
+
+
+class Findings(Struct):
+    """What the dry runs came to: victims by node in the order of the search, or what speaks against each node."""
+
+    examined: int
+    candidates: dict[str, Victims] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+    errors: list[str] = field(default_factory=list)
+
+    def message(self, node_count: int) -> str:
+        """Say why evicting pods helps on no node; nodes that were not tried cannot be helped."""
+        reasons = self.reasons + Counter({NOT_HELPFUL: node_count - self.examined})
+        return f"0/{node_count} nodes are available: {histogram(reasons)}."
+
+    @property
+    def error(self) -> str:
+        """The errors in one text, each once."""
+        distinct = list(dict.fromkeys(self.errors))
+        return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
+
+
+class CandidateSearch:
+    """Tries the nodes whose rejection evicting pods may lift.
+
+    The search starts at the first node in visiting order unless ``chance`` says where, and visits nodes that others are
+    nominated for last if it will end before it has seen all. ``units`` says who goes together, where there are groups;
+    ``rules`` who may go, where that is not up to priorities alone.
+    """
+
+    def __init__(
+        self,
+        handle: PreemptionHandle,
+        args: DefaultPreemptionArgs,
+        budgets: Budgets,
+        chance: Random | None = None,
+        units: Units | None = None,
+        rules: VictimRules | None = None,
+    ) -> None:
+        self.units = units
+        self.rules = rules
+        self._handle = handle
+        self._budgets = budgets
+        self._percentage = args.min_candidate_nodes_percentage
+        self._min_candidates = args.min_candidate_nodes_absolute
+        self._chance = chance
+        self._lesser = LesserPods(handle)
+        self._memory = Memory(handle.nodes)
+
+    def find(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> Findings:
+        """Try nodes until enough will do, one of them without violating a budget."""
+        nodes = self._handle.nodes
+        rows = self._from_offset(statuses.rows_with(Code.UNSCHEDULABLE, nodes, self._handle.order))
+        findings = Findings(examined=len(rows))
+        hopeful = rows if self.rules is not None else rows[self._lesser.is_below(pod.priority, rows)]
+        if len(hopeful) < len(rows):
+            findings.reasons[NO_VICTIMS.message] = len(rows) - len(hopeful)
+        wanted = self.wanted(len(rows))
+        infos = map(nodes.find, self._handle.nominator.nodes_with_nominations())
+        nominated = [info.row for info in infos if info is not None]
+        if len(hopeful) > wanted and self._chance is None:
+            hopeful = _nominated_last(hopeful, nominated)
+        dry_run = self._dry_run(cycle, pod)
+        self._memory.turn_to(dry_run.kind, self._budgets.version, nominated)
+        if not self._memory.outcomes and len(hopeful) >= MANY_ROWS and self.units is None:
+            hopeful = self._without_hopeless(dry_run, statuses, hopeful, nominated, findings)
+        self._try_nodes(dry_run, hopeful.tolist(), wanted, findings)
+        return findings
+
+    def _without_hopeless(
+        self, dry_run: DryRun, statuses: NodeStatuses, rows: RowArray, nominated: list[int], findings: Findings
+    ) -> RowArray:
+        """Leave out the rows that stay too full whoever goes; those of nominated nodes are judged one by one."""
+        held = self._lesser.held_below(dry_run.priority, rows)
+        verdict = dry_run.hopeless(statuses, self._handle.nodes.take(rows), held)
+        if verdict is None:
+            return rows
+        is_left_out = verdict.rejected & ~np.isin(rows, nominated)
+        for where, status in verdict.rejections:
+            findings.reasons.update(dict.fromkeys(status.reasons, int((where & is_left_out).sum())))
+        return rows[~is_left_out]
+
+    def _dry_run(self, cycle: CycleState, pod: Pod) -> DryRun:
+        if self.units is None:
+            return DryRun(self._handle, cycle, pod, self._budgets.split, self.rules)
+        return UnitDryRun(self._handle, cycle, pod, self._budgets.split, self.units, self.rules)
+
+    def wanted(self, nodes: int) -> int:
+        """Return how many candidates are enough among this many nodes."""
+        return min(max(nodes * self._percentage // 100, self._min_candidates), nodes)
+
+    def _from_offset(self, rows: RowArray) -> RowArray:
+        if self._chance is None or not len(rows):
+            return rows
+        return np.roll(rows, -self._chance.randrange(len(rows)))
+
+    def _try_nodes(self, dry_run: DryRun, rows: Iterable[int], wanted: int, findings: Findings) -> None:
+        nodes, known = self._handle.nodes, self._memory.outcomes
+        clean: dict[str, Victims] = {}
+        violating: dict[str, Victims] = {}
+        for row in rows:
+            node = nodes[row]
+            # In a storm of preemption nearly all is known already, of hundreds of nodes for each pod.
+            outcome = known.get(row)
+            if outcome is None:
+                outcome = self._outcome(dry_run, node)
+            if isinstance(outcome, Victims):
+                kept = violating if outcome.violations else clean
+                if len(kept) < wanted:
+                    kept[node.name] = outcome
+                if clean and len(clean) + len(violating) >= wanted:
+                    break
+            elif outcome.code is Code.ERROR:
+                findings.errors.append(outcome.message)
+            else:
+                findings.reasons.update(outcome.reasons)
+        findings.candidates = clean | violating
+
+    def _outcome(self, dry_run: DryRun, node: NodeInfo) -> Outcome:
+        try:
+            outcome = dry_run.on(node)
+        except PluginError as error:
+            return Status.error(str(error))
+        if dry_run.is_row_local(node):
+            self._memory.outcomes[node.row] = outcome
+        return outcome
+
+
+def _nominated_last(rows: RowArray, nominated: list[int]) -> RowArray:
+    """Put the nodes behind that others are nominated for, when not all will be tried.
+
+    Where upstream starts is up to chance. Were it always the first node, preemptors in a row would find nothing but
+    each other's nodes, evict more pods there than each needs, and wait for one another.
+    """
+    claimed = np.isin(rows, nominated)
+    return np.concatenate((rows[~claimed], rows[claimed]))

@@ -1,0 +1,207 @@
+"""Dry runs of preemption: which pods would have to leave a node for another to fit there. Nothing is touched."""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, cast
+
+from moorage.common.errors import PluginError
+from moorage.kube.api.meta import parse_time
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.requests import PODS
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import PreemptionHandle
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import CountingPlugin, DependsOn
+from moorage.scheduler.framework.status import Code, IntArray, Status, Verdict
+from moorage.scheduler.framework.victims import Victims
+from moorage.scheduler.plugins.default_preemption.eligibility import VictimRules
+
+NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incoming pod")
+
+Importance: TypeAlias = tuple[int, float]
+"""What pods are sorted by, the most important first: high priority, then an early start."""
+
+Split: TypeAlias = Callable[[Sequence[Pod]], tuple[list[Pod], list[Pod]]]
+"""Divides pods in order of importance into those that may not be disrupted and those that may."""
+
+
+class DryRun:
+    """Tries nodes for one pod that fits nowhere; each node is judged by itself, on a copy."""
+
+    def __init__(
+        self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, split: Split, rules: VictimRules | None = None
+    ) -> None:
+        self._rules = rules
+        self._handle = handle
+        self._cycle = cycle
+        self._pod = pod
+        self.priority = pod.priority
+        self._split = split
+        self._now = handle.clock.wall()
+        self._counting = counting_filters(handle, cycle)
+        self._promised: Collection[str] = handle.nominator.nodes_with_nominations()
+
+    def on(self, node: NodeInfo) -> Victims | Status:
+        """Return the least important pods without which the pod fits, or why none will do; PluginError if it broke."""
+        pool = self._pool(node)
+        if not pool:
+            return NO_VICTIMS
+        what_if = self._what_if(node, pool)
+        status = what_if.judge()
+        return status if status is not None else self._reprieve(what_if, pool)
+
+    def _pool(self, node: NodeInfo) -> list[Pod]:
+        """Return the pods of a node that may have to go."""
+        priority, rules = self.priority, self._rules
+        if rules is None:
+            return [pod for pod in node.pods.values() if pod.priority < priority]
+        return [pod for pod in node.pods.values() if rules.may_evict(self._pod, pod, pod.priority)]
+
+    def is_row_local(self, node: NodeInfo) -> bool:
+        """Tell whether the outcome depends on nothing but the node and its pods, and the kind of pod."""
+        # A promised node is judged twice, with the promised pods and without: counting once would not do.
+        return self._counting is not None and self._rules is None and node.name not in self._promised
+
+    def hopeless(self, statuses: NodeStatuses, nodes: NodeTable, gone: Mapping[str, IntArray]) -> Verdict | None:
+        """Say of each node whether it would be too full without the pods that may go; ``None`` if that takes a copy.
+
+        Only where one filter that adds up has rejected them: all filters before it accept the nodes, whoever leaves.
+        """
+        if self._counting is None or self._rules is not None or len(self._counting) != 1:
+            return None
+        (plugin,) = self._counting
+        known = (*statuses.distinct(), statuses.absent)
+        rejecting = {status.plugin for status in known if status.code is Code.UNSCHEDULABLE}
+        return plugin.filter_without(self._cycle, self._pod, nodes, gone) if rejecting == {plugin.name} else None
+
+    @property
+    def kind(self) -> Hashable | None:
+        """What row-local outcomes depend on besides the row and the budgets; ``None`` if nobody can tell."""
+        skipped = self._cycle.skipped_filters
+        asked = [plugin for plugin in self._handle.filters if plugin.name not in skipped]
+        signs = [plugin.sign(self._pod) for plugin in asked]
+        if self._counting is None or None in signs:
+            return None
+        return self.priority, *((plugin.name, sign, plugin.epoch()) for plugin, sign in zip(asked, signs, strict=True))
+
+    def _what_if(self, node: NodeInfo, gone: Iterable[Pod]) -> "WhatIf":
+        if self._counting is None or not self.is_row_local(node):
+            return WhatIf(self._handle, self._cycle, self._pod, node, gone)
+        return CountedWhatIf(self._handle, self._cycle, self._pod, node, gone, self._counting)
+
+    def _reprieve(self, what_if: "WhatIf", pool: list[Pod]) -> Victims | Status:
+        """Put back as many as the node takes, the protected first and the important before the others."""
+        # Equals keep the order in which the node got them; upstream's sort mixes them up when there are more than 12.
+        pool.sort(key=self._importance)
+        protected, others = self._split(pool)
+        victims = [pod for pod in protected if not what_if.takes_back(pod)]
+        violations = len(victims)
+        victims += [pod for pod in others if not what_if.takes_back(pod)]
+        if not victims:
+            return Status.error(f'expected at least one victim pod on node "{what_if.node.name}"')
+        if violations:
+            victims.sort(key=self._importance)
+        return Victims(tuple(victims), violations)
+
+    def _importance(self, pod: Pod) -> Importance:
+        return -pod.priority, start_time(pod, self._now)
+
+
+class WhatIf:
+    """A node without some of its pods, judged by all filters after every change."""
+
+    def __init__(
+        self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, node: NodeInfo, gone: Iterable[Pod]
+    ) -> None:
+        self.node = node.copy()
+        self._handle = handle
+        self._cycle = cycle.clone()
+        self._pod = pod
+        for other in gone:
+            self._remove(other)
+
+    def judge(self) -> Status | None:
+        """Ask the filters whether the pod fits now."""
+        return self._handle.run_filters(self._cycle, self._pod, self.node)
+
+    def takes_back(self, victim: Pod) -> bool:
+        """Put a pod back if both fit together; one that does not stays away."""
+        self._add(victim)
+        if self._fits():
+            return True
+        self._remove(victim)
+        return False
+
+    def _fits(self) -> bool:
+        try:
+            return self.judge() is None
+        except PluginError:
+            # As upstream: a filter that fails here only costs the victim its reprieve.
+            return False
+
+    def _add(self, other: Pod) -> None:
+        self.node.add_pod(other)
+        _require_success(self._handle.add_pod(self._cycle, self._pod, other, self.node))
+
+    def _remove(self, other: Pod) -> None:
+        self.node.remove_pod(other)
+        _require_success(self._handle.remove_pod(self._cycle, self._pod, other, self.node))
+
+
+class CountedWhatIf(WhatIf):
+    """A node on which only adding up decides who may come back: judged once, then by subtraction."""
+
+    def __init__(
+        self,
+        handle: PreemptionHandle,
+        cycle: CycleState,
+        pod: Pod,
+        node: NodeInfo,
+        gone: Iterable[Pod],
+        counting: Sequence[CountingPlugin],
+    ) -> None:
+        self.node = node.copy()
+        self._handle = handle
+        self._cycle = cycle  # no plugin follows what-ifs here, so there is nothing to clone
+        self._pod = pod
+        self._counting = counting
+        self._left: list[dict[str, int]] | None = None
+        for other in gone:
+            self.node.remove_pod(other)
+
+    def takes_back(self, victim: Pod) -> bool:
+        """Put a pod back if what it asks for is left."""
+        if self._left is None:
+            self._left = [plugin.left_over(self._cycle, self._pod, self.node) for plugin in self._counting]
+        asked = victim.requests_on_node
+        for left in self._left:
+            for resource, amount in left.items():
+                if amount < (1 if resource == PODS else asked.get(resource, 0)):
+                    return False
+        for left in self._left:
+            for resource in left:
+                left[resource] -= 1 if resource == PODS else asked.get(resource, 0)
+        return True
+
+
+def counting_filters(handle: PreemptionHandle, cycle: CycleState) -> Sequence[CountingPlugin] | None:
+    """Return the filters that look at a node's pods if all of them merely count, and ``None`` if one does more."""
+    skipped = cycle.skipped_filters
+    if any(plugin.name not in skipped for plugin in handle.extensions):
+        return None
+    looking = [plugin for plugin in handle.filters if plugin.depends_on > DependsOn.NODE and plugin.name not in skipped]
+    if not all(isinstance(plugin, CountingPlugin) for plugin in looking):
+        return None
+    return cast("list[CountingPlugin]", looking)
+
+
+def start_time(pod: Pod, now: float) -> float:
+    """Return when a pod started; one that has not starts now."""
+    started = pod.status.start_time
+    return now if started is None else parse_time(started)
+
+
+def _require_success(status: Status | None) -> None:
+    if status is not None:
+        raise PluginError(status.plugin, status.message)

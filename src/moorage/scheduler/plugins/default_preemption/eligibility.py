@@ -1,0 +1,106 @@
+"""Whether a pod may have others evicted, and whether it has done so already."""
+
+from collections.abc import Coroutine
+from inspect import CORO_CLOSED, getcoroutinestate
+from typing import Any, Final, Protocol
+
+from moorage.common.caches import LRU
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.handle import PreemptionHandle
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.status import Code
+
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+POLICY_NEVER: Final = "Never"
+
+NEVER: Final = "not eligible due to preemptionPolicy=Never."
+STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
+
+MAX_EVICTIONS: Final = 1 << 14
+"""How many evictions are remembered; one matters only until its watch event has arrived."""
+
+
+class Evictions:
+    """The pods that are being evicted, from the decision on.
+
+    The watch delivers a deletion after the API has accepted it, and that is after the decision. Until then the victim
+    stands on its node as if nothing had happened, and whoever is nominated there would have another one evicted.
+    """
+
+    def __init__(self) -> None:
+        self._under_way: LRU[str, Coroutine[Any, Any, None]] = LRU(MAX_EVICTIONS)
+        self._accepted: LRU[str, bool] = LRU(MAX_EVICTIONS)
+
+    def __contains__(self, pod: Pod) -> bool:
+        if self._accepted.contains(pod.uid):
+            return True
+        # Work that failed, or that was dropped unstarted as in a what-if, is closed: it evicts nobody.
+        work = self._under_way.find(pod.uid)
+        return work is not None and getcoroutinestate(work) != CORO_CLOSED
+
+    def is_accepted(self, uid: str) -> bool:
+        """Tell whether the API has accepted the deletion of a pod."""
+        return self._accepted.contains(uid)
+
+    def begin(self, pod: Pod, work: Coroutine[Any, Any, None]) -> None:
+        """Note that some work is to evict a pod."""
+        self._under_way.put(pod.uid, work)
+
+    def accept(self, pod: Pod) -> None:
+        """Note that the API has accepted the deletion, or has no such pod any more: it will not come back."""
+        self._under_way.discard(pod.uid)
+        self._accepted.put(pod.uid, True)
+
+    def cancel(self, pod: Pod) -> None:
+        """Note that the pod was stopped in memory instead, and may be placed again."""
+        self._under_way.discard(pod.uid)
+
+
+class VictimRules(Protocol):
+    """Whom a pod may have evicted, where that is not up to priorities alone."""
+
+    def may_evict(self, preemptor: Pod, victim: Pod, priority: int) -> bool:
+        """Tell whether a pod may go for another; ``priority`` is the one that counts for it, perhaps its group's."""
+        ...
+
+
+class Priorities(Protocol):
+    """Whose priority counts for a pod."""
+
+    def priority_of(self, pod: Pod) -> int:
+        """Return the priority that counts for a pod."""
+        ...
+
+
+def why_not_eligible(
+    pod: Pod,
+    handle: PreemptionHandle,
+    statuses: NodeStatuses,
+    evictions: Evictions,
+    priorities: Priorities | None = None,
+) -> str:
+    """Return what keeps a pod from having others evicted; an empty text if nothing does."""
+    if pod.spec.preemption_policy == POLICY_NEVER:
+        return NEVER
+    # The status gets the nomination by a write of its own, which may not have come back yet.
+    nominated = pod.nominated_node_name or handle.nominator.node_of(pod)
+    # On a node that became hopeless, waiting for the victims is in vain.
+    if not nominated or statuses[nominated].code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        return ""
+    info = handle.nodes.find(nominated)
+    if info is not None and any(
+        (other.priority if priorities is None else priorities.priority_of(other)) < pod.priority
+        and (other in evictions or is_leaving_for_another(other))
+        for other in info.pods.values()
+    ):
+        return STILL_TERMINATING
+    return ""
+
+
+def is_leaving_for_another(pod: Pod) -> bool:
+    """Tell whether a pod is terminating because the scheduler evicted it."""
+    if not pod.is_terminating:
+        return False
+    condition = pod.condition(DISRUPTION_TARGET)
+    return condition is not None and condition.status == "True" and condition.reason == PREEMPTION_BY_SCHEDULER

@@ -1,0 +1,339 @@
+"""Carrying a preemption out: victims are marked and deleted, and those not bound yet are stopped in memory."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from operator import attrgetter
+from time import perf_counter
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from moorage.common.caches import LRU
+from moorage.common.errors import ApiError, NotFound
+from moorage.kube.api.meta import Condition, KubeObject, format_time
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.event_note import EventNote
+from moorage.scheduler.framework.cycle import StateKey
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.groups import DescribedGroup
+from moorage.scheduler.framework.handle import PreemptionHandle
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.plugins.default_preemption.eligibility import (
+    DISRUPTION_TARGET,
+    MAX_EVICTIONS,
+    PREEMPTION_BY_SCHEDULER,
+    Evictions,
+)
+
+log = structlog.get_logger(__name__)
+
+IN_MEMORY: Final = " (in kube-scheduler memory)."
+EXECUTIONS: Final = "scheduler_preemption_goroutines_execution_total"
+SECONDS: Final = "scheduler_preemption_goroutines_duration_seconds"
+EVICTIONS: Final = StateKey[Evictions]("evictions by preemptors of all profiles")
+
+
+uid_of: Final[Callable[[Pod], str]] = attrgetter("metadata.uid")
+
+
+class Preemptor(msgspec.Struct, frozen=True):
+    """For whom room is made: a pod, or all pods of a group."""
+
+    thing: KubeObject
+    scheduler_name: str
+    priority: int
+    pods: Mapping[str, Pod]
+    """Who is to be tried again, by name."""
+    kind: str = "pod"
+
+    @classmethod
+    def of_pod(cls, pod: Pod) -> "Preemptor":
+        """Make room for a single pod."""
+        return cls(pod, pod.scheduler_name, pod.priority, {pod.key: pod})
+
+    @property
+    def uid(self) -> str:
+        """The identity of the pod or the group."""
+        return self.thing.uid
+
+    @property
+    def related(self) -> KubeObject | None:
+        """What events point to; a group that only a plugin knows of is no object."""
+        return None if isinstance(self.thing, DescribedGroup) else self.thing
+
+    @property
+    def key(self) -> str:
+        """The name of the pod or the group."""
+        return self.thing.key
+
+
+class Eviction:
+    """Evicts before the cycle goes on: the world is frozen meanwhile, and what fails fails the attempt."""
+
+    events: Sequence[EventRegistration] = ()
+
+    def __init__(self, handle: PreemptionHandle, plugin: str, preemptor_uid: Callable[[Pod], str] = uid_of) -> None:
+        self._handle = handle
+        self._plugin = plugin
+        self._preemptor_uid = preemptor_uid
+        self._has_groups = handle.features.enabled("GenericWorkload")
+        self.evictions = handle.shared(EVICTIONS, Evictions)
+
+    async def carry_out(self, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
+        """Evict the victims, then clear the nominations of less important pods; ApiError if a victim stays."""
+        began, failed = perf_counter(), True
+        try:
+            for victim in victims:
+                await self._evict(victim, preemptor, node_name)
+            await self._clear_nominations(preemptor, node_name)
+            failed = False
+        finally:
+            self._note_time(preemptor, began, failed=failed)
+
+    def is_under_way_for(self, pod: Pod) -> bool:
+        """Tell whether the pod has to wait for its victims to be evicted, which it never has to here."""
+        return False
+
+    def reconsidered(self) -> Collection[str] | None:
+        """Return the pods that may be let in by now: nobody is kept out here."""
+        return ()
+
+    async def _evict(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
+        """Evict one pod; tell whether that happened in memory only, so that no deletion will be delivered."""
+        in_memory = self._stop_in_memory(victim)
+        if not in_memory and not await self._delete(victim, preemptor):
+            return False
+        note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}" + (IN_MEMORY if in_memory else "")
+        self._handle.cluster.record(
+            EventNote(victim, "Preempted", "Preempting", note, preemptor.scheduler_name, related=preemptor.related)
+        )
+        return in_memory
+
+    def _stop_in_memory(self, victim: Pod) -> bool:
+        waiting = self._handle.waiting_pod(victim.uid)
+        if waiting is not None:
+            return waiting.preempt(self._plugin, "preempted")
+        return self._handle.cancel_pre_bind(victim.uid, f"preempted by {self._plugin}")
+
+    async def _delete(self, victim: Pod, preemptor: Preemptor) -> bool:
+        """Say on the pod why it goes and delete it; tell whether it was still there."""
+        cluster = self._handle.cluster
+        try:
+            if (patch := disruption_patch(victim, preemptor, self._handle.clock.wall())) is not None:
+                await cluster.patch_status(victim, patch)
+            await cluster.delete(victim)
+        except NotFound:
+            return False
+        return True
+
+    def _note_time(self, preemptor: Preemptor, began: float, *, failed: bool) -> None:
+        """Measure an execution; upstream has this metric where there are groups only."""
+        if self._has_groups:
+            labels = preemptor.kind, "error" if failed else "success"
+            seconds = perf_counter() - began
+            self._handle.meter.observe("scheduler_preemption_execution_duration_seconds", seconds, *labels)
+
+    async def _clear_nominations(self, preemptor: Preemptor, node_name: str) -> bool:
+        """Clear the nominations of less important pods for the node; tell whether all writes succeeded."""
+        is_clear = True
+        for other in self._handle.nominator.nominated_pods(node_name):
+            if other.priority < preemptor.priority and other.nominated_node_name:
+                try:
+                    await self._handle.cluster.patch_status(other, {"nominatedNodeName": ""})
+                except ApiError as error:
+                    is_clear = False
+                    log.warning("nomination not cleared", pod=other.key, node=node_name, error=str(error))
+        return is_clear
+
+
+class Preemption(msgspec.Struct, eq=False):
+    """Evictions under way for one preemptor."""
+
+    last: Pod | None = None
+    """The victim that is evicted after all others, once it is its turn."""
+    held_back: bool = False
+    """Whether the preemptor was kept out of the queue, perhaps at the very event that should have woken it."""
+    work: Coroutine[Any, Any, None] | None = None
+
+    @property
+    def was_dropped(self) -> bool:
+        """Whether the work was closed before it began, as in a what-if: it holds nobody back."""
+        return self.work is not None and inspect.getcoroutinestate(self.work) == inspect.CORO_CLOSED
+
+
+class HeldPods:
+    """The pods that are kept out of the queue until their victims leave: which of them are worth asking about.
+
+    What holds one back changes with the nodes that its victims are on, or with the work that evicts them.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._position = -1
+        self._node_count = -1
+        self._on_node: dict[str, set[str]] = {}
+        self._of_preemptor: dict[str, set[str]] = {}
+        self._reconsidered: set[str] = set()
+
+    def add(self, key: str, preemptor_uid: str, node_names: Iterable[str]) -> None:
+        """Note that a pod is held back, because of victims on some nodes."""
+        self._of_preemptor.setdefault(preemptor_uid, set()).add(key)
+        for name in node_names:
+            self._on_node.setdefault(name, set()).add(key)
+
+    def reconsider(self, preemptor_uid: str) -> None:
+        """Note that the work for a preemptor has come further."""
+        self._reconsidered |= self._of_preemptor.pop(preemptor_uid, set())
+
+    def reconsidered(self) -> Collection[str] | None:
+        """Return the pods of whom something has changed since the last time; None if it could be any."""
+        nodes = self._nodes
+        changed = nodes.changed_since(self._position) if self._node_count == len(nodes) else None
+        self._position, self._node_count = nodes.position, len(nodes)
+        found, self._reconsidered = self._reconsidered, set()
+        if changed is None:
+            return None
+        for row in changed:
+            found |= self._on_node.pop(nodes[row].name, set())
+        return found
+
+
+class BackgroundEviction(Eviction):
+    """Evicts beside the cycles. Until its victims are seen to leave, the preemptor is kept out of the queue.
+
+    The API's answer to a deletion is read before the watch delivers it. A preemptor tried in between would find its
+    victim alive on the node, and evict another one.
+    """
+
+    def __init__(self, handle: PreemptionHandle, plugin: str, preemptor_uid: Callable[[Pod], str] = uid_of) -> None:
+        super().__init__(handle, plugin, preemptor_uid)
+        self.events = (EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self.after_pod_deleted),)
+        self._under_way: dict[str, Preemption] = {}
+        self._victims: LRU[str, Mapping[str, str]] = LRU(MAX_EVICTIONS)
+        """The nodes of a preemptor's victims by their uids; whole pods would outlive the deletion of all of them."""
+        self._held = HeldPods(handle.nodes)
+
+    async def carry_out(self, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
+        """Start evicting; without victims that are not leaving already there is nothing to do."""
+        if victims:
+            self._victims.put(preemptor.uid, {victim.uid: victim.node_name for victim in victims})
+            preemption = self._under_way[preemptor.uid] = Preemption()
+            preemption.work = self._work(preemption, preemptor, node_name, victims)
+            for victim in victims:
+                self.evictions.begin(victim, preemption.work)
+            self._handle.in_background(preemption.work, name=f"preemption for {preemptor.key}", must_finish=True)
+
+    def after_pod_deleted(self, pod: Pod, old: Pod, _new: None) -> QueueingHint:
+        """Queue if it was a victim of this pod, which was held back and may have missed what else helps it.
+
+        For the rest, the event only has the queue look at gated pods again: whether a pod is worth another try is for
+        the plugins to say that turned it down. Upstream leaves it at that.
+        """
+        victims = self._victims.find(self._preemptor_uid(pod)) or ()
+        return QueueingHint.QUEUE if old.uid in victims else QueueingHint.SKIP
+
+    async def _evict(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
+        in_memory = await super()._evict(victim, preemptor, node_name)
+        (self.evictions.cancel if in_memory else self.evictions.accept)(victim)
+        return in_memory
+
+    def is_under_way_for(self, pod: Pod) -> bool:
+        """Tell whether victims are still to be evicted, or evicted but not yet seen to leave."""
+        uid = self._preemptor_uid(pod)
+        if self._holds(uid):
+            self._held.add(pod.key, uid, (self._victims.find(uid) or {}).values())
+            return True
+        return False
+
+    def reconsidered(self) -> Collection[str] | None:
+        """Return the keys of pods that need not be held back any more, perhaps."""
+        return self._held.reconsidered()
+
+    def _holds(self, uid: str) -> bool:
+        preemption = self._under_way.get(uid)
+        if preemption is None or preemption.was_dropped:
+            return self._awaits_victims(uid)
+        if preemption.last is not None and self._is_leaving(preemption.last.uid, preemption.last.node_name):
+            return False
+        preemption.held_back = True
+        return True
+
+    def _awaits_victims(self, preemptor_uid: str) -> bool:
+        victims = self._victims.find(preemptor_uid)
+        return victims is not None and any(
+            self.evictions.is_accepted(victim) and not self._is_leaving(victim, node)
+            for victim, node in victims.items()
+        )
+
+    def _is_leaving(self, victim: str, node_name: str) -> bool:
+        there = self._on_node(victim, node_name)
+        return there is None or there.is_terminating
+
+    def _on_node(self, victim: str, node_name: str) -> Pod | None:
+        """Return a victim as it is on its node, if it still is.
+
+        Not the lister's word counts but the node's: if a victim was just being bound when it was deleted, what wakes
+        the preemptor is that binding's failure, and the deletion of a pod without a node that follows is no event.
+        """
+        info = self._handle.nodes.find(node_name)
+        return None if info is None else info.pods.get(victim)
+
+    async def _work(self, preemption: Preemption, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
+        will_be_woken, began, failed = False, perf_counter(), True
+        try:
+            will_be_woken = await self._evict_all(preemption, preemptor, node_name, victims)
+            failed = False
+        except ApiError:
+            self._victims.discard(preemptor.uid)
+            raise
+        finally:
+            self._note_time(preemptor, began, failed=failed)
+            result = "error" if failed else "success"
+            self._handle.meter.count(EXECUTIONS, result)
+            self._handle.meter.observe(SECONDS, perf_counter() - began, result)
+            if self._under_way.get(preemptor.uid) is preemption:
+                del self._under_way[preemptor.uid]
+            self._held.reconsider(preemptor.uid)
+            if not will_be_woken:
+                self._handle.activate(preemptor.pods)
+
+    async def _evict_all(
+        self, preemption: Preemption, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]
+    ) -> bool:
+        """Evict all; tell whether a deletion is still to be delivered that will wake the preemptor, or has done so.
+
+        The last victim goes after all others, so that ``is_under_way_for`` need watch only that one.
+        """
+        is_clear = await self._clear_nominations(preemptor, node_name)
+        *others, last = victims
+        if others:
+            await asyncio.gather(*(self._evict(victim, preemptor, node_name) for victim in others))
+        preemption.last = last
+        self._held.reconsider(preemptor.uid)
+        in_memory = await self._evict(last, preemptor, node_name)
+        # Somebody else may have deleted them all, and the preemptor was kept out of the queue when that was delivered.
+        was_missed = preemption.held_back and not any(self._on_node(victim.uid, victim.node_name) for victim in victims)
+        return is_clear and not in_memory and not was_missed
+
+
+def disruption_patch(victim: Pod, preemptor: Preemptor, now: float) -> Mapping[str, Any] | None:
+    """Return the condition that says why a pod goes, as a change of its status; ``None`` if it is there already."""
+    known = victim.condition(DISRUPTION_TARGET)
+    beneficiary = "pod" if preemptor.kind == "pod" else "podgroup"
+    condition = Condition(
+        type=DISRUPTION_TARGET,
+        status="True",
+        reason=PREEMPTION_BY_SCHEDULER,
+        message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {beneficiary}",
+        observed_generation=victim.metadata.generation,
+        last_transition_time=known.last_transition_time if known and known.status == "True" else format_time(now),
+    )
+    if known is not None and _content(known) == _content(condition):
+        return None
+    return {"conditions": [msgspec.to_builtins(condition)]}
+
+
+def _content(condition: Condition) -> tuple[str, str, str]:
+    return condition.status, condition.reason, condition.message

@@ -1,0 +1,217 @@
+"""Making room for a whole group: which units would have to go, and carrying that out."""
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Final, Protocol
+
+from moorage.common.errors import ApiError, PluginError
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import CompositePodGroup
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.group_plugins import GroupPostFilterResult
+from moorage.scheduler.framework.groups import GroupTree, Proposal
+from moorage.scheduler.framework.handle import PreemptionHandle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import DependsOn
+from moorage.scheduler.framework.status import Code, Status
+from moorage.scheduler.plugins.default_preemption.budgets import Budgets
+from moorage.scheduler.plugins.default_preemption.eligibility import (
+    NEVER,
+    POLICY_NEVER,
+    VictimRules,
+    is_leaving_for_another,
+)
+from moorage.scheduler.plugins.default_preemption.eviction import Eviction, Preemptor
+from moorage.scheduler.plugins.default_preemption.units import (
+    Unit,
+    Units,
+    by_importance,
+    may_go,
+    missing_node,
+    split_units,
+)
+from moorage.scheduler.state.handle import ClusterHandle
+
+PREFIX: Final = "pod group preemption: "
+NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
+ONGOING: Final = "ongoing preemption on nominated nodes"
+GROUP: Final = "podgroup"
+"""How metrics name a group that preempts, of whichever kind."""
+CLUSTER: Final = "cluster"
+"""Where victims of a group are evicted, as events say: not on one node."""
+
+
+class GroupHandle(PreemptionHandle, ClusterHandle, Protocol):
+    """What preemption needs where groups are preemptors and victims."""
+
+
+class GroupPreemption:
+    """Tries to make room for groups."""
+
+    def __init__(
+        self, handle: GroupHandle, budgets: Budgets, eviction: Eviction, rules: VictimRules | None = None
+    ) -> None:
+        self._handle = handle
+        self._rules = rules
+        self._budgets = budgets
+        self._eviction = eviction
+        self._has_policies = handle.features.enabled("PodGroupPreemptionPolicy")
+
+    async def run(self, group: GroupTree) -> GroupPostFilterResult:
+        """Find victims for a group that fits nowhere, and have them evicted."""
+        everyone = [pod for node in self._handle.nodes for pod in node.pods.values()]
+        units = Units(self._handle.groups).of(everyone)
+        if problem := missing_node(units, self._handle.nodes):
+            return _refused(Status.error(f"{PREFIX}failed to create domain: {problem}"))
+        if self._never_preempts(group):
+            return _refused(Status.unschedulable(PREFIX + NEVER))
+        if self._waits_for_victims(group):
+            kept = {pod.metadata.uid: self._nomination(pod) for pod in group.all_members}
+            return GroupPostFilterResult(None, kept, message=PREFIX + ONGOING)
+        first = next(group.all_members)
+        pool = [unit for unit in units if may_go(unit, first, group.group.priority, self._rules)]
+        if not pool:
+            return _refused(Status.unresolvable(PREFIX + NO_VICTIMS))
+        try:
+            return await self._evict_for(group, pool)
+        except ApiError as error:
+            return _refused(Status.error(PREFIX + str(error)))
+
+    async def _evict_for(self, group: GroupTree, pool: list[Unit]) -> GroupPostFilterResult:
+        began = perf_counter()
+        with self._handle.without(pod for unit in pool for pod in unit.pods):
+            status, proposals = await self._handle.place_group(group)
+            victims, violating = ([], set()) if status is not None else self._victims(proposals, pool)
+        result = Code.SUCCESS if status is None else status.code
+        seconds = perf_counter() - began
+        self._handle.meter.observe("scheduler_preemption_evaluation_duration_seconds", seconds, GROUP, result.label)
+        if status is not None:
+            return _refused(Status(status.code, (PREFIX + status.message,)))
+        pods = tuple(pod for unit in victims for pod in unit.pods)
+        self._measure(victims, pods, violating)
+        staying = tuple(pod for pod in pods if not pod.is_terminating)
+        await self._eviction.carry_out(preemptor_of(group), CLUSTER, staying)
+        nominated = {proposal.pod.metadata.uid: proposal.node_name for proposal in proposals}
+        note = f"{PREFIX}found a placement for podgroup, preempting {len(pods)} victims"
+        return GroupPostFilterResult(None, nominated, staying, note)
+
+    def _measure(self, victims: Sequence[Unit], pods: Sequence[Pod], violating: set[str]) -> None:
+        meter = self._handle.meter
+        meter.observe("scheduler_workload_preemption_victims", len(pods))
+        disrupted = sum(unit.group is not None for unit in victims)
+        meter.observe("scheduler_preemption_workload_disruptions", disrupted, GROUP)
+        for pod in pods:
+            if pod.metadata.uid in violating:
+                meter.count("scheduler_preemption_pdb_violations_total", GROUP)
+
+    def _never_preempts(self, group: GroupTree) -> bool:
+        if self._has_policies:
+            return group.group.spec.preemption_policy == POLICY_NEVER
+        return any(pod.spec.preemption_policy == POLICY_NEVER for pod in group.all_members)
+
+    def _nomination(self, pod: Pod) -> str:
+        return pod.nominated_node_name or self._handle.nominator.node_of(pod)
+
+    def _waits_for_victims(self, group: GroupTree) -> bool:
+        """Tell whether somebody less important is leaving a node that was promised to a member."""
+        units, priority = Units(self._handle.groups), group.group.priority
+        names = {self._nomination(pod) for pod in group.all_members}
+        for info in map(self._handle.nodes.find, filter(None, names)):
+            for other in () if info is None else info.pods.values():
+                is_leaving = other in self._eviction.evictions or is_leaving_for_another(other)
+                if is_leaving and units.priority_of(other) < priority:
+                    return True
+        return False
+
+    def _victims(self, proposals: Sequence[Proposal], pool: list[Unit]) -> tuple[list[Unit], set[str]]:
+        """Return the units without which the group fits where it was found to fit without any of them.
+
+        And the uids of pods that a disruption budget protects.
+        """
+        ordered = by_importance(pool, self._handle.clock.wall())
+        protected, others, violating = split_units(ordered, self._budgets.split)
+        what_if = GroupWhatIf(self._handle, proposals)
+        gone = {id(unit) for unit in (*protected, *others) if not what_if.takes_back(unit)}
+        return [unit for unit in ordered if id(unit) in gone], violating
+
+
+class GroupWhatIf:
+    """The cluster without any unit that could go, and the group where it would be then: who may come back?"""
+
+    def __init__(self, handle: GroupHandle, proposals: Sequence[Proposal]) -> None:
+        self._handle = handle
+        self._proposals = [(proposal, proposal.cycle.clone()) for proposal in proposals]
+        self._nodes: dict[str, NodeInfo] = {}
+        self._is_local = all(self._depends_on_node(cycle) for _, cycle in self._proposals)
+
+    def takes_back(self, unit: Unit) -> bool:
+        """Put a unit back if the whole group still fits; one that does not stays away."""
+        for pod in unit.pods:
+            self._change(pod, is_back=True)
+        if self._fits(self._concerned(unit)):
+            return True
+        for pod in unit.pods:
+            self._change(pod, is_back=False)
+        return False
+
+    def _concerned(self, unit: Unit) -> list[tuple[Proposal, CycleState]]:
+        """Return the members that a unit can be in the way of."""
+        if not self._is_local:
+            return self._proposals
+        nodes = {pod.node_name for pod in unit.pods}
+        return [(proposal, cycle) for proposal, cycle in self._proposals if proposal.node_name in nodes]
+
+    def _fits(self, proposals: Sequence[tuple[Proposal, CycleState]]) -> bool:
+        placed: list[tuple[Proposal, CycleState, Pod]] = []
+        try:
+            for proposal, cycle in proposals:
+                node = self._node(proposal.node_name)
+                if node is None or self._handle.run_filters(cycle, proposal.pod, node) is not None:
+                    return False
+                assumed = proposal.pod.on_node(proposal.node_name)
+                node.add_pod(assumed)
+                placed.append((proposal, cycle, assumed))
+                self._handle.reserve(cycle, assumed, proposal.node_name)
+        except PluginError:
+            return False
+        else:
+            return True
+        finally:
+            for proposal, cycle, assumed in reversed(placed):
+                self._handle.unreserve(cycle, assumed, proposal.node_name)
+                self._nodes[proposal.node_name].remove_pod(assumed)
+
+    def _change(self, pod: Pod, *, is_back: bool) -> None:
+        node = self._node(pod.node_name)
+        if node is None:
+            return
+        (node.add_pod if is_back else node.remove_pod)(pod)
+        notify = self._handle.add_pod if is_back else self._handle.remove_pod
+        if not self._is_local:
+            for proposal, cycle in self._proposals:
+                notify(cycle, proposal.pod, pod, node)
+
+    def _node(self, name: str) -> NodeInfo | None:
+        known = self._nodes.get(name)
+        if known is None and (info := self._handle.nodes.find(name)) is not None:
+            known = self._nodes[name] = info.copy()
+        return known
+
+    def _depends_on_node(self, cycle: CycleState) -> bool:
+        """Tell whether a member can only be in the way of pods on its own node."""
+        skipped = cycle.skipped_filters
+        asked = (plugin for plugin in self._handle.filters if plugin.name not in skipped)
+        follows = any(plugin.name not in skipped for plugin in self._handle.extensions)
+        return not follows and all(plugin.depends_on < DependsOn.CLUSTER for plugin in asked)
+
+
+def preemptor_of(group: GroupTree) -> Preemptor:
+    """Describe a group as the one that room is made for."""
+    pods: Mapping[str, Pod] = {pod.key: pod for pod in group.all_members}
+    name = next(iter(pods.values())).scheduler_name if pods else ""
+    kind = "compositepodgroup" if isinstance(group.group, CompositePodGroup) else "podgroup"
+    return Preemptor(group.group, name, group.group.priority, pods, kind)
+
+
+def _refused(status: Status) -> GroupPostFilterResult:
+    return GroupPostFilterResult(status)

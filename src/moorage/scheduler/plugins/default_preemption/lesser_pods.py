@@ -1,0 +1,88 @@
+"""What pods of lower priority hold on each node, as columns: where a pod could ever fit, before one node is copied."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from moorage.common.caches import LRU
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.requests import PODS
+from moorage.scheduler.framework.columns import Growing
+from moorage.scheduler.framework.handle import PreemptionHandle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import RowArray
+from moorage.scheduler.framework.status import BoolArray, IntArray
+from moorage.scheduler.state.side_columns import SideColumns
+
+NOBODY: Final = np.iinfo(np.int64).max
+ANYTHING: Final = int(np.iinfo(np.int64).min)
+MAX_PRIORITIES: Final = 8
+"""Of so many priorities the sums are kept; a cluster has few classes of pods that preempt."""
+
+
+class LesserPods(SideColumns):
+    """The lowest priority on each node, and for some priorities what all pods below them hold there."""
+
+    def __init__(self, handle: PreemptionHandle) -> None:
+        super().__init__(handle.nodes, {})
+        self._lowest = Growing(np.int64)
+        self._held: LRU[int, HeldBelow] = LRU(MAX_PRIORITIES)
+
+    def write(self, info: NodeInfo) -> None:
+        """Look at the node's pods again."""
+        self._lowest.reserve(info.row + 1)
+        self._lowest.array[info.row] = min((_lowest(pod) for pod in info.pods.values()), default=NOBODY)
+        for _, held in self._held.entries():
+            held.write(info)
+
+    def clear(self, row: int) -> None:
+        """Leave a row that no node has as it is: it is written before it is read."""
+
+    def rows_of(self, source: str, key: str) -> Iterable[int]:
+        """Concern no row: pods on nodes are in the node table's own log."""
+        return ()
+
+    def is_below(self, priority: int, rows: RowArray) -> BoolArray:
+        """Find the rows that have a pod of lower priority: elsewhere nobody can be evicted."""
+        self.refresh()
+        below: BoolArray = self._lowest.array[rows] < priority
+        return below
+
+    def held_below(self, priority: int, rows: RowArray) -> dict[str, IntArray]:
+        """Return what pods of lower priority hold on these rows, by resource; they themselves count as ``pods``."""
+        self.refresh()
+        held = self._held.find(priority)
+        if held is None:
+            held = HeldBelow(priority)
+            for info in self._nodes:
+                held.write(info)
+            self._held.put(priority, held)
+        return {resource: column.view(len(self._nodes))[rows] for resource, column in held.columns.items()}
+
+
+class HeldBelow:
+    """The sums for one priority, a column for each resource."""
+
+    def __init__(self, priority: int) -> None:
+        self._priority = priority
+        self.columns: dict[str, Growing] = {PODS: Growing(np.int64)}
+
+    def write(self, info: NodeInfo) -> None:
+        """Add a node's pods up again."""
+        sums: dict[str, int] = {PODS: 0}
+        for pod in info.pods.values():
+            if pod.priority < self._priority:
+                for resource, amount in pod.requests_on_node.items():
+                    sums[resource] = sums.get(resource, 0) + (amount if resource != PODS else 0)
+                sums[PODS] += 1
+        for resource in sums:
+            self.columns.setdefault(resource, Growing(np.int64))
+        for resource, column in self.columns.items():
+            column.reserve(info.row + 1)
+            column.array[info.row] = sums.get(resource, 0)
+
+
+def _lowest(pod: Pod) -> int:
+    """Return the lowest priority that a pod may count with: of a group's member that is up to the group."""
+    return pod.priority if pod.spec.scheduling_group is None else ANYTHING

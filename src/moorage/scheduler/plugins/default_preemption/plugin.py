@@ -1,0 +1,133 @@
+"""The plugin: who may preempt, where it does the least harm, and the sentence users read."""
+
+from collections.abc import Collection, Sequence
+from random import Random
+from time import perf_counter
+from typing import Any, ClassVar, Final
+
+from moorage.common.errors import ApiError, ExtenderError
+from moorage.kube.api.cluster import PodDisruptionBudget
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.config.args import DefaultPreemptionArgs
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.events import EventRegistration
+from moorage.scheduler.framework.group_plugins import GroupPostFilterResult, PodGroupPostFilterPlugin
+from moorage.scheduler.framework.groups import GroupTree
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.plugin import PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
+from moorage.scheduler.framework.status import Code, Status
+from moorage.scheduler.plugins.default_preemption.budgets import Budgets
+from moorage.scheduler.plugins.default_preemption.candidates import CandidateSearch
+from moorage.scheduler.plugins.default_preemption.eligibility import why_not_eligible
+from moorage.scheduler.plugins.default_preemption.eviction import BackgroundEviction, Eviction, Preemptor
+from moorage.scheduler.plugins.default_preemption.extenders import approved
+from moorage.scheduler.plugins.default_preemption.group_preemption import GroupHandle, GroupPreemption
+from moorage.scheduler.plugins.default_preemption.picking import least_harmful
+from moorage.scheduler.plugins.default_preemption.units import Units
+
+PREFIX: Final = "preemption: "
+NO_CANDIDATE: Final = "no candidate node for preemption"
+UNDER_WAY: Final = Status.unresolvable("waiting for the preemption for this pod to be finished")
+GROUP_UNDER_WAY: Final = Status.unresolvable("waiting for the preemption for this pod group to be finished")
+
+
+class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
+    """Nominate a node for a pod that fits nowhere, and evict the less important pods that are in its way there.
+
+    Upstream starts its search at a random node; here it starts at the first, unless ``chance`` is given.
+    """
+
+    Args: ClassVar[type[Any] | None] = DefaultPreemptionArgs
+
+    def __init__(
+        self, *, args: DefaultPreemptionArgs | None = None, handle: GroupHandle, chance: Random | None = None
+    ) -> None:
+        self._handle = handle
+        self._pods = handle.lister(Pod)
+        budgets = Budgets(handle.lister(PodDisruptionBudget))
+        has_groups = handle.has_groups
+        units = Units(handle.groups) if has_groups else None
+        self._search = self._make_search(args or DefaultPreemptionArgs(), budgets, chance, units)
+        in_background = handle.features.enabled("SchedulerAsyncPreemption")
+        evict = BackgroundEviction if in_background else Eviction
+        self._eviction = evict(handle, self.name, self._group_uid) if has_groups else evict(handle, self.name)
+        self._groups = GroupPreemption(handle, budgets, self._eviction, self._search.rules)
+
+    def _make_search(
+        self, args: DefaultPreemptionArgs, budgets: Budgets, chance: Random | None, units: Units | None
+    ) -> CandidateSearch:
+        return CandidateSearch(self._handle, args, budgets, chance, units)
+
+    def _group_uid(self, pod: Pod) -> str:
+        """Return for whom room is made that a pod needs: the root of its groups, or the pod."""
+        root = self._handle.groups.root_of(pod) if is_grouped(pod) else None
+        return pod.metadata.uid if root is None else root.uid
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        if not self._eviction.is_under_way_for(pod):
+            return None
+        return GROUP_UNDER_WAY if is_grouped(pod) else UNDER_WAY
+
+    def reconsidered(self) -> Collection[str] | None:
+        return self._eviction.reconsidered()
+
+    async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
+        result = await self._groups.run(group)
+        code = Code.SUCCESS if result.status is None else result.status.code
+        self._handle.meter.count("scheduler_workload_preemption_attempts_total", code.label)
+        return result
+
+    async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
+        try:
+            return await self._try(cycle, pod, statuses)
+        finally:
+            self._handle.meter.count("scheduler_preemption_attempts_total")
+
+    async def _try(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
+        current = self._pods.get(pod.name, pod.namespace)
+        if current is None:
+            return _error(f'pod "{pod.name}" not found')
+        nodes = self._handle.nodes
+        if problem := why_not_eligible(current, self._handle, statuses, self._eviction.evictions, self._search.units):
+            return _unschedulable(problem)
+        began = perf_counter()
+        findings = self._search.find(cycle, current, statuses)
+        if self._search.units is not None:
+            found = Code.SUCCESS if findings.candidates else Code.UNSCHEDULABLE
+            seconds = perf_counter() - began
+            self._handle.meter.observe("scheduler_preemption_evaluation_duration_seconds", seconds, "pod", found.label)
+        if not findings.candidates:
+            if findings.errors:
+                return _error(findings.error)
+            return _unschedulable(findings.message(len(nodes)), nominated_node="")
+        try:
+            candidates = await approved(self._handle, current, findings.candidates)
+            if not candidates:
+                return _unschedulable(NO_CANDIDATE)
+            node_name = least_harmful(candidates, self._handle.clock.wall())
+            return await self._preempt(current, node_name, candidates[node_name].pods)
+        except (ApiError, ExtenderError) as error:
+            return _error(str(error))
+
+    async def _preempt(self, pod: Pod, node_name: str, victims: Sequence[Pod]) -> PostFilterResult:
+        self._handle.meter.observe("scheduler_preemption_victims", len(victims))
+        staying = tuple(victim for victim in victims if not victim.is_terminating)
+        await self._eviction.carry_out(Preemptor.of_pod(pod), node_name, staying)
+        note = f"found a potential placement for pod on node {node_name}, preempting {len(victims)} victims"
+        return PostFilterResult(None, node_name, staying, PREFIX + note)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return self._eviction.events
+
+
+def is_grouped(pod: Pod) -> bool:
+    """Tell whether a pod waits as a member of a group."""
+    return pod.spec.scheduling_group is not None and not pod.spec.node_name
+
+
+def _unschedulable(problem: str, nominated_node: str | None = None) -> PostFilterResult:
+    return PostFilterResult(Status.unschedulable(PREFIX + problem), nominated_node)
+
+
+def _error(problem: str) -> PostFilterResult:
+    return PostFilterResult(Status.error(PREFIX + problem))

@@ -1,0 +1,94 @@
+"""Dry runs for a single pod where groups count: units with pods on several nodes go, or stay, as a whole."""
+
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import PreemptionHandle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.framework.victims import Victims
+from moorage.scheduler.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun, Split, WhatIf
+from moorage.scheduler.plugins.default_preemption.eligibility import VictimRules
+from moorage.scheduler.plugins.default_preemption.units import (
+    Unit,
+    Units,
+    by_importance,
+    may_go,
+    missing_node,
+    split_units,
+)
+
+
+class UnitDryRun(DryRun):
+    """Tries nodes for one pod; victims are units, and their priorities those of groups."""
+
+    def __init__(
+        self,
+        handle: PreemptionHandle,
+        cycle: CycleState,
+        pod: Pod,
+        split: Split,
+        units: Units,
+        rules: VictimRules | None = None,
+    ) -> None:
+        super().__init__(handle, cycle, pod, split, rules)
+        self._units = units
+
+    def on(self, node: NodeInfo) -> Victims | Status:
+        """Return the least important pods without which the pod fits; those of other nodes that go along included."""
+        if not has_groups(node):
+            return super().on(node)
+        units = self._units.of(node.pods.values())
+        if problem := missing_node(units, self._handle.nodes):
+            return Status.error(problem)
+        pool = [unit for unit in units if may_go(unit, self._pod, self.priority, self._rules)]
+        if not pool:
+            return NO_VICTIMS
+        what_if = UnitWhatIf(self._handle, self._cycle, self._pod, node, pool)
+        status = what_if.judge()
+        return status if status is not None else self._reprieve_units(what_if, pool)
+
+    def is_row_local(self, node: NodeInfo) -> bool:
+        """Tell whether the outcome depends on nothing but the node and its pods: not if groups have pods there."""
+        return not has_groups(node) and super().is_row_local(node)
+
+    def _reprieve_units(self, what_if: "UnitWhatIf", pool: list[Unit]) -> Victims | Status:
+        ordered = by_importance(pool, self._now)
+        protected, others, violating = split_units(ordered, self._split)
+        gone = {id(unit) for unit in (*protected, *others) if not what_if.takes_back_unit(unit)}
+        victims = [pod for unit in ordered if id(unit) in gone for pod in unit.pods]
+        if not victims:
+            return Status.error(f'expected at least one victim pod on node "{what_if.node.name}"')
+        return Victims(tuple(victims), sum(pod.metadata.uid in violating for pod in victims))
+
+
+class UnitWhatIf(WhatIf):
+    """A node without some units; their pods on other nodes are gone for the plugins that look at the whole cluster."""
+
+    def __init__(self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, node: NodeInfo, gone: list[Unit]) -> None:
+        super().__init__(handle, cycle, pod, node, ())
+        for unit in gone:
+            self._remove_unit(unit)
+
+    def takes_back_unit(self, unit: Unit) -> bool:
+        """Put a unit back if the pod still fits; one that does not stays away."""
+        for other in unit.pods:
+            if other.node_name == self.node.name:
+                self._add(other)
+            elif (info := self._handle.nodes.find(other.node_name)) is not None:
+                self._handle.add_pod(self._cycle, self._pod, other, info)
+        if self._fits():
+            return True
+        self._remove_unit(unit)
+        return False
+
+    def _remove_unit(self, unit: Unit) -> None:
+        for other in unit.pods:
+            if other.node_name == self.node.name:
+                self._remove(other)
+            elif (info := self._handle.nodes.find(other.node_name)) is not None:
+                self._handle.remove_pod(self._cycle, self._pod, other, info)
+
+
+def has_groups(node: NodeInfo) -> bool:
+    """Tell whether some pod of the node belongs to a group."""
+    return any(pod.spec.scheduling_group is not None for pod in node.pods.values())

@@ -1,0 +1,71 @@
+"""DeferredPodScheduling: make room for a running pod whose resize the kubelet has put off.
+
+Such a pod is on its node already and still goes through the queue, so that preemption may free what it wants to grow
+into. It is never bound: when it fits, it waits for the kubelet.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PermitPlugin, PreFilterAnswer, PreFilterPlugin
+from moorage.scheduler.framework.status import Status
+
+OTHER_NODE: Final = Status.unresolvable("pod assigned to different node")
+NO_PREEMPTION: Final = Status.unresolvable("node had resize preemption disabled")
+FITS: Final = Status.unresolvable("pod resize fits, waiting for Kubelet actuation")
+GATE: Final = "InPlacePodVerticalScalingSchedulerPreemption"
+
+
+class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
+    """Keep a pod whose resize is deferred to its own node, and hold it back once it fits there."""
+
+    depends_on = DependsOn.NODE
+
+    def __init__(self, *, handle: Handle) -> None:
+        self._is_on = handle.features.enabled(GATE)
+
+    def _concerns(self, pod: Pod) -> bool:
+        return self._is_on and pod.has_deferred_resize
+
+    def sign(self, pod: Pod) -> Hashable:
+        return pod.node_name if self._concerns(pod) else None, self._concerns(pod)
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        return None if self._concerns(pod) else Status.skip()
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        if not self._concerns(pod):
+            return None
+        if pod.node_name and pod.node_name != node.name:
+            return OTHER_NODE
+        return NO_PREEMPTION if forbids_preemption(node.node) else None
+
+    def permit(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        return FITS if self._concerns(pod) else None
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        policy_change = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_PREEMPTION_POLICY)
+        return (
+            EventRegistration(policy_change, self.after_node_change),
+            EventRegistration(ClusterEvent(Resource.NODE, Action.ADD), self.after_node_change),
+        )
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        """Try again when the pod's node came, or began to allow preemption."""
+        if not self._concerns(pod) or pod.node_name != new.name:
+            return QueueingHint.SKIP
+        was_closed = old is None or forbids_preemption(old)
+        return QueueingHint.QUEUE if was_closed and not forbids_preemption(new) else QueueingHint.SKIP
+
+
+def forbids_preemption(node: Node) -> bool:
+    """Return whether resizes on this node may not preempt others."""
+    policy = node.spec.pod_preemption_policy
+    return policy is not None and bool(policy.disable_resize_preemption)

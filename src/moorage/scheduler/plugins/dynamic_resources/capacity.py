@@ -1,0 +1,119 @@
+"""Sharing a device's capacity: what a request comes to after the device's policy, and whether it still fits.
+
+All amounts are exact billionths.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from moorage.common.errors import MoorageError
+from moorage.kube.api.devices import CapacityRange, CapacityRequestPolicy, Device, DeviceCapacity
+from moorage.kube.api.quantity import MAX_INT64, NANO, Quantity, nano_to_unit, nano_value
+
+MILLI: Final = NANO // 1000
+
+_UNREPRESENTABLE: Final = "capacity request cannot be represented in the device's range arithmetic"
+_BINARY: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DECIMAL: Final = ((10**18, "E"), (10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"), (1, ""))
+
+
+class CapacityError(MoorageError):
+    """An amount can be neither granted nor refused: the attempt fails."""
+
+
+def consumption(device: Device, asked: Mapping[str, Quantity], *, fractions: bool) -> dict[str, int] | None:
+    """Return what a request takes of each of a device's capacities; ``None`` if it names one the device lacks."""
+    if any(name not in device.capacity for name in asked):
+        return None
+    taken: dict[str, int] = {}
+    for name, capacity in device.capacity.items():
+        try:
+            taken[name] = _rounded(asked.get(name), capacity, fractions)
+        except CapacityError as error:
+            raise CapacityError(f'capacity "{name}": {error}') from error
+        if taken[name] < 0:
+            raise CapacityError(f'capacity "{name}": capacity value is negative')
+    return taken
+
+
+def fits(device: Device, taken: Mapping[str, int], consumed: Mapping[str, int], *, fractions: bool) -> bool:
+    """Return whether an amount keeps to the device's policy and, with what is consumed already, to its capacity."""
+    return all(
+        not _breaks(taken[name], capacity.request_policy, fractions)
+        and taken[name] + consumed.get(name, 0) <= nano_value(capacity.value)
+        for name, capacity in device.capacity.items()
+    )
+
+
+def _rounded(asked: Quantity | None, capacity: DeviceCapacity, fractions: bool) -> int:
+    policy = capacity.request_policy
+    if asked is None:
+        default = policy.default if policy is not None else None
+        return nano_value(capacity.value if default is None else default)
+    amount = nano_value(asked)
+    if policy is None:
+        return amount
+    if policy.valid_range is not None and policy.valid_range.min is not None:
+        return _next_step(amount, asked, policy.valid_range, fractions)
+    return next((nano_value(value) for value in policy.valid_values if amount <= nano_value(value)), amount)
+
+
+def _next_step(amount: int, asked: Quantity, bounds: CapacityRange, fractions: bool) -> int:
+    """Round up to the lowest allowed amount: the minimum, or a whole number of steps above it."""
+    least = nano_value(bounds.min or 0)
+    if amount < least:
+        return least
+    if bounds.step is None:
+        return amount
+    unit = _unit(bounds, fractions)
+    if unit == MILLI and (amount % MILLI or amount // MILLI > MAX_INT64):
+        raise CapacityError(f"{_UNREPRESENTABLE}: request {asked} is not a representable milli value")
+    if unit == NANO and amount > MAX_INT64 * NANO:
+        raise CapacityError(f"{_UNREPRESENTABLE}: request {asked} exceeds MaxInt64")
+    step, base = _units(nano_value(bounds.step), unit), _units(least, unit)
+    rounded = base + -(-(_units(amount, unit) - base) // step) * step
+    if rounded > MAX_INT64:
+        limit = "MaxInt64" if unit == NANO else "the milli-value range"
+        raise CapacityError(f"{_UNREPRESENTABLE}: rounding request {asked} up to the next step passes {limit}")
+    return rounded * unit
+
+
+def _breaks(amount: int, policy: CapacityRequestPolicy | None, fractions: bool) -> bool:
+    if policy is None or (policy.default is not None and amount == nano_value(policy.default)):
+        return False
+    bounds = policy.valid_range
+    if bounds is None:
+        return bool(policy.valid_values) and all(amount != nano_value(value) for value in policy.valid_values)
+    if bounds.max is not None and amount > nano_value(bounds.max):
+        return True
+    if bounds.step is None:
+        return False
+    unit = _unit(bounds, fractions)
+    if unit == MILLI and amount % MILLI:
+        return True
+    beyond = _units(amount, unit) - _units(nano_value(bounds.min or 0), unit)
+    return beyond % _units(nano_value(bounds.step), unit) != 0
+
+
+def _unit(bounds: CapacityRange, fractions: bool) -> int:
+    """Return the unit in which steps are counted: thousandths where the whole range can be written in them."""
+    amounts = [nano_value(bound) for bound in (bounds.min, bounds.max, bounds.step) if bound is not None]
+    exact = all(amount % MILLI == 0 and abs(amount) // MILLI <= MAX_INT64 for amount in amounts)
+    return MILLI if fractions and exact and nano_value(bounds.step or 0) >= MILLI else NANO
+
+
+def _units(amount: int, unit: int) -> int:
+    return nano_to_unit(amount) if unit == NANO else amount // MILLI
+
+
+def written(amount: int, *, like: Quantity) -> str:
+    """Write an amount as a quantity, in powers of 1024 where ``like`` is."""
+    whole, rest = divmod(amount, NANO)
+    if rest:
+        return f"{amount // MILLI}m" if rest % MILLI == 0 else f"{amount}n"
+    if isinstance(like, str) and like.endswith("i"):
+        power = 0
+        while power < len(_BINARY) and whole and whole % 1024 == 0:
+            whole, power = whole // 1024, power + 1
+        return f"{whole}{_BINARY[power - 1] if power else ''}"
+    return next(f"{whole // factor}{suffix}" for factor, suffix in _DECIMAL if whole % factor == 0) if whole else "0"

@@ -1,0 +1,350 @@
+"""DynamicResources: gives pods the devices their claims ask for."""
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from moorage.common.errors import SelectorError
+from moorage.kube.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
+from moorage.kube.api.pod import Pod, PodResourceClaim
+from moorage.kube.api.pod_groups import PodGroup
+from moorage.scheduler.config.args import DynamicResourcesArgs, complete_args
+from moorage.scheduler.framework.cycle import ASSUMED, CycleState
+from moorage.scheduler.framework.events import EventRegistration
+from moorage.scheduler.framework.group_plugins import GroupPostFilterResult, PodGroupPostFilterPlugin
+from moorage.scheduler.framework.groups import FINDINGS, GroupTree
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import (
+    DependsOn,
+    FilterPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    default_normalize,
+)
+from moorage.scheduler.framework.status import IntArray, Status, Verdict
+from moorage.scheduler.plugins.dynamic_resources.availability import unavailable_after
+from moorage.scheduler.plugins.dynamic_resources.awaiting import PodsAwaitingClaims
+from moorage.scheduler.plugins.dynamic_resources.binding import NO_HELP, ClaimBinder
+from moorage.scheduler.plugins.dynamic_resources.claims import GROUPS, ClaimProblem
+from moorage.scheduler.plugins.dynamic_resources.conditions import is_stuck
+from moorage.scheduler.plugins.dynamic_resources.extended import asks_for_devices, claim_for, may_be_backed
+from moorage.scheduler.plugins.dynamic_resources.filtering import NodeFilter
+from moorage.scheduler.plugins.dynamic_resources.hints import DeviceHints
+from moorage.scheduler.plugins.dynamic_resources.pools import strict_matcher
+from moorage.scheduler.plugins.dynamic_resources.results import allocation, preference_of_stored
+from moorage.scheduler.plugins.dynamic_resources.state import FILTERED, KEY, LAUNCHED, DeviceState
+from moorage.scheduler.plugins.dynamic_resources.world import device_world
+
+CLAIMS_FREED: Final = Status.unschedulable("deallocation and deletion of ResourceClaims completed")
+NOT_PREPARED: Final = Status.error(KEY.missing)
+NO_ALLOCATION: Final = Status.error("claim allocation not found for node")
+_NOTHING: Final = DeviceState()
+
+
+def _consumers(group: PodGroup, entries: Sequence[PodResourceClaim]) -> dict[int, ClaimConsumer]:
+    """Find the entries of a pod that its group has, too: their claims are the group's."""
+    consumer = ClaimConsumer(GROUPS, "podgroups", group.name, group.uid)
+    return {place: consumer for place, entry in enumerate(entries) if entry in group.spec.resource_claims}
+
+
+class DynamicResources(
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    PodGroupPostFilterPlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPlugin,
+):
+    """Allocates devices to the claims of a pod, and to its extended resources that device classes offer.
+
+    A claim that has its devices restricts the pod to the nodes where they can be used. For claims without, each node is
+    searched for devices; what is found there is set aside when the node is chosen, and stored before the pod is bound.
+    """
+
+    depends_on = DependsOn.NODE
+    _signs_template = True
+    _idle_when_skipped = True
+    _normalizes_by_value = True
+
+    Args = DynamicResourcesArgs
+    allows_parallel = True
+
+    def __init__(self, *, args: DynamicResourcesArgs | None = None, handle: Handle) -> None:
+        timeouts: DynamicResourcesArgs = complete_args(args or DynamicResourcesArgs(), handle.features)
+        self._world = device_world(handle)
+        self._features = self._world.features
+        self._clock = handle.clock
+        self._nodes = handle.nodes
+        if self._features.node_allocatable:
+            # Devices may be taken for CPU or memory, so who else is on the node matters, too.
+            self.depends_on = DependsOn.REQUESTS  # type: ignore[misc]
+        self._groups = handle.lister(PodGroup) if self._features.group_claims else None
+        self._by_topology = handle.features.enabled("TopologyAwareWorkloadScheduling")
+        self._binding_timeout = (
+            timeouts.binding_timeout.seconds
+            if timeouts.binding_timeout is not None and self._features.binding_conditions
+            else None
+        )
+        limit = timeouts.filter_timeout
+        self._filter = NodeFilter(self._world, handle.clock, limit.seconds if limit is not None else None)
+        self._binder = ClaimBinder(handle, self._world.claims, self._binding_timeout)
+        self._awaiting = PodsAwaitingClaims(handle.lister(ResourceClaim))
+        heeds_declared = self._features.optional_node_operations
+        self._hints = DeviceHints(self._world.claims, self._awaiting, heeds_declared=heeds_declared)
+
+    def sign(self, pod: Pod) -> Hashable | None:
+        # Answers are kept here by what claims ask for; the engine keeps those of pods that ask for nothing.
+        return None if pod.spec.resource_claims or self._asks_for_devices(pod) else ()
+
+    def epoch(self) -> Hashable:
+        return self._world.extended.version
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return self._hints.registrations()
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        try:
+            for _ in self._world.claims.claims_of(pod):
+                pass
+        except ClaimProblem as problem:
+            self._awaiting.add(pod.key, problem.claim)
+            return Status.unresolvable(str(problem))
+        return None
+
+    def reconsidered(self) -> Collection[str] | None:
+        return self._awaiting.reconsidered()
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        # Also for a pod without claims: post-filter must be able to tell that this one has run.
+        cycle[KEY] = _NOTHING
+        if not pod.spec.resource_claims and not self._asks_for_devices(pod):
+            return Status.skip()
+        try:
+            entries = list(self._world.claims.entries_of(pod))
+        except ClaimProblem as problem:
+            return Status.unresolvable(str(problem))
+        state = DeviceState([claim for _, claim in entries], entries=tuple(entry.name for entry, _ in entries))
+        if self._groups is not None and pod.group_key is not None and entries:
+            group = self._groups.find(pod.group_key)
+            if group is None:
+                return Status.unresolvable(f'could not find PodGroup "{pod.group_key}"')
+            state.consumers = _consumers(group, [entry for entry, _ in entries])
+        if self._asks_for_devices(pod):
+            self._add_extended(state, pod)
+        if state.is_empty:
+            return Status.skip()
+        status = self._prepare(state, cycle.group)
+        if status is not None:
+            return status
+        self._world.refresh()
+        cycle[KEY] = state
+        return None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        state = cycle[KEY]
+        cycle[FILTERED] = True
+        return None if state.is_empty else self._filter.filter(state, pod, node)
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        state = cycle[KEY]
+        cycle[FILTERED] = True
+        if state.is_empty:
+            return Verdict.accept(len(nodes))
+        if not nodes.is_window_of(self._nodes) or self._features.node_allocatable:
+            return super().filter_nodes(cycle, pod, nodes)
+        return self._filter.filter_nodes(state, pod, nodes)
+
+    async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
+        state = cycle.get(KEY)
+        if state is None:
+            return PostFilterResult(NOT_PREPARED)
+        if state.is_empty:
+            return PostFilterResult(NO_HELP)
+        unavailable = unavailable_after(state, statuses, self._nodes)
+        return PostFilterResult(await self._binder.free_claim(state, pod, unavailable))
+
+    async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
+        constrained = self._by_topology and group.group.spec.scheduling_constraints is not None
+        if group.is_composite or constrained:
+            return GroupPostFilterResult(Status.unschedulable())
+        findings = cycle[FINDINGS]
+        if self.name not in findings.pre_filtered:
+            return GroupPostFilterResult(Status.error("not found"))
+        tried = [
+            (item.pod, state, unavailable_after(state, item.statuses, self._nodes))
+            for item in findings.tried.values()
+            if (state := item.cycle.get(KEY)) is not None
+        ]
+        has_idle = False
+        for pod, state, unavailable in tried:
+            status = await self._binder.free_claim(state, pod, unavailable)
+            if not status.is_rejection:
+                return GroupPostFilterResult(status)
+            has_idle = has_idle or status is NO_HELP
+        if has_idle and self._groups is not None and not group.scheduled:
+            away = [state.claims[place] for _, state, unavailable in tried for place in sorted(unavailable)]
+            assert isinstance(group.group, PodGroup)
+            status = await self._binder.free_group_claim(group.group, group.members[0], away)
+            if status is not NO_HELP:
+                return GroupPostFilterResult(status)
+        # Upstream says so whether or not anybody had claims.
+        return GroupPostFilterResult(CLAIMS_FREED)
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        state = cycle[KEY]
+        return 0 if state.is_empty or FILTERED not in cycle else self._filter.score(state, pod, node)
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        state = cycle[KEY]
+        if state.is_empty or FILTERED not in cycle or not nodes.is_window_of(self._nodes):
+            return super().score_nodes(cycle, pod, nodes)
+        return self._filter.score_nodes(state, pod, nodes)
+
+    def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
+        return default_normalize(scores)
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        state = cycle[KEY]
+        status = None if state.is_empty else self._set_aside(cycle, state, pod, node_name)
+        if status is None and self._features.node_allocatable and not state.is_empty:
+            info = self._nodes.find(node_name)
+            state.statuses = self._filter.statuses(state, pod, info) if info is not None else ()
+            if state.statuses:
+                status_there = replace(pod.status, node_allocatable_resource_claim_statuses=state.statuses)
+                # Another plugin may have found out something about the pod, too.
+                cycle[ASSUMED] = replace(cycle.get(ASSUMED) or pod, status=status_there)
+        return status
+
+    def _set_aside(self, cycle: CycleState, state: DeviceState, pod: Pod, node_name: str) -> Status | None:
+        for place in state.shared:
+            under_way = self._world.claims.under_way(state.claims[place].uid)
+            if under_way is None:
+                return NO_ALLOCATION
+            self._launch(cycle, state, place, under_way)
+        places = state.to_allocate
+        if not places:
+            return None
+        if FILTERED not in cycle:
+            return NO_ALLOCATION if any(state.claims[place] is not state.extended for place in places) else None
+        info = self._nodes.find(node_name)
+        pattern = self._filter.pattern_for(state, pod, info) if info is not None else None
+        if info is None or pattern is None or isinstance(pattern, Status):
+            return NO_ALLOCATION
+        if pattern.answers is None:
+            return None
+        # Of a group, pods that were tried later asked the same of a node that had fewer devices left then.
+        pattern.answers.refresh()
+        solution = self._filter.outcome(state, pattern.answers, info).solution
+        if solution is None:
+            return NO_ALLOCATION
+        state.reserved = pattern
+        for place, ask, chosen, selected in zip(
+            places, pattern.answers.asks, solution.chosen, solution.selected, strict=True
+        ):
+            found = allocation(ask, chosen, selected, node_name=node_name, features=self._features)
+            self._launch(cycle, state, place, found)
+        return None
+
+    def _launch(self, cycle: CycleState, state: DeviceState, place: int, found: AllocationResult) -> None:
+        """Set devices aside for a claim; pods of the same group may share them from now on."""
+        uid = state.claims[place].uid
+        state.allocations[place] = found
+        state.launched.append(uid)
+        self._world.claims.launch(uid, found)
+        if cycle.group is not None:
+            launched = cycle.group.get(LAUNCHED) or {}
+            cycle.group[LAUNCHED] = {**launched, uid: launched.get(uid, 0) + 1}
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        state = cycle.get(KEY)
+        if state is None or state.is_empty:
+            return
+        if cycle.group is not None and (launched := cycle.group.get(LAUNCHED)) is not None:
+            left = {uid: count - state.launched.count(uid) for uid, count in launched.items()}
+            cycle.group[LAUNCHED] = {uid: count for uid, count in left.items() if count > 0}
+        self._binder.undo(state, pod)
+
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        return Status.skip() if cycle[KEY].is_empty else None
+
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        state = cycle[KEY]
+        return None if state.is_empty else await self._binder.bind(state, pod, node_name)
+
+    def _asks_for_devices(self, pod: Pod) -> bool:
+        return self._features.extended_resources and asks_for_devices(pod, self._world.extended)
+
+    def _add_extended(self, state: DeviceState, pod: Pod) -> None:
+        state.extended = self._world.claims.extended_claim_of(pod) or claim_for(pod)
+        state.claims.append(state.extended)
+        state.extended_resources = {
+            name: amount for name, amount in pod.requests.items() if amount and may_be_backed(name)
+        }
+
+    def _prepare(self, state: DeviceState, group: CycleState | None) -> Status | None:
+        """Look at each claim: where its devices can be used, or whether devices can be looked for.
+
+        What an earlier pod of the same ``group`` was given in the same attempt is there for this one, too.
+        """
+        launched = (group.get(LAUNCHED) if group is not None else None) or {}
+        stuck, skipping, pending_skips = set[int](), set[int](), list[int]()
+        for place, claim in enumerate(state.claims):
+            held = claim.status.allocation
+            if held is None and claim.uid in launched:
+                held = self._world.claims.under_way(claim.uid)
+                assert held is not None
+                state.shared[place] = held
+            if held is None:
+                status = self._refusal(claim, is_extended=claim is state.extended)
+                if status is not None:
+                    return status
+                continue
+            if held.node_selector is not None:
+                try:
+                    state.matchers[place] = strict_matcher(held.node_selector)
+                except SelectorError as error:
+                    return Status.error(str(error), cause=error)
+            state.fixed_score += preference_of_stored(claim)
+            if self._binding_timeout is not None and is_stuck(
+                claim, now=self._clock.wall(), timeout=self._binding_timeout
+            ):
+                stuck.add(place)
+            # Whatever the gate: what was allocated when it was on needs the same of its node.
+            if any(result.skip_node_operations for result in held.devices.results):
+                (pending_skips.append if place in state.shared else skipping.add)(place)
+        state.stuck, state.skipping, state.pending_skips = frozenset(stuck), frozenset(skipping), tuple(pending_skips)
+        return None
+
+    def _refusal(self, claim: ResourceClaim, *, is_extended: bool) -> Status | None:
+        """Return why no devices can be looked for, whatever the node."""
+        if self._world.claims.is_in_flight(claim.uid):
+            return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")
+        for request in () if is_extended else claim.spec.devices.requests:
+            if request.exactly is None and not request.first_available:
+                text = f"resource claim {claim.key}, request {request.name}: unknown request type"
+                return Status.unresolvable(text)
+            if request.exactly is None and not self._features.prioritized_list:
+                text = "has subrequests, but the DRAPrioritizedList feature is disabled"
+                return Status.unresolvable(f"resource claim {claim.key}, request {request.name}: {text}")
+            wanted = (
+                [(request.name, request.exactly.device_class_name)]
+                if request.exactly is not None
+                else [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
+            )
+            for name, device_class in wanted:
+                if not device_class:
+                    return Status.error(f"request {name}: unsupported request type")
+                if self._world.classes.get(device_class) is None:
+                    return Status.unresolvable(f"request {name}: device class {device_class} does not exist")
+        return None

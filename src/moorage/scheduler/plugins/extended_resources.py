@@ -1,0 +1,62 @@
+"""Extended resources that device classes offer: which class stands behind the name of a resource."""
+
+from typing import Final
+
+from moorage.kube.api.devices import DeviceClass
+from moorage.kube.api.meta import parse_time
+from moorage.scheduler.framework.handle import Handle, Lister
+
+IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+"""Every class also answers to this prefix and its own name."""
+
+
+class ExtendedResourceClasses:
+    """Device classes by the resource name under which pods may ask for their devices."""
+
+    def __init__(self, classes: Lister[DeviceClass]) -> None:
+        self._classes = classes
+        self._by_resource: dict[str, DeviceClass] = {}
+        self._read_at = -1
+
+    @property
+    def version(self) -> int:
+        """A number that grows whenever a class changes."""
+        return self._classes.version
+
+    def find(self, resource: str) -> DeviceClass | None:
+        """Return the class that serves a resource, if there is one."""
+        if resource.startswith(IMPLICIT_PREFIX):
+            return self._classes.get(resource.removeprefix(IMPLICIT_PREFIX))
+        if self._read_at != self._classes.version:
+            self._read()
+        return self._by_resource.get(resource)
+
+    def _read(self) -> None:
+        self._by_resource = {}
+        # Of several classes with the same resource the newest counts, and of equally old ones the first by name.
+        for item in sorted(self._classes.list(), key=lambda item: item.name, reverse=True):
+            resource = item.spec.extended_resource_name
+            if resource:
+                rival = self._by_resource.get(resource)
+                if rival is None or _created(item) >= _created(rival):
+                    self._by_resource[resource] = item
+        self._read_at = self._classes.version
+
+
+class NoClasses(ExtendedResourceClasses):
+    """Nothing is served by devices: what an emulated release without the feature knows."""
+
+    def find(self, resource: str) -> DeviceClass | None:
+        """Return no class."""
+        return None
+
+
+def extended_classes(handle: Handle) -> ExtendedResourceClasses:
+    """Return the classes that serve resources, none of them if the feature is off."""
+    kind = ExtendedResourceClasses if handle.features.enabled("DRAExtendedResource") else NoClasses
+    return kind(handle.lister(DeviceClass))
+
+
+def _created(item: DeviceClass) -> float:
+    moment = item.metadata.creation_timestamp
+    return parse_time(moment) if moment else float("-inf")

@@ -1,0 +1,164 @@
+"""The plugin: who may enter the queue, when trying a group makes sense, and who waits for whom before the binding."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from moorage.common.errors import PluginError
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.group_plugins import PlacementFeasiblePlugin
+from moorage.scheduler.framework.groups import DescribedGroup, Group, GroupTree
+from moorage.scheduler.framework.plugin import PermitPlugin, PreEnqueuePlugin, Wait
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.plugins.gang_scheduling.quorum import BrokenTree, is_complete, root_above
+from moorage.scheduler.state.handle import ClusterHandle
+from moorage.scheduler.state.pod_groups import Members, PodGroups, group_key
+
+MAX_WAIT: Final = 300.0
+TOO_FEW: Final = Status.unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
+
+
+class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
+    """Have enough pods of a group start together: none enters the queue or is bound before the quorum can be.
+
+    Groups that other plugins describe are theirs to judge.
+    """
+
+    _minimum: ClassVar[str] = "minCount"
+    """What the number of pods that a group starts with is called where users write it."""
+
+    def __init__(self, *, handle: ClusterHandle) -> None:
+        self._handle = handle
+
+    @property
+    def _groups(self) -> PodGroups:
+        return self._handle.groups
+
+    def _judges(self, group: Group) -> bool:
+        return not isinstance(group, DescribedGroup)
+
+    def _max_wait(self, group: PodGroup) -> float:
+        return MAX_WAIT
+
+    # ── into the queue ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def pre_enqueue(self, pod: Pod) -> Status | None:
+        if pod.node_name or (key := group_key(pod)) is None:
+            return None
+        members = self._groups.members(key)
+        group = None if members is None else members.group
+        if members is None or group is None:
+            return self._unknown(pod, key)
+        if not self._judges(group):
+            return None
+        if self._groups.parent_of(group) is None:
+            return TOO_FEW if members.known_count < (group.min_count or 0) else None
+        try:
+            root = root_above(self._groups, group)
+        except BrokenTree as problem:
+            return Status.unresolvable(f"failed to build hierarchy snapshot: {problem}")
+        if is_complete(self._groups, self._groups.tree(root), lambda known: known.known_count):
+            return None
+        return Status.unresolvable(f'waiting for composite pod group "{root.name}" tree to meet quorum')
+
+    def _unknown(self, pod: Pod, key: str) -> Status:
+        if self._groups.with_composites:
+            problem = f"pod group object not found in state for podgroup/{key}"
+            return Status.unresolvable(f"failed to build hierarchy snapshot: {problem}")
+        name = key.removeprefix(f"{pod.namespace}/")
+        return Status.unresolvable(f'waiting for pods\'s pod group "{name}" to appear in scheduling queue')
+
+    # ── the group's attempt ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def placement_feasible(self, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
+        return group.quorum_status(remaining, scheduled, self._minimum) if self._judges(group.group) else None
+
+    # ── to the binding ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def permit(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | Wait | None:
+        key = group_key(pod)
+        if key is None:
+            return None
+        group = self._groups.group(key)
+        if group is None:
+            raise PluginError(self.name, f'failed to get podGroup {key}: podgroup "{key}" not found')
+        if not self._judges(group) or (self._groups.parent_of(group) is None and group.min_count is None):
+            return None
+        tree = self._members_of(group)
+        if not self._has_quorum(group):
+            # Any member that has no node stands for all of the tree that wait in the queue.
+            others = (pod for members in tree for pod in members.unscheduled())
+            if (other := next(others, None)) is not None:
+                cycle.activate(other)
+            return Wait(self._max_wait(group))
+        for members in tree:
+            for uid in members.assumed:
+                if (waiting := self._handle.waiting_pod(uid)) is not None:
+                    waiting.allow(self.name)
+        return None
+
+    def _has_quorum(self, group: PodGroup) -> bool:
+        if self._groups.parent_of(group) is None:
+            members = self._groups.members(group.key)
+            return members is not None and members.scheduled_count >= (group.min_count or 0)
+        root = self._root_above(group)
+        return is_complete(self._groups, self._groups.tree(root), lambda known: known.scheduled_count)
+
+    def _root_above(self, group: PodGroup) -> Group:
+        try:
+            return root_above(self._groups, group)
+        except BrokenTree as problem:
+            raise PluginError(self.name, f"failed to build hierarchy snapshot: {problem}") from problem
+
+    def _members_of(self, group: PodGroup) -> list[Members]:
+        """Return the members of all PodGroups of the tree that a group is part of."""
+        keys = [group.key]
+        if self._groups.parent_of(group) is not None:
+            keys = self._groups.leaf_keys(self._root_above(group))
+        return [members for key in keys if (members := self._groups.members(key)) is not None]
+
+    # ── events that help ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        events = (
+            (Resource.UNSCHEDULED_POD, Action.ADD, self.after_pod_added),
+            (Resource.ASSIGNED_POD, Action.ADD, self.after_pod_added),
+            (Resource.POD_GROUP, Action.ADD, self.after_group_added),
+            (Resource.POD_GROUP, Action.UPDATE, self.after_group_changed),
+        )
+        registered = [EventRegistration(ClusterEvent(on, done), hint, same_group=True) for on, done, hint in events]
+        if self._groups.with_composites:
+            added = ClusterEvent(Resource.COMPOSITE_POD_GROUP, Action.ADD)
+            registered.append(EventRegistration(added, self.after_group_added, same_group=True))
+        return tuple(registered)
+
+    def after_pod_added(self, pod: Pod, _old: None, new: Pod) -> QueueingHint:
+        """Queue if another pod of the same tree has come."""
+        return self._if(self._root(pod) is not None and self._root(pod) == self._root(new))
+
+    def after_group_added(self, pod: Pod, _old: None, new: Group) -> QueueingHint:
+        """Queue if a group of the same tree has come."""
+        above = self._groups.root_of_group(new)
+        return self._if(above is not None and self._root(pod) == _place(above))
+
+    def after_group_changed(self, pod: Pod, old: PodGroup, new: PodGroup) -> QueueingHint:
+        """Queue if the pod's own group asks for fewer pods than before."""
+        before, after = old.min_count, new.min_count
+        return self._if(group_key(pod) == new.key and before is not None and after is not None and after < before)
+
+    def _root(self, pod: Pod) -> tuple[bool, str] | None:
+        if not self._groups.with_composites:
+            key = group_key(pod)
+            return None if key is None else (False, key)
+        root = self._groups.root_of(pod)
+        return None if root is None else _place(root)
+
+    @staticmethod
+    def _if(helps: bool) -> QueueingHint:
+        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def _place(group: Group) -> tuple[bool, str]:
+    return isinstance(group, CompositePodGroup), group.key

@@ -1,0 +1,81 @@
+"""ImageLocality: prefer nodes that already hold the pod's images, if those are large and on many nodes."""
+
+from collections.abc import Hashable
+from typing import Final
+
+import numpy as np
+
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import DependsOn, ScorePlugin
+from moorage.scheduler.framework.status import MAX_NODE_SCORE, IntArray
+
+MEBIBYTE: Final = 1024 * 1024
+MIN_BYTES: Final = 23 * MEBIBYTE
+MAX_BYTES_PER_IMAGE: Final = 1000 * MEBIBYTE
+
+
+class ImageLocality(ScorePlugin):
+    """Score the bytes a node need not pull, each image scaled down by the share of nodes that hold it.
+
+    The scaling keeps a pod from crowding the few nodes that happen to have its image. It makes the answer depend on
+    the number of nodes and on what the others hold, which is why there is an :meth:`epoch`.
+    """
+
+    depends_on = DependsOn.NODE
+    _signs_template = True
+
+    def __init__(self, *, handle: Handle) -> None:
+        self._handle = handle
+
+    def sign(self, pod: Pod) -> Hashable:
+        return image_names(pod)
+
+    def epoch(self) -> Hashable:
+        # How many nodes there are matters, too; but when they come or go, all answers are new.
+        return self._handle.nodes.images_version
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        wanted = image_names(pod)
+        held = node.node.image_names
+        total = sum(self._worth(name) for name in wanted if name in held)
+        most = MAX_BYTES_PER_IMAGE * len(wanted)
+        # In this order: a pod without images has a smaller maximum than minimum.
+        total = MIN_BYTES if total < MIN_BYTES else min(total, most)
+        return MAX_NODE_SCORE * (total - MIN_BYTES) // (most - MIN_BYTES)
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        wanted = image_names(pod)
+        total = np.zeros(len(nodes), dtype=np.int64)
+        worth = {name: self._worth(name) for name in wanted}
+        most = MAX_BYTES_PER_IMAGE * len(wanted)
+        if sum(worth[name] for name in wanted) <= MIN_BYTES:
+            return total
+        for name in wanted:
+            if worth[name]:
+                total += worth[name] * nodes.holds_image(name)
+        total = np.minimum(np.maximum(total, MIN_BYTES), most)
+        return MAX_NODE_SCORE * (total - MIN_BYTES) // (most - MIN_BYTES)
+
+    def _worth(self, name: str) -> int:
+        nodes = self._handle.nodes
+        image = nodes.image(name)
+        return 0 if image is None else int(float(image.size) * (float(image.node_count) / float(len(nodes))))
+
+
+def image_names(pod: Pod) -> tuple[str, ...]:
+    """List every image of a pod, those of init containers and image volumes included; one used twice stands twice."""
+    spec = pod.spec
+    if len(spec.containers) == 1 and not spec.init_containers and not spec.volumes:
+        return (normalized(spec.containers[0].image),)
+    containers = (*spec.init_containers, *spec.containers)
+    volumes = (volume.image.reference for volume in spec.volumes if volume.image is not None)
+    return (*(normalized(container.image) for container in containers), *map(normalized, volumes))
+
+
+def normalized(image: str) -> str:
+    """Add ``:latest`` to a name without tag or digest; a colon before the last slash belongs to a port."""
+    return image if image.rfind(":") > image.rfind("/") else image + ":latest"

@@ -1,0 +1,278 @@
+"""Required terms: which nodes the incoming pod's own rule out, and which those of pods already there do."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.kube.api.affinity_terms import affinity_terms
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.masks import any_of
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import BoolArray, Status, Verdict
+from moorage.scheduler.plugins.inter_pod_affinity.terms import IncomingTerm, match_all
+from moorage.scheduler.state.domains import DomainCounts, DomainTally, LabelDomains, is_any_counted, nodes_lacking
+
+AFFINITY_UNMET: Final = Status.unresolvable("node(s) didn't match pod affinity rules")
+ANTI_AFFINITY_BROKEN: Final = Status.unschedulable("node(s) didn't match pod anti-affinity rules")
+EXISTING_BROKEN: Final = Status.unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
+
+
+Tallies = dict[str, DomainTally]
+"""A tally for each topology key that somebody has a say about."""
+
+
+class PairCounts:
+    """Pods counted by topology key and the value of that label on their node."""
+
+    __slots__ = ("by_key",)
+
+    def __init__(self, by_key: dict[str, DomainCounts]) -> None:
+        self.by_key = by_key
+
+    @classmethod
+    def of(cls, tallies: Tallies) -> "PairCounts":
+        """Take over what tallies say now."""
+        return cls({key: tally.snapshot() for key, tally in tallies.items()})
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pod was counted anywhere."""
+        return all(counts.total == 0 for counts in self.by_key.values())
+
+    def has(self, key: str, node: NodeInfo) -> bool:
+        """Return whether a pod was counted in the node's domain of a key."""
+        value = node.labels.get(key)
+        counts = self.by_key.get(key)
+        return value is not None and counts is not None and counts[value] > 0
+
+    def has_any(self, node: NodeInfo) -> bool:
+        """Return whether a pod was counted in one of the node's domains."""
+        return any(self.has(key, node) for key in self.by_key)
+
+    def change(self, key: str, node: NodeInfo, by: int) -> None:
+        """Count a pod more or less on a node."""
+        value = node.labels.get(key)
+        if value is not None:
+            self.by_key.setdefault(key, DomainCounts.none()).change(value, by)
+
+    def found_at(self, nodes: NodeTable) -> BoolArray | None:
+        """Find the nodes with a pod counted in one of their domains; ``None`` if there are none."""
+        return any_of(counts.positive_at(nodes.label(key)) for key, counts in self.by_key.items() if counts.total)
+
+    def clone(self) -> "PairCounts":
+        """Return a copy for a what-if."""
+        return PairCounts({key: counts.clone() for key, counts in self.by_key.items()})
+
+
+class AffinityWhatIf(Struct):
+    """What is counted when pods are put on nodes or taken off: three counts, and the terms that say what they count."""
+
+    affinity_terms: tuple[IncomingTerm, ...]
+    anti_terms: tuple[IncomingTerm, ...]
+    namespace_labels: Mapping[str, str]
+    matches_itself: bool
+    affinity: PairCounts
+    anti: PairCounts
+    existing_anti: PairCounts
+
+    def clone(self) -> "AffinityWhatIf":
+        """Return a copy to be changed further."""
+        return AffinityWhatIf(
+            self.affinity_terms,
+            self.anti_terms,
+            self.namespace_labels,
+            self.matches_itself,
+            self.affinity.clone(),
+            self.anti.clone(),
+            self.existing_anti.clone(),
+        )
+
+    def change(self, incoming: Pod, other: Pod, node: NodeInfo, by: int) -> None:
+        """Follow a what-if in which another pod is put on a node or taken off it."""
+        for term in affinity_terms(other).anti_affinity:
+            if term.matches(incoming.namespace, incoming.labels, self.namespace_labels):
+                self.existing_anti.change(term.topology_key, node, by)
+        if match_all(self.affinity_terms, other):
+            for key in self.affinity.by_key:
+                self.affinity.change(key, node, by)
+        for own in self.anti_terms:
+            if own.matches(other):
+                self.anti.change(own.topology_key, node, by)
+
+    def filter(self, node: NodeInfo) -> Status | None:
+        """Filter one node."""
+        if not self._meets_affinity(node):
+            return AFFINITY_UNMET
+        if self.anti_terms and self.anti.has_any(node):
+            return ANTI_AFFINITY_BROKEN
+        return EXISTING_BROKEN if self.existing_anti.has_any(node) else None
+
+    def _meets_affinity(self, node: NodeInfo) -> bool:
+        if not self.affinity_terms:
+            return True
+        if any(key not in node.labels for key in self.affinity.by_key):
+            return False
+        if all(self.affinity.has(key, node) for key in self.affinity.by_key):
+            return True
+        return self._is_first_of_its_kind
+
+    @property
+    def _is_first_of_its_kind(self) -> bool:
+        # Otherwise the first pod of a group that wants to be together could never be placed.
+        return self.matches_itself and self.affinity.is_empty
+
+    def filter_nodes(self, nodes: NodeTable) -> Verdict:
+        """Filter every node of a window; each gets the first reason that applies."""
+        return _verdict(
+            len(nodes),
+            self._unmet_affinity(nodes) if self.affinity_terms else None,
+            self.anti.found_at(nodes),
+            self.existing_anti.found_at(nodes),
+        )
+
+    def _unmet_affinity(self, nodes: NodeTable) -> BoolArray | None:
+        columns = {key: nodes.label(key) for key in self.affinity.by_key}
+        if self._is_first_of_its_kind:
+            return any_of(nodes_lacking(column) for column in columns.values())
+        return any_of(~counts.positive_at(columns[key]) for key, counts in self.affinity.by_key.items())
+
+
+class RequiredRules:
+    """What required terms say of the cluster as it is: tallies that follow it, and the verdict over all of its rows."""
+
+    def __init__(
+        self,
+        pod: Pod,
+        affinity_terms: tuple[IncomingTerm, ...],
+        anti_terms: tuple[IncomingTerm, ...],
+        namespace_labels: Mapping[str, str],
+        tallies: tuple[Tallies, Tallies, Tallies],
+        domains: LabelDomains,
+    ) -> None:
+        self._affinity_terms = affinity_terms
+        self._anti_terms = anti_terms
+        self._namespace_labels = namespace_labels
+        self._matches_itself = match_all(affinity_terms, pod)
+        self._affinity, self._anti, self._existing = tallies
+        self._domains = domains
+        self._tallies = [tally for kind in tallies for tally in kind.values()]
+        keys = dict.fromkeys(key for kind in tallies for key in kind)
+        self._by_key = [(key, [kind[key] for kind in tallies if key in kind]) for key in keys]
+        self._nodes: NodeTable | None = None
+        self._filtered: tuple[list[int], Verdict] | None = None
+
+    def refresh(self, nodes: NodeTable) -> None:
+        """Follow the cluster."""
+        self._nodes = nodes
+        for key, tallies in self._by_key:
+            domains = self._domains.of(nodes, key)
+            for tally in tallies:
+                tally.refresh(domains)
+
+    @property
+    def say_nothing(self) -> bool:
+        """Whether there are no terms, and no pod that has one against this."""
+        return not (self._affinity_terms or self._anti_terms) and not is_any_counted(self._existing.values())
+
+    def are_over(self, nodes: NodeTable) -> bool:
+        """Return whether a window is the cluster that the tallies follow, row by row."""
+        return nodes.shows_all and self._nodes is not None and nodes.is_window_of(self._nodes)
+
+    def verdict(self, size: int) -> Verdict:
+        """Filter all rows; the verdict stands until other rows are concerned."""
+        versions = [tally.positive_version for tally in self._tallies]
+        if self._filtered is None or self._filtered[0] != versions:
+            self._filtered = versions, self._filter(size)
+        return self._filtered[1]
+
+    def what_if(self) -> AffinityWhatIf:
+        """Return the same as counts that can be changed."""
+        return AffinityWhatIf(
+            self._affinity_terms,
+            self._anti_terms,
+            self._namespace_labels,
+            self._matches_itself,
+            PairCounts.of(self._affinity),
+            PairCounts.of(self._anti),
+            PairCounts.of(self._existing),
+        )
+
+    def _filter(self, size: int) -> Verdict:
+        unmet = self._unmet() if self._affinity else None
+        return _verdict(size, unmet, _found(self._anti), _found(self._existing))
+
+    def _unmet(self) -> BoolArray | None:
+        tallies = self._affinity.values()
+        if self._matches_itself and not is_any_counted(tallies):
+            return any_of(tally.rows_nowhere() for tally in tallies)
+        return any_of(~tally.positive_rows() for tally in tallies)
+
+
+class AffinityState:
+    """What the filter knows during one cycle: the standing rules, and a what-if once something is changed."""
+
+    __slots__ = ("_is_changed", "_rules", "_what_if")
+
+    def __init__(self, rules: RequiredRules) -> None:
+        self._rules = rules
+        self._what_if: AffinityWhatIf | None = None
+        self._is_changed = False
+
+    def clone(self) -> "AffinityState":
+        """Return a copy for a what-if."""
+        copy = AffinityState(self._rules)
+        copy._what_if = self._counts().clone()
+        copy._is_changed = self._is_changed
+        return copy
+
+    def change(self, incoming: Pod, other: Pod, node: NodeInfo, by: int) -> None:
+        """Follow a what-if in which another pod is put on a node or taken off it."""
+        self._is_changed = True
+        self._counts().change(incoming, other, node, by)
+
+    def filter(self, node: NodeInfo) -> Status | None:
+        """Filter one node."""
+        return self._counts().filter(node)
+
+    def filter_nodes(self, nodes: NodeTable) -> Verdict:
+        """Filter every node of a window; each gets the first reason that applies."""
+        if not self._is_changed and self._rules.are_over(nodes):
+            return self._rules.verdict(len(nodes))
+        return self._counts().filter_nodes(nodes)
+
+    def _counts(self) -> AffinityWhatIf:
+        if self._what_if is None:
+            self._what_if = self._rules.what_if()
+        return self._what_if
+
+
+def _found(tallies: Tallies) -> BoolArray | None:
+    found: BoolArray | None = None
+    for tally in tallies.values():
+        if tally.counted:
+            found = tally.positive_rows() if found is None else found | tally.positive_rows()
+    return found
+
+
+def _verdict(
+    size: int, unmet: BoolArray | None, unwanted_here: BoolArray | None, avoided_here: BoolArray | None
+) -> Verdict:
+    """Put the three reasons together, so that each node has the first that applies."""
+    rejections: list[tuple[BoolArray, Status]] = []
+    decided: BoolArray | None = None
+    for found, status in (
+        (unmet, AFFINITY_UNMET),
+        (unwanted_here, ANTI_AFFINITY_BROKEN),
+        (avoided_here, EXISTING_BROKEN),
+    ):
+        if found is None:
+            continue
+        if decided is None:
+            decided = found
+            rejections.append((found, status))
+        else:
+            rejections.append((found & ~decided, status))
+            decided = decided | found
+    return Verdict(size, tuple(rejections))

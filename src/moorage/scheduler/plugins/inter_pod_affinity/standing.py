@@ -1,0 +1,134 @@
+"""What is known of the cluster for pods that ask the same: terms expanded, and tallies that follow the pods there.
+
+Pods of one template have the same terms, namespace and labels, so what they want to know is worked out once, and again
+only when a namespace changes, a term appears or goes, or a count was given up.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from typing import Final
+
+from moorage.common.caches import LRU, MAX_KEY_LABELS
+from moorage.kube.api.affinity_terms import PodTerms
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.plugins.inter_pod_affinity.filter import RequiredRules, Tallies
+from moorage.scheduler.plugins.inter_pod_affinity.score import DomainScores
+from moorage.scheduler.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, conjunction
+from moorage.scheduler.state.domains import DomainTally, LabelDomains, RowCounts, Sources
+from moorage.scheduler.state.pod_index import PodIndex, SelectorCount
+
+MAX_BYTES: Final = 64 << 20
+BYTES_PER_ROW: Final = 24
+MIN_TALLIES: Final = 16
+MAX_TALLIES: Final = 1024
+MAX_QUESTIONS: Final = 1024
+
+Token = tuple[int, ...]
+"""Versions of all that rules are made from."""
+
+
+class StandingRules:
+    """Rules and preferences by who asks, over tallies that they share; all are LRUs.
+
+    What is kept for who asks is stale when its token is: a namespace changed, a term appeared or went, or counts were
+    dropped.
+    """
+
+    def __init__(self, pods: PodIndex, namespaces: NamespaceExpansion, hard_weight: int) -> None:
+        self._pods = pods
+        self._namespaces = namespaces
+        self._hard_weight = hard_weight
+        self._domains = LabelDomains()
+        self._tallies: LRU[tuple[Sources, str], DomainTally] = LRU(MIN_TALLIES, on_drop=self._drop_rules)
+        self._required: LRU[Hashable, tuple[Token, RequiredRules]] = LRU(MAX_QUESTIONS)
+        self._preferred: LRU[Hashable, tuple[Token, DomainScores]] = LRU(MAX_QUESTIONS)
+
+    def __len__(self) -> int:
+        return self._tallies.size
+
+    @property
+    def has_opinions(self) -> bool:
+        """Whether some pod on a node has a term that scores nodes for others."""
+        return bool(self._pods.preferred) or (self._hard_weight > 0 and bool(self._pods.affinity))
+
+    def required(self, pod: Pod, terms: PodTerms) -> RequiredRules:
+        """Return what the pod's required terms, and those of pods there, say of nodes; to be refreshed."""
+        asked = _asked_by(pod, terms)
+        state = (self._namespaces.version, self._pods.anti_affinity.version, self._pods.generation)
+        known = self._required.find(asked)
+        if known is None or known[0] != state:
+            known = (state, self._new_rules(pod, terms))
+            if len(pod.labels) <= MAX_KEY_LABELS:
+                self._required.put(asked, known)
+        return known[1]
+
+    def preferred(self, pod: Pod, terms: PodTerms) -> DomainScores:
+        """Return what the pod thinks of pods there, and those of it; to be refreshed."""
+        pods = self._pods
+        asked = _asked_by(pod, terms)
+        state = (self._namespaces.version, pods.affinity.version, pods.preferred.version, pods.generation)
+        known = self._preferred.find(asked)
+        if known is None or known[0] != state:
+            known = (state, self._new_scores(pod, terms))
+            if len(pod.labels) <= MAX_KEY_LABELS:
+                self._preferred.put(asked, known)
+        return known[1]
+
+    def _new_rules(self, pod: Pod, terms: PodTerms) -> RequiredRules:
+        namespace_labels = self._namespaces.labels_of(pod.namespace)
+        wanted = self._namespaces.expand(terms.affinity)
+        unwanted = self._namespaces.expand(terms.anti_affinity)
+        avoiding = self._pods.anti_affinity.about(pod.namespace, pod.labels, namespace_labels)
+        tallies = (
+            self._affinity(wanted),
+            self._by_key((term.topology_key, self._meant_by(term), 1) for term in unwanted),
+            self._by_key((group.term.topology_key, group, 1) for group in avoiding),
+        )
+        return RequiredRules(pod, wanted, unwanted, namespace_labels, tallies, self._domains)
+
+    def _new_scores(self, pod: Pod, terms: PodTerms) -> DomainScores:
+        about = (pod.namespace, pod.labels, self._namespaces.labels_of(pod.namespace))
+        own = [(self._namespaces.expand_one(term), weight) for term, weight in terms.preferred]
+        groups = [(group, group.weight) for group in self._pods.preferred.about(*about)]
+        if self._hard_weight > 0:
+            groups += [(group, self._hard_weight) for group in self._pods.affinity.about(*about)]
+        counts: list[tuple[str, RowCounts, int]] = [
+            *((term.topology_key, self._meant_by(term), weight) for term, weight in own),
+            *((group.term.topology_key, group, weight) for group, weight in groups),
+        ]
+        return DomainScores(self._by_key(counts), self._domains)
+
+    def _affinity(self, wanted: tuple[IncomingTerm, ...]) -> Tallies:
+        """Count the pods that all terms mean, by each of the terms' keys."""
+        if not wanted:
+            return {}
+        meant = self._pods.count(*conjunction(wanted), terminating=True)
+        return self._by_key((key, meant, 1) for key in dict.fromkeys(term.topology_key for term in wanted))
+
+    def _meant_by(self, term: IncomingTerm) -> SelectorCount:
+        return self._pods.count(term.namespaces, term.matcher, terminating=True)
+
+    def _by_key(self, counts: Iterable[tuple[str, RowCounts, int]]) -> Tallies:
+        """Put weighted counts together by topology key; equal sums are one tally, whoever asks."""
+        sources: defaultdict[str, list[tuple[RowCounts, int]]] = defaultdict(list)
+        for key, source, weight in counts:
+            sources[key].append((source, weight))
+        return {key: self._tally(tuple(listed), key) for key, listed in sources.items()}
+
+    def _tally(self, sources: Sources, key: str) -> DomainTally:
+        tally = self._tallies.find((sources, key))
+        if tally is None:
+            tally = DomainTally(sources)
+            affordable = MAX_BYTES // (BYTES_PER_ROW * self._pods.rows + 1)
+            self._tallies.resize(max(MIN_TALLIES, min(affordable, MAX_TALLIES)))
+            self._tallies.put((sources, key), tally)
+        return tally
+
+    def _drop_rules(self, key: Hashable, dropped: DomainTally) -> None:
+        # They would keep in memory the tallies that are dropped to save it; new ones find those that are left.
+        self._required.clear()
+        self._preferred.clear()
+
+
+def _asked_by(pod: Pod, terms: PodTerms) -> Hashable:
+    return terms, pod.metadata.namespace, frozenset(pod.metadata.labels.items())

@@ -1,0 +1,87 @@
+"""The incoming pod's terms, with namespace selectors replaced by the namespaces they select."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from moorage.common.caches import LRU
+from moorage.kube.api.affinity_terms import NO_LABELS, AffinityTerm
+from moorage.kube.api.cluster import Namespace
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import LabelMatcher
+from moorage.scheduler.framework.handle import Lister
+from moorage.scheduler.state.selector_index import Namespaces
+
+
+class IncomingTerm(NamedTuple):
+    """Which pods an incoming pod means, and within which domains."""
+
+    topology_key: str
+    namespaces: Namespaces
+    matcher: LabelMatcher
+
+    def matches(self, pod: Pod) -> bool:
+        """Return whether a pod is meant."""
+        return (self.namespaces is None or pod.namespace in self.namespaces) and self.matcher.matches(pod.labels)
+
+
+MAX_KNOWN: Final = 1024
+
+
+class NamespaceExpansion:
+    """Expands terms through the namespaces there are; those of a term are looked up again only when one changes."""
+
+    def __init__(self, namespaces: Lister[Namespace]) -> None:
+        self._namespaces = namespaces
+        self._known: LRU[AffinityTerm, IncomingTerm] = LRU(MAX_KNOWN, self._expanded)
+        self._version = -1
+
+    @property
+    def version(self) -> int:
+        """A number that grows whenever a namespace changes."""
+        return self._namespaces.version
+
+    def expand(self, terms: Iterable[AffinityTerm]) -> tuple[IncomingTerm, ...]:
+        """Expand the terms of a list."""
+        return tuple([self.expand_one(term) for term in terms])
+
+    def expand_one(self, term: AffinityTerm) -> IncomingTerm:
+        """Expand one term; an empty namespace selector stays what it is, every namespace."""
+        if self._namespaces.version != self._version:
+            self._known.clear()
+            self._version = self._namespaces.version
+        return self._known[term]
+
+    def _expanded(self, term: AffinityTerm) -> IncomingTerm:
+        return IncomingTerm(term.topology_key, self._selected(term), term.matcher)
+
+    def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a namespace; one that is not known has none."""
+        found = self._namespaces.get(namespace)
+        return NO_LABELS if found is None else found.labels
+
+    def _selected(self, term: AffinityTerm) -> Namespaces:
+        selector = term.namespace_matcher
+        if selector.is_nothing:
+            return term.namespaces
+        if selector.is_everything:
+            return None
+        return term.namespaces | {item.name for item in self._namespaces.list() if selector.matches(item.labels)}
+
+
+def match_all(terms: Sequence[IncomingTerm], pod: Pod) -> bool:
+    """Return whether every term means the pod; without terms, none does."""
+    return bool(terms) and all(term.matches(pod) for term in terms)
+
+
+def conjunction(terms: Sequence[IncomingTerm]) -> tuple[Namespaces, LabelMatcher]:
+    """Put terms together into one question: which pods do all of them mean?"""
+    if len(terms) == 1:
+        return terms[0].namespaces, terms[0].matcher
+    listed = [term.namespaces for term in terms if term.namespaces is not None]
+    return (
+        frozenset.intersection(*listed) if listed else None,
+        LabelMatcher(
+            tuple(requirement for term in terms for requirement in term.matcher.requirements),
+            any(term.matcher.is_nothing for term in terms),
+        ),
+    )

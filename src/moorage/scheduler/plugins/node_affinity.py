@@ -1,0 +1,221 @@
+"""NodeAffinity: nodes that a pod's selector and affinity, or the profile's, demand or prefer."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.common.caches import cached_if_short
+from moorage.kube.api.affinity import NodeAffinity as NodeAffinitySpec
+from moorage.kube.api.affinity import PreferredSchedulingTerm
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import (
+    EVERYTHING,
+    NODE_NAME_FIELD,
+    LabelMatcher,
+    NodeMatcher,
+    NodeSelector,
+    NodeSelectorTerm,
+    NodeTermMatcher,
+    label_set_matcher,
+    length_of,
+    node_matcher,
+    node_term_matcher,
+)
+from moorage.scheduler.config.args import NodeAffinityArgs
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.node_selection import matching_nodes, nodes_matching_term, nodes_meeting
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import (
+    DependsOn,
+    FilterPlugin,
+    NodeNames,
+    PreFilterAnswer,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    default_normalize,
+)
+from moorage.scheduler.framework.status import BoolArray, IntArray, Status, Verdict
+
+NOT_WANTED: Final = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
+NOT_ENFORCED: Final = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
+CONFLICT: Final = Status.unresolvable("pod affinity terms conflict")
+FEW_NAMES: Final = 4
+"""A pod that can go to so few nodes, by their names, is not worth an answer about every node."""
+
+
+class Demands(Struct, frozen=True):
+    """What a pod demands of a node: all labels of its selector, and one term of its required affinity if it has any."""
+
+    labels: LabelMatcher
+    affinity: NodeMatcher | None
+
+    def accepts(self, node: Node) -> bool:
+        """Return whether a node will do."""
+        if not self.labels.matches(node.labels):
+            return False
+        return self.affinity is None or self.affinity.matches(node.labels, node.name)
+
+    def accepted_nodes(self, nodes: NodeTable) -> BoolArray:
+        """Find the nodes of a window that will do."""
+        found = np.ones(len(nodes), dtype=np.bool_) if self.affinity is None else matching_nodes(self.affinity, nodes)
+        for requirement in self.labels.requirements:
+            found &= nodes_meeting(requirement, nodes)
+        return found
+
+
+class Preference(NamedTuple):
+    """A preference for some nodes, and its weight."""
+
+    weight: int
+    term: NodeTermMatcher
+
+
+DEMANDS: Final = StateKey[Demands]("NodeAffinity: what the pod demands")
+PREFERENCES: Final = StateKey[tuple[Preference, ...]]("NodeAffinity: what the pod and the profile prefer")
+
+
+class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Reject nodes that the pod or the profile does not want; score others by the preferences they satisfy."""
+
+    depends_on = DependsOn.NODE
+    _signs_template = True
+    _normalizes_by_value = True
+
+    Args = NodeAffinityArgs
+
+    def __init__(self, *, args: NodeAffinityArgs | None = None) -> None:
+        added = (args.added_affinity if args else None) or NodeAffinitySpec()
+        self._added = None if added.required is None else node_matcher(added.required)
+        self._added_preferences = parse_preferences(added.preferred or ())
+
+    def sign(self, pod: Pod) -> Hashable | None:
+        affinity, selector = node_affinity_of(pod), pod.spec.node_selector
+        if affinity.required is not None:
+            names = named_nodes(affinity.required.node_selector_terms)
+            if names is not None and len(names) <= FEW_NAMES:
+                # Daemons: each pod names another node. Without this one's, their answers are all the same.
+                return None
+        return affinity, None if selector is None else frozenset(selector.items())
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        required = node_affinity_of(pod).required
+        if required is None and self._added is None and pod.spec.node_selector is None:
+            return Status.skip()
+        cycle[DEMANDS] = demands_of(pod)
+        names = named_nodes(required.node_selector_terms) if required else None
+        if names is None:
+            return None
+        return NodeNames(names) if names else CONFLICT
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        if self._added is not None and not self._added.matches(node.labels, node.name):
+            return NOT_ENFORCED
+        return None if _demands(cycle, pod).accepts(node.node) else NOT_WANTED
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        unwanted = ~_demands(cycle, pod).accepted_nodes(nodes)
+        if self._added is None:
+            return Verdict.reject(where=unwanted, because=NOT_WANTED)
+        forbidden = ~matching_nodes(self._added, nodes)
+        return Verdict(len(nodes), ((forbidden, NOT_ENFORCED), (unwanted & ~forbidden, NOT_WANTED)))
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        if node_affinity_of(pod).preferred is None and not self._added_preferences:
+            return Status.skip()
+        cycle[PREFERENCES] = self._read_preferences(pod)
+        return None
+
+    def _preferences(self, cycle: CycleState, pod: Pod) -> tuple[Preference, ...]:
+        """Return what the pod and the profile prefer; a profile without the pre-score has it read here."""
+        preferences = cycle.get(PREFERENCES)
+        return self._read_preferences(pod) if preferences is None else preferences
+
+    def _read_preferences(self, pod: Pod) -> tuple[Preference, ...]:
+        return self._added_preferences + parse_preferences(node_affinity_of(pod).preferred or ())
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        labels, name = node.labels, node.name
+        return sum(weight for weight, term in self._preferences(cycle, pod) if term.matches(labels, name))
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        total = np.zeros(len(nodes), dtype=np.int64)
+        for weight, term in self._preferences(cycle, pod):
+            total += weight * nodes_matching_term(term, nodes)
+        return total
+
+    def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
+        return default_normalize(scores)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        event = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+        return (EventRegistration(event, self.after_node_change),)
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        """Try again when a node came that will do, or when one became so.
+
+        As upstream, only the pod's own demands are compared with the old node, not those of the profile.
+        """
+        if self._added is not None and not self._added.matches(new.labels, new.name):
+            return QueueingHint.SKIP
+        demands = demands_of(pod)
+        was_closed = old is None or not demands.accepts(old)
+        return QueueingHint.QUEUE if was_closed and demands.accepts(new) else QueueingHint.SKIP
+
+
+_NO_WISHES: Final = NodeAffinitySpec()
+
+
+def _demands(cycle: CycleState, pod: Pod) -> Demands:
+    """Return what the pod demands; a profile without the pre-filter has it read here."""
+    demands = cycle.get(DEMANDS)
+    return demands_of(pod) if demands is None else demands
+
+
+def node_affinity_of(pod: Pod) -> NodeAffinitySpec:
+    """Return the node affinity of a pod; no affinity is one without any terms."""
+    affinity = pod.spec.affinity
+    return _NO_WISHES if affinity is None or affinity.node_affinity is None else affinity.node_affinity
+
+
+def demands_of(pod: Pod) -> Demands:
+    """Parse what a pod demands of a node."""
+    required, selector = node_affinity_of(pod).required, pod.spec.node_selector
+    return Demands(
+        label_set_matcher(selector) if selector else EVERYTHING,
+        None if required is None else node_matcher(required),
+    )
+
+
+def named_nodes(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
+    """Return the only nodes that the terms can mean; ``None`` if there are no terms, or if one names no node."""
+    found: frozenset[str] | None = None
+    for term in terms:
+        named = [
+            frozenset(field.values)
+            for field in term.match_fields
+            if field.key == NODE_NAME_FIELD and field.operator == "In"
+        ]
+        if not named:
+            return None
+        found = frozenset.intersection(*named) | (found or frozenset())
+    return found
+
+
+def _length_of(terms: tuple[PreferredSchedulingTerm, ...]) -> int:
+    return length_of(NodeSelector(tuple(term.preference for term in terms)))
+
+
+@cached_if_short(1024, _length_of)
+def parse_preferences(terms: tuple[PreferredSchedulingTerm, ...]) -> tuple[Preference, ...]:
+    """Make preferred terms ready to match, without those of no weight or no content; one that is wrong is an error."""
+    return tuple(
+        Preference(term.weight, node_term_matcher(term.preference))
+        for term in terms
+        if term.weight and (term.preference.match_expressions or term.preference.match_fields)
+    )

@@ -1,0 +1,82 @@
+"""NodeDeclaredFeatures: a pod that uses a new feature goes only where the kubelet says it has it."""
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PreFilterAnswer, PreFilterPlugin
+from moorage.scheduler.framework.status import Status, Verdict
+
+MISSING: Final = Status.unresolvable("node(s) didn't match Pod's required features")
+REQUIRED: Final = StateKey[frozenset[str]](
+    "PreFilterNodeDeclaredFeatures",
+    missing='error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found',
+)
+
+RESTART_ALL: Final = "RestartAllContainersOnContainerExits"
+HOST_NETWORK_USERS: Final = "UserNamespacesHostNetworkSupport"
+MOUNT_OPTIONS: Final = "VolumeBindMountOptions"
+
+
+class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
+    """Reject nodes that do not declare a feature the pod's spec makes use of."""
+
+    depends_on = DependsOn.NODE
+    _signs_template = True
+
+    def sign(self, pod: Pod) -> Hashable:
+        return required_features(pod)
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        required = required_features(pod)
+        if not required:
+            return Status.skip()
+        cycle[REQUIRED] = required
+        return None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return None if cycle[REQUIRED].issubset(node.node.status.declared_features) else MISSING
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        required = cycle[REQUIRED]
+        lacking = nodes.declared_features.where(lambda declared: not required <= declared)
+        return Verdict.reject(where=lacking, because=MISSING)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        node_change = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
+        return (
+            EventRegistration(node_change, after_node_change),
+            EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE), after_pod_change),
+        )
+
+
+def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+    """Try again after every new node, and after every change of what a node declares."""
+    is_same = old is not None and old.status.declared_features == new.status.declared_features
+    return QueueingHint.SKIP if is_same else QueueingHint.QUEUE
+
+
+def after_pod_change(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+    """Try again when the pod needs something else than before."""
+    return QueueingHint.SKIP if required_features(old) == required_features(new) else QueueingHint.QUEUE
+
+
+def required_features(pod: Pod) -> frozenset[str]:
+    """Infer from a pod's spec which features a node must declare."""
+    spec = pod.spec
+    required = set()
+    if spec.host_network and spec.host_users is False:
+        required.add(HOST_NETWORK_USERS)
+    for container in (*spec.init_containers, *spec.containers):
+        if container.restart_policy_rules and any(
+            rule.action == "RestartAllContainers" for rule in container.restart_policy_rules
+        ):
+            required.add(RESTART_ALL)
+        if container.volume_mounts and any(mount.bind_mount_options for mount in container.volume_mounts):
+            required.add(MOUNT_OPTIONS)
+    return frozenset(required)

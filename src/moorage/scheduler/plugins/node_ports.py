@@ -1,0 +1,59 @@
+"""NodePorts: a port of the node can be taken once."""
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import numpy as np
+
+from moorage.kube.api.pod import HostPort, Pod
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.nodeinfo import NodeInfo, ports_conflict
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PreFilterAnswer, PreFilterPlugin
+from moorage.scheduler.framework.status import IntArray, Status, Verdict
+
+TAKEN: Final = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
+WANTED: Final = StateKey[tuple[HostPort, ...]](
+    "PreFilterNodePorts", missing='reading "PreFilterNodePorts" from cycleState: not found'
+)
+
+
+class NodePorts(PreFilterPlugin, FilterPlugin):
+    """Reject nodes where another pod holds a host port that this one wants."""
+
+    _signs_template = True
+    depends_on = DependsOn.REQUESTS
+
+    def sign(self, pod: Pod) -> Hashable:
+        return pod.host_ports
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        if not pod.host_ports:
+            return Status.skip()
+        cycle[WANTED] = pod.host_ports
+        return None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        wanted = cycle[WANTED]
+        return TAKEN if ports_conflict(wanted, node.used_ports) else None
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        wanted = cycle[WANTED]
+        return Verdict.reject(where=nodes.host_ports.where(lambda used: ports_conflict(wanted, used)), because=TAKEN)
+
+    def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        # Whoever wants a port takes it from the next one that does.
+        return np.ones(len(nodes), dtype=np.int64) - self.filter_nodes(cycle, pod, nodes).rejected
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return (
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deletion),
+            EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),
+        )
+
+
+def after_pod_deletion(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
+    """Try again when a pod is gone that held a port this one wants on its node, or was nominated to it."""
+    was_placed = bool(old.node_name or old.nominated_node_name)
+    return QueueingHint.QUEUE if was_placed and ports_conflict(pod.host_ports, old.host_ports) else QueueingHint.SKIP

@@ -1,0 +1,233 @@
+"""NodeResourcesBalancedAllocation: prefer nodes whose resources the pod would bring nearer to being equally full."""
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.requests import PODS, is_scalar
+from moorage.scheduler.config.args import DEFAULT_RESOURCES, NodeResourcesBalancedAllocationArgs
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
+from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray, Status
+from moorage.scheduler.plugins.capacities import EXACT_FLOATS, Capacity, capacity_of
+from moorage.scheduler.plugins.dynamic_resources.stock import device_stock
+from moorage.scheduler.plugins.node_resources_fit.strategies import FEW_NODES
+from moorage.scheduler.plugins.standing_amounts import ResourceAmounts, standing_amounts
+
+EVEN: Final = 150
+"""Less evenness before, and plus that after, it is twice the score."""
+
+
+class RequestedAmount(NamedTuple):
+    """What a pod asks of one resource."""
+
+    resource: str
+    amount: int
+
+
+ASKS: Final = StateKey[tuple[RequestedAmount, ...]]("NodeResourcesBalancedAllocation: what the pod asks for")
+
+
+class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
+    """Compare how evenly a node is used with the pod and without; 75 means that the pod makes no difference."""
+
+    Args = NodeResourcesBalancedAllocationArgs
+    depends_on = DependsOn.REQUESTS
+    _narrow_is_checked = True
+
+    def __init__(
+        self, *, args: NodeResourcesBalancedAllocationArgs | None = None, handle: Handle | None = None
+    ) -> None:
+        configured = (args.resources if args else ()) or DEFAULT_RESOURCES
+        self._resources = tuple(item.name for item in configured if item.name != PODS)
+        self._amounts = standing_amounts(handle)
+        self._stock = device_stock(handle, self._resources) if handle is not None else None
+        self._signs_template = self._stock is None
+
+    def sign(self, pod: Pod) -> Hashable | None:
+        if self._stock is not None and self._stock.concerns(pod.requests, self._resources):
+            return None
+        return frozenset(pod.requests_on_node.items())
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        asks = self._read_asks(pod)
+        if asks is None:
+            # Pods that ask for nothing would all be drawn to the same node.
+            return Status.skip()
+        cycle[ASKS] = asks
+        return None
+
+    def _asks(self, cycle: CycleState, pod: Pod) -> tuple[RequestedAmount, ...] | None:
+        """Return what the pod asks for; a profile without the pre-score has it read here."""
+        asks = cycle.get(ASKS)
+        return self._read_asks(pod) if asks is None else asks
+
+    def _read_asks(self, pod: Pod) -> tuple[RequestedAmount, ...] | None:
+        """Read what a pod asks for, or ``None`` if it asks for nothing that is scored."""
+        asked = pod.requests_on_node
+        asks, is_anything = [], False
+        for resource in self._resources:
+            amount = asked.get(resource, 0)
+            if amount or not is_scalar(resource):
+                asks.append(RequestedAmount(resource, amount))
+                is_anything = is_anything or amount != 0
+        if not is_anything:
+            return None
+        if self._stock is not None:
+            self._stock.refresh()
+        return tuple(asks)
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        allocatable, requested = node.allocatable, node.requested
+        asks = self._asks(cycle, pod)
+        if asks is None:
+            return 0
+        before, after = [], []
+        for resource, amount in asks:
+            capacity, used = allocatable.get(resource, 0), requested.get(resource, 0)
+            if not capacity and self._stock is not None:
+                capacity, used = self._stock.on_node(node, resource)
+            if capacity:
+                # Floats first, as upstream: beyond 2**53 that is not what dividing integers gives.
+                whole = float(capacity)
+                now, then = float(used) / whole, float(used + amount) / whole
+                before.append(now if now < 1.0 else 1.0)
+                after.append(then if then < 1.0 else 1.0)
+        # Evenness lies between 50 and 100, so nothing here is negative.
+        return 50 + (50 + evenness(after) - evenness(before)) // 2
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        if len(nodes) <= FEW_NODES:
+            return super().score_nodes(cycle, pod, nodes)
+        asks = self._asks(cycle, pod)
+        if asks is None:
+            return np.zeros(len(nodes), dtype=np.int64)
+        if self._stock is None and nodes.shows_all and (scores := self._score_all(nodes, asks)) is not None:
+            return scores
+        taken = self._taken(nodes, [resource for resource, _ in asks])
+        present = [capacity.present for _, capacity in taken]
+        after = [_fractions(used + amount, capacity) for (used, capacity), (_, amount) in zip(taken, asks, strict=True)]
+        gain = evenness_nodes(after, present).astype(np.int64)
+        gain += EVEN - evenness_nodes([_fractions(*item) for item in taken], present).astype(np.int64)
+        gain >>= 1
+        return gain
+
+    def _score_all(self, nodes: NodeTable, asks: Sequence[RequestedAmount]) -> IntArray | None:
+        """Score the whole cluster by columns that stand; None if floats would not be exact."""
+        self._amounts.follow(nodes)
+        known = [self._amounts[resource] for resource, _ in asks]
+        present, after = [], []
+        for item, (_, amount) in zip(known, asks, strict=True):
+            if item.most_used + amount >= EXACT_FLOATS or not item.capacity.is_sound:
+                return None
+            part = item.used + amount
+            part /= item.capacity.floats
+            if not item.is_free_everywhere(nodes, amount):
+                np.minimum(part, 1.0, out=part)
+            present.append(item.capacity.present)
+            after.append(part)
+        # Half as wide takes half the time, and processors cut floats off to 64 bits only one by one.
+        gain = evenness_nodes(after, present).astype(np.int32)
+        # How evenly nodes are used without the pod stands, too.
+        resources = tuple([item.resource for item in known])
+        gain += self._amounts.derived(_unevenness, resources, lambda: _unevenness_now(known))
+        gain >>= 1
+        return gain
+
+    def _taken(self, nodes: NodeTable, resources: Sequence[str]) -> Sequence[tuple[IntArray, Capacity]]:
+        """Return what is taken of each resource, and what there is of it."""
+        taken = []
+        for resource in resources:
+            there, used = nodes.allocatable[resource], nodes.requested[resource]
+            if self._stock is not None:
+                there, used = self._stock.on_nodes(nodes, resource, there, used)
+            taken.append((used, capacity_of(there)))
+        return taken
+
+
+def _unevenness_now(known: Sequence[ResourceAmounts]) -> IntArray:
+    """Return for every node of the cluster ``EVEN`` less the evenness of what is taken now."""
+    taken = [np.minimum(item.used / item.capacity.floats, 1.0) for item in known]
+    return EVEN - evenness_nodes(taken, [item.capacity.present for item in known]).astype(np.int32)
+
+
+def _unevenness(node: NodeInfo, resources: Sequence[str]) -> int:
+    allocatable, requested = node.allocatable, node.requested
+    return EVEN - evenness(
+        [
+            min(float(requested.get(resource, 0)) / float(allocatable[resource]), 1.0)
+            for resource in resources
+            if allocatable.get(resource, 0)
+        ]
+    )
+
+
+def _fractions(used: IntArray, capacity: Capacity) -> FloatArray:
+    part: FloatArray = used / capacity.floats
+    return np.minimum(part, 1.0, out=part)
+
+
+def evenness(fractions: Sequence[float]) -> int:
+    """Return 100 less the standard deviation in percent, cut to an integer, in upstream's order of operations."""
+    if len(fractions) == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    elif len(fractions) > 2:
+        deviation = _deviation(fractions)
+    else:
+        deviation = 0.0
+    return int((1 - deviation) * MAX_NODE_SCORE)
+
+
+def _deviation(fractions: Sequence[float]) -> float:
+    total = 0.0
+    for fraction in fractions:
+        total += fraction
+    mean = total / float(len(fractions))
+    squares = 0.0
+    for fraction in fractions:
+        squares += (fraction - mean) * (fraction - mean)
+    return math.sqrt(squares / float(len(fractions)))
+
+
+def evenness_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> FloatArray:
+    """Do the same for columns, which are written to, but for cutting.
+
+    ``present`` says which nodes have a resource; ``None`` means all.
+    """
+    if len(fractions) == 2 and present[0] is None and present[1] is None:
+        deviation = fractions[0]
+        deviation -= fractions[1]
+        np.abs(deviation, out=deviation)
+        # Halves of floats are exact, so this is 1 - deviation / 2 without another pass.
+        np.subtract(2, deviation, out=deviation)
+        deviation *= MAX_NODE_SCORE / 2
+    else:
+        deviation = _deviation_nodes(fractions, present)
+        np.subtract(1, deviation, out=deviation)
+        deviation *= MAX_NODE_SCORE
+    return deviation
+
+
+def _deviation_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> FloatArray:
+    size = len(fractions[0])
+    masks = [np.ones(size, dtype=np.bool_) if mask is None else mask for mask in present]
+    count = np.sum(masks, axis=0)
+    some = np.maximum(count, 1)
+    total = np.zeros(size)
+    for fraction, mask in zip(fractions, masks, strict=True):
+        total += np.where(mask, fraction, 0.0)
+    mean = total / some
+    squares = np.zeros(size)
+    for fraction, mask in zip(fractions, masks, strict=True):
+        squares += np.where(mask, (fraction - mean) * (fraction - mean), 0.0)
+    # Two resources have a formula of their own upstream, which may differ in the last bit.
+    largest = np.max([np.where(mask, f, -np.inf) for f, mask in zip(fractions, masks, strict=True)], axis=0)
+    smallest = np.min([np.where(mask, f, np.inf) for f, mask in zip(fractions, masks, strict=True)], axis=0)
+    spread = np.where(count == 2, largest, 0.0) - np.where(count == 2, smallest, 0.0)
+    return np.where(count == 2, spread / 2, np.where(count > 2, np.sqrt(squares / some), 0.0))

@@ -1,0 +1,75 @@
+"""What a pod asks of a node, and what a node has too little of."""
+
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from moorage.common.caches import cached_if_short
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.requests import NATIVE, PODS, is_extended
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.plugins.extended_resources import ExtendedResourceClasses
+
+TOO_MANY_PODS: Final = Status.unschedulable("Too many pods")
+
+
+class Demand(NamedTuple):
+    """What a pod asks of one resource, and what to say of a node with too little left, or too little altogether."""
+
+    resource: str
+    amount: int
+    short: Status
+    hopeless: Status
+    is_delegable: bool
+    """Whether devices serve the resource on nodes that have none of it themselves: DynamicResources decides there."""
+
+
+class DemandReader:
+    """Reads the demands of pods, leaving out the extended resources that need not fit."""
+
+    def __init__(
+        self, classes: ExtendedResourceClasses, ignored: Collection[str] = (), ignored_groups: Collection[str] = ()
+    ) -> None:
+        self._classes = classes
+        self._ignored = frozenset(ignored)
+        self._ignored_groups = frozenset(ignored_groups)
+
+    def read(self, pod: Pod) -> tuple[Demand, ...]:
+        """List what must be left on a node; the number of pods is not among it, since every pod needs a place."""
+        amounts = pod.requests
+        # CPU, memory and storage are named first; the rest comes in random order upstream, here by name.
+        names = [*NATIVE, *sorted([name for name in amounts if name not in NATIVE and name != PODS])]
+        return tuple(
+            [
+                Demand(name, amounts[name], *_insufficient(name), name not in NATIVE and self.is_delegable(name))
+                for name in names
+                if name in amounts and amounts[name] > 0 and (name in NATIVE or not self._is_ignored(name))
+            ]
+        )
+
+    def is_delegable(self, resource: str) -> bool:
+        """Return whether a device class serves the resource."""
+        return resource not in NATIVE and self._classes.find(resource) is not None
+
+    def _is_ignored(self, resource: str) -> bool:
+        if not self._ignored and not self._ignored_groups:
+            return False
+        is_listed = resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
+        return is_listed and is_extended(resource)
+
+
+def shortages(demands: Sequence[Demand], node: NodeInfo) -> list[Status]:
+    """List everything the node has too little of."""
+    allocatable, requested = node.allocatable, node.requested
+    found = [TOO_MANY_PODS] if len(node.pods) >= allocatable.get(PODS, 0) else []
+    for resource, amount, short, hopeless, is_delegable in demands:
+        capacity = allocatable.get(resource, 0)
+        if amount > capacity - requested.get(resource, 0) and not (is_delegable and capacity <= 0):
+            found.append(hopeless if amount > capacity else short)
+    return found
+
+
+@cached_if_short(1024)
+def _insufficient(resource: str) -> tuple[Status, Status]:
+    reason = f"Insufficient {resource}"
+    return Status.unschedulable(reason), Status.unresolvable(reason)

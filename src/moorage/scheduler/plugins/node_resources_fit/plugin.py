@@ -1,0 +1,234 @@
+"""NodeResourcesFit: a pod goes only where what it asks for is left, and rather where more (or less) of it is."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.requests import CPU, MEMORY, PODS, is_scalar
+from moorage.scheduler.config.args import NodeResourcesFitArgs
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.events import EventRegistration
+from moorage.scheduler.framework.group_plugins import PlacementScorePlugin
+from moorage.scheduler.framework.groups import GroupTree, Placement
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import (
+    CountingPlugin,
+    DependsOn,
+    FilterPlugin,
+    PreFilterAnswer,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, IntArray, Status, Verdict, combined
+from moorage.scheduler.plugins.capacities import capacity_of
+from moorage.scheduler.plugins.deferred_pod_scheduling import GATE
+from moorage.scheduler.plugins.dynamic_resources.stock import device_stock
+from moorage.scheduler.plugins.extended_resources import extended_classes
+from moorage.scheduler.plugins.node_resources_fit.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
+from moorage.scheduler.plugins.node_resources_fit.hints import FitHints
+from moorage.scheduler.plugins.node_resources_fit.placements import fullness
+from moorage.scheduler.plugins.node_resources_fit.strategies import FEW_NODES, WeightedScores, strategy_of
+from moorage.scheduler.plugins.standing_amounts import scored_of, standing_amounts
+
+MAX_TOTAL_WEIGHT: Final = 1 << 20
+"""Up to which weighted sums fit into 32 bits; what a configuration may say is far below."""
+
+
+class WeightedRequest(NamedTuple):
+    """What a pod counts for in the score of one resource, and what that resource weighs."""
+
+    resource: str
+    amount: int
+    weight: int
+
+
+DEMANDS: Final = StateKey[tuple[Demand, ...]](
+    "PreFilterNodeResourcesFit", missing='error reading "PreFilterNodeResourcesFit" from cycleState: not found'
+)
+SHARES: Final = StateKey[tuple[WeightedRequest, ...]]("NodeResourcesFit: what the pod counts for in scores")
+
+
+class NodeResourcesFit(
+    PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin
+):
+    """Reject nodes that are full, and score by how full the others would be."""
+
+    Args = NodeResourcesFitArgs
+    depends_on = DependsOn.REQUESTS
+    _narrow_is_checked = True
+    looks_at_nodes = False
+
+    def __init__(self, *, args: NodeResourcesFitArgs | None = None, handle: Handle) -> None:
+        args = args or NodeResourcesFitArgs()
+        self._strategy = strategy_of(args.scoring_strategy)
+        # Pods are limited in number, not scored: upstream knows no allocatable for them here.
+        self._weights = tuple((r.name, r.weight) for r in args.scoring_strategy.resources if r.name != PODS)
+        self._scored = tuple(name for name, _ in self._weights)
+        self._amounts = standing_amounts(handle)
+        total_weight = sum(weight for _, weight in self._weights)
+        self._scores_left = self._strategy.goes_by_what_is_left and total_weight < MAX_TOTAL_WEIGHT
+        self._stock = device_stock(handle, self._scored)
+        self._signs_template = self._stock is None
+        self._classes = extended_classes(handle)
+        self._demands = DemandReader(self._classes, args.ignored_resources, args.ignored_resource_groups)
+        self._nodes = handle.nodes if handle.features.enabled(GATE) else None
+        """Where pods that are to grow are looked up; ``None`` if nobody makes room for them."""
+        self._signs_template = self._signs_template and self._nodes is None
+
+    def sign(self, pod: Pod) -> Hashable | None:
+        if self._nodes is not None and pod.has_deferred_resize:
+            return None
+        if self._stock is not None and self._stock.concerns(pod.requests, self._scored):
+            return None
+        return frozenset(pod.requests.items()), frozenset(pod.scoring_requests.items())
+
+    def epoch(self) -> Hashable:
+        return self._classes.version
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        demands = self._demands.read(pod)
+        cycle[DEMANDS] = self._growth(pod, demands) if self._nodes is not None else demands
+        return None
+
+    def _growth(self, pod: Pod, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
+        """Leave out what a pod that is to grow is counted with already; a node that is overdrawn is still too full."""
+        if not pod.has_deferred_resize or self._nodes is None:
+            return demands
+        info = self._nodes.find(pod.node_name)
+        known = info.pods.get(pod.uid) if info is not None else None
+        counted = known.requests_on_node if known is not None else {}
+        return tuple(item._replace(amount=max(0, item.amount - counted.get(item.resource, 0))) for item in demands)
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        demands = cycle[DEMANDS]
+        found = shortages(demands, node)
+        return combined(found) if found else None
+
+    def left_over(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> dict[str, int]:
+        allocatable, requested = node.allocatable, node.requested
+        left = {PODS: allocatable.get(PODS, 0) - len(node.pods) - 1}
+        for resource, amount, _, _, is_delegable in cycle[DEMANDS]:
+            capacity = allocatable.get(resource, 0)
+            if capacity > 0 or not is_delegable:
+                left[resource] = capacity - requested.get(resource, 0) - amount
+        return left
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        found: list[tuple[BoolArray, Status]] = []
+        size = len(nodes)
+        amounts = self._amounts if size > FEW_NODES and nodes.shows_all else None
+        if amounts is not None:
+            amounts.follow(nodes)
+        # Most often no node is that full: then nobody is looked at.
+        if amounts is None or not amounts[PODS].is_free_everywhere(nodes, 1):
+            full = nodes.pod_count >= nodes.allocatable[PODS]
+            if full.any():
+                found.append((full, TOO_MANY_PODS))
+        for resource, amount, short, hopeless, is_delegable in cycle[DEMANDS]:
+            if amounts is not None and amounts[resource].is_free_everywhere(nodes, amount):
+                continue
+            capacity = nodes.allocatable[resource]
+            lacking = capacity - nodes.requested[resource] < amount
+            if is_delegable:
+                lacking &= capacity > 0
+            if lacking.any():
+                too_small = lacking & (capacity < amount)
+                found += [(lacking & ~too_small, short), (too_small, hopeless)]
+        return Verdict(size, tuple(found))
+
+    def filter_without(self, cycle: CycleState, pod: Pod, nodes: NodeTable, gone: Mapping[str, IntArray]) -> Verdict:
+        allocatable, requested = nodes.allocatable, nodes.requested
+        found = [(nodes.pod_count - gone[PODS] >= allocatable[PODS], TOO_MANY_PODS)]
+        for resource, amount, short, hopeless, is_delegable in cycle[DEMANDS]:
+            capacity = allocatable[resource]
+            lacking = capacity - requested[resource] + gone.get(resource, 0) < amount
+            if is_delegable:
+                lacking &= capacity > 0
+            too_small = lacking & (capacity < amount)
+            found += [(lacking & ~too_small, short), (too_small, hopeless)]
+        return Verdict(len(nodes), tuple(found))
+
+    def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        allocatable, requested = nodes.allocatable, nodes.requested
+        counts = allocatable[PODS] - nodes.pod_count
+        for resource, amount, _, _, is_delegable in cycle[DEMANDS]:
+            capacity = allocatable[resource]
+            fitting = (capacity - requested[resource]) // amount
+            counts = np.minimum(counts, np.where(capacity > 0, fitting, counts) if is_delegable else fitting)
+        return counts
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        cycle[SHARES] = self._read_shares(pod)
+        return None
+
+    def _read_shares(self, pod: Pod) -> tuple[WeightedRequest, ...]:
+        """Read what the pod counts for; a profile without the pre-score does so when it scores."""
+        asked = pod.scoring_requests
+        if self._stock is not None:
+            self._stock.refresh()
+        shares = []
+        for resource, weight in self._weights:
+            amount = asked.get(resource, 0)
+            if amount or not is_scalar(resource):
+                shares.append(WeightedRequest(resource, amount, weight))
+        return tuple(shares)
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        allocatable, score_resource = node.allocatable, self._strategy.score_resource
+        weighted = []
+        for resource, amount, weight in cycle.get(SHARES) or self._read_shares(pod):
+            capacity = allocatable.get(resource, 0)
+            if capacity:
+                weighted.append((weight, score_resource(scored_of(node, resource) + amount, capacity)))
+            elif self._stock is not None:
+                capacity, taken = self._stock.on_node(node, resource)
+                if capacity:
+                    weighted.append((weight, score_resource(taken + amount, capacity)))
+        return self._strategy.mean(weighted)
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        size = len(nodes)
+        if size <= FEW_NODES:
+            return super().score_nodes(cycle, pod, nodes)
+        shares = cycle.get(SHARES) or self._read_shares(pod)
+        if self._stock is None and nodes.shows_all and (scores := self._score_left(nodes, shares, size)) is not None:
+            return scores
+        allocatable, nonzero, requested = nodes.allocatable, nodes.nonzero_requested, nodes.requested
+        weighted = []
+        for resource, amount, weight in shares:
+            there, taken = allocatable[resource], (nonzero if resource in (CPU, MEMORY) else requested)[resource]
+            if self._stock is not None:
+                there, taken = self._stock.on_nodes(nodes, resource, there, taken)
+            capacity = capacity_of(there)
+            scores = self._strategy.score_resource_nodes(taken + amount, capacity)
+            weighted.append(WeightedScores(weight, scores, capacity.present))
+        return self._strategy.mean_nodes(weighted, len(nodes))
+
+    def _score_left(self, nodes: NodeTable, shares: Sequence[WeightedRequest], size: int) -> IntArray | None:
+        """Score the whole cluster by what is left on each node, which stands from pod to pod; None if it cannot be."""
+        if not self._scores_left:
+            return None
+        self._amounts.follow(nodes)
+        weighted = []
+        for resource, amount, weight in shares:
+            known = self._amounts[resource]
+            if not known.capacity.is_exact:
+                return None
+            asked = amount * MAX_NODE_SCORE
+            left = known.left(nodes) - asked
+            if not known.is_left_everywhere(asked):
+                np.maximum(left, 0.0, out=left)
+            scores = self._strategy.score_left(left, known.capacity)
+            weighted.append(WeightedScores(weight, scores, known.capacity.present))
+        return self._strategy.mean_nodes(weighted, size)
+
+    def score_placements(self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]) -> IntArray:
+        return fullness(placements, self._weights)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return FitHints(self._classes, grows=self._nodes is not None).registrations()

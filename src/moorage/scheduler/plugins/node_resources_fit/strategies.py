@@ -1,0 +1,194 @@
+"""How full a node may get: the three scoring strategies of NodeResourcesFit, for one node and for columns of them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from moorage.kube.api.arithmetic import round_half_away, round_half_away_nodes, truncated_div, truncated_div_nodes
+from moorage.kube.api.quantity import MAX_INT64
+from moorage.scheduler.config.args import (
+    LEAST_ALLOCATED,
+    MAX_SHAPE_SCORE,
+    MOST_ALLOCATED,
+    REQUESTED_TO_CAPACITY_RATIO,
+    ScoringStrategy,
+    UtilizationShapePoint,
+)
+from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray
+from moorage.scheduler.plugins.capacities import Capacity, percentage, percentages
+
+FEW_NODES: Final = 8
+"""So few nodes are scored faster one by one than as columns."""
+
+
+WeightedScore: TypeAlias = tuple[int, int]
+"""The weight of one resource, and the score of a node for it."""
+
+
+class WeightedScores(NamedTuple):
+    """The scores of a window of nodes for one resource; ``present`` is ``None`` when every node has the resource."""
+
+    weight: int
+    scores: IntArray
+    present: BoolArray | None
+
+
+class Strategy(ABC):
+    """Scores each resource by how full it would be, and takes the weighted mean of those the node has."""
+
+    goes_by_what_is_left: ClassVar[bool] = False
+    """Whether :meth:`score_left` can be asked."""
+
+    @abstractmethod
+    def score_resource(self, used: int, capacity: int) -> int:
+        """Score one resource of one node that has some of it."""
+
+    @abstractmethod
+    def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
+        """Score one resource of many nodes."""
+
+    def score_left(self, left: FloatArray, capacity: Capacity) -> IntArray:
+        """Score one resource of many nodes by a hundred times what would be left of it.
+
+        ``left`` may be written to, and has exact integers. The column returned is of 32 bits.
+        """
+        raise NotImplementedError
+
+    def mean(self, weighted: Sequence[WeightedScore]) -> int:
+        """Put the scores of one node together; a node without any of the resources gets 0."""
+        total = weights = 0
+        for weight, score in weighted:
+            total += weight * score
+            weights += weight
+        if not weights:
+            return 0
+        return total // weights if total >= 0 else truncated_div(total, weights)
+
+    def mean_nodes(self, weighted: Sequence[WeightedScores], size: int) -> IntArray:
+        """Put the scores of many nodes together."""
+        total: IntArray | None = None
+        everywhere = 0
+        somewhere: IntArray | None = None
+        for weight, scores, present in weighted:
+            # Columns of scores were made for this mean: they may be written to.
+            if weight != 1:
+                np.multiply(scores, weight, out=scores)
+            if present is None:
+                everywhere += weight
+            else:
+                np.multiply(scores, present, out=scores)
+                somewhere = weight * present if somewhere is None else somewhere + weight * present
+            if total is None:
+                total = scores
+            else:
+                total += scores
+        if total is None:
+            return np.zeros(size, dtype=np.int64)
+        if total.dtype != np.int32 and int(total.min(initial=0)) < 0:
+            return truncated_div_nodes(
+                total, np.maximum(everywhere if somewhere is None else somewhere + everywhere, 1)
+            )
+        if somewhere is not None:
+            return total // np.maximum(somewhere + everywhere, 1)
+        if everywhere.bit_count() == 1:
+            # As by default. No score is negative, and shifting takes a quarter of the time of dividing.
+            total >>= everywhere.bit_length() - 1
+            return total
+        return total // max(everywhere, 1)
+
+
+class LeastAllocated(Strategy):
+    """The share of a resource that stays free."""
+
+    goes_by_what_is_left = True
+
+    def score_resource(self, used: int, capacity: int) -> int:
+        if used > capacity:
+            return 0
+        # Asked for each node that changed, so the usual case is not a call.
+        hundredfold = (capacity - used) * MAX_NODE_SCORE
+        return hundredfold // capacity if hundredfold <= MAX_INT64 else percentage(capacity - used, capacity)
+
+    def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
+        free = capacity.amounts - used
+        np.maximum(free, 0, out=free)
+        free *= MAX_NODE_SCORE
+        return percentages(free, capacity)
+
+    def score_left(self, left: FloatArray, capacity: Capacity) -> IntArray:
+        left /= capacity.floats
+        # Half as wide takes half the time, and processors cut floats off to 64 bits only one by one.
+        return left.astype(np.int32)
+
+
+class MostAllocated(Strategy):
+    """The share of a resource that is taken."""
+
+    def score_resource(self, used: int, capacity: int) -> int:
+        return percentage(min(used, capacity), capacity)
+
+    def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
+        taken = np.minimum(used, capacity.amounts)
+        taken *= MAX_NODE_SCORE
+        return percentages(taken, capacity)
+
+
+class RequestedToCapacityRatio(MostAllocated):
+    """A broken line over the share that is taken, drawn in the configuration.
+
+    Unlike the other two, a resource that scores 0 has no weight, and the mean is rounded rather than cut.
+    """
+
+    def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
+        scale = MAX_NODE_SCORE // MAX_SHAPE_SCORE
+        points = [(point.utilization, point.score * scale) for point in shape]
+        self._line = [broken_line(points, utilization) for utilization in range(101)]
+        self._line_column = np.array(self._line, dtype=np.int64)
+
+    def score_resource(self, used: int, capacity: int) -> int:
+        # Before the first point the line is level, also where upstream's integers overflow.
+        return self._line[max(0, super().score_resource(used, capacity))]
+
+    def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
+        return self._line_column[np.maximum(super().score_resource_nodes(used, capacity), 0)]
+
+    def mean(self, weighted: Sequence[WeightedScore]) -> int:
+        weights = sum(weight for weight, score in weighted if score > 0)
+        total = sum(weight * score for weight, score in weighted if score > 0)
+        return round_half_away(float(total) / float(weights)) if weights else 0
+
+    def mean_nodes(self, weighted: Sequence[WeightedScores], size: int) -> IntArray:
+        total = np.zeros(size, dtype=np.int64)
+        weights = np.zeros(size, dtype=np.int64)
+        for weight, scores, present in weighted:
+            counts = scores > 0 if present is None else (scores > 0) & present
+            total += weight * scores * counts
+            weights += weight * counts
+        return round_half_away_nodes(total / np.maximum(weights, 1))
+
+
+def broken_line(points: Sequence[tuple[int, int]], x: int) -> int:
+    """Follow straight lines between points; before the first and after the last one the line is level."""
+    for index, (right, height) in enumerate(points):
+        if x <= right:
+            if index == 0:
+                return height
+            left, base = points[index - 1]
+            return base + truncated_div((height - base) * (x - left), right - left)
+    return points[-1][1]
+
+
+def strategy_of(configured: ScoringStrategy) -> Strategy:
+    """Build the configured strategy."""
+    match configured.type:
+        case t if t == LEAST_ALLOCATED:
+            return LeastAllocated()
+        case t if t == MOST_ALLOCATED:
+            return MostAllocated()
+        case t if t == REQUESTED_TO_CAPACITY_RATIO:
+            ratio = configured.requested_to_capacity_ratio
+            return RequestedToCapacityRatio(ratio.shape if ratio else ())
+        case unknown:
+            raise ValueError(f"scoring strategy {unknown} is not supported")

@@ -1,0 +1,179 @@
+"""The NodeVolumeLimits plugin."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.kube.api.csi_migration import CSIName
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import CSIDriver, CSINode
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Resource
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterPlugin
+from moorage.scheduler.framework.status import BoolArray, Status, Verdict
+from moorage.scheduler.plugins.node_volume_limits import hints
+from moorage.scheduler.plugins.node_volume_limits.attachable import (
+    AttachableVolumes,
+    UnattachableError,
+    attaches_anything,
+)
+from moorage.scheduler.plugins.node_volume_limits.columns import VolumeColumns, held_by_pods, limits_of
+
+NOWHERE: Final = np.empty(0, dtype=np.int64)
+EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")
+
+
+class NewVolumes(Struct, frozen=True):
+    """What the pod attaches, by driver, or why that is unknown; the drivers it cannot do without come first."""
+
+    volumes: Mapping[CSIName, str]
+    failure: Status | None = None
+    demanding: tuple[str, ...] = ()
+
+
+class BothWays(Struct, frozen=True):
+    """What the pod attaches on nodes with a CSINode object, where in-tree disks count, and on nodes without."""
+
+    with_csi_node: NewVolumes
+    without: NewVolumes
+
+
+KEY = StateKey[BothWays]("NodeVolumeLimits")
+
+
+class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
+    """Reject nodes where a driver would have more volumes to attach than it can, or where it does not run."""
+
+    _signs_template = True
+
+    def __init__(self, *, handle: Handle) -> None:
+        self._handle = handle
+        self._csi_nodes = handle.lister(CSINode)
+        self._drivers = handle.lister(CSIDriver)
+        self._attachable = AttachableVolumes(handle)
+        self._columns = VolumeColumns(handle, self._attachable)
+        self._demanding = self._drivers_that_must_run if handle.features.enabled("VolumeLimitScaling") else _none
+
+    def sign(self, pod: Pod) -> Hashable | None:
+        """Share answers among pods that attach nothing."""
+        return None if attaches_anything(pod) else ()
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        """Look up what the pod attaches."""
+        if not attaches_anything(pod):
+            return Status.skip()
+        cycle[KEY] = self._look_up(pod)
+        return None
+
+    def _new(self, cycle: CycleState, pod: Pod) -> BothWays:
+        """Return what the pod attaches; a profile without the pre-filter has it looked up here."""
+        both = cycle.get(KEY)
+        return self._look_up(pod) if both is None else both
+
+    def _look_up(self, pod: Pod) -> BothWays:
+        return BothWays(self._new_volumes(pod, migrated=True), self._new_volumes(pod, migrated=False))
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Filter one node by counting its volumes."""
+        csi_node = self._csi_nodes.get(node.name)
+        both = self._new(cycle, pod)
+        new = both.without if csi_node is None else both.with_csi_node
+        if new.failure is not None or not new.volumes:
+            return new.failure
+        running = {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else ()
+        for driver in new.demanding:
+            if driver not in running:
+                return _not_installed(driver)
+        limits = limits_of(csi_node)
+        if not limits:
+            return None
+        try:
+            held = held_by_pods(self._attachable, node, migrated=csi_node is not None)
+        except UnattachableError as error:
+            return error.status
+        more = Counter(driver for name, driver in new.volumes.items() if name not in held)
+        counts = Counter(name.driver for name in held | self._columns.attached(node.name))
+        fits = all(counts[driver] + number <= limits[driver] for driver, number in more.items() if driver in limits)
+        return None if fits else EXCEEDED
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        """Filter all nodes by standing counts; a node is counted again only where the pod's volume is held already."""
+        if not nodes.is_window_of(self._handle.nodes):
+            return super().filter_nodes(cycle, pod, nodes)
+        self._columns.refresh()
+        both = self._new(cycle, pod)
+        if both.with_csi_node == both.without:
+            rejections = self._rejections(both.without, nodes, np.ones(len(nodes), dtype=np.bool_))
+        else:
+            has_csi_node = self._columns.has_csi_node(nodes)
+            rejections = self._rejections(both.with_csi_node, nodes, has_csi_node.copy())
+            rejections += self._rejections(both.without, nodes, ~has_csi_node)
+        exceptions = self._exceptions(both, nodes)
+        if not len(exceptions):
+            return Verdict(len(nodes), tuple(rejections))
+        for where, _ in rejections:
+            where[exceptions] = False
+        exact = Verdict.from_rows(
+            len(nodes), ((place, self.filter(cycle, pod, nodes[place])) for place in exceptions.tolist())
+        )
+        return Verdict(len(nodes), (*rejections, *exact.rejections))
+
+    def _rejections(self, new: NewVolumes, nodes: NodeTable, undecided: BoolArray) -> list[tuple[BoolArray, Status]]:
+        if new.failure is not None:
+            return [(undecided, new.failure)]
+        rejections = []
+        for driver in new.demanding:
+            lacking = self._columns.lacking(driver, nodes) & undecided
+            undecided &= ~lacking
+            rejections.append((lacking, _not_installed(driver)))
+        for driver, more in Counter(new.volumes.values()).items():
+            exceeded = self._columns.exceeding(driver, more, nodes) & undecided
+            undecided &= ~exceeded
+            rejections.append((exceeded, EXCEEDED))
+        return rejections
+
+    def _exceptions(self, both: BothWays, nodes: NodeTable) -> RowArray:
+        """Find the places in the window where counting failed, or where pods share a volume with this one."""
+        names = both.with_csi_node.volumes.keys() | both.without.volumes.keys()
+        rows = {row for name in names for row in self._columns.holders(name)}.union(self._columns.failures)
+        if not rows:
+            return NOWHERE
+        found = np.fromiter(rows, np.int64, count=len(rows))
+        return found if nodes.shows_all else np.flatnonzero(np.isin(nodes.rows, found))
+
+    def _new_volumes(self, pod: Pod, *, migrated: bool) -> NewVolumes:
+        try:
+            volumes = self._attachable.of_new_pod(pod, migrated=migrated)
+        except UnattachableError as error:
+            return NewVolumes({}, error.status)
+        return NewVolumes(volumes, demanding=self._demanding(volumes.values()))
+
+    def _drivers_that_must_run(self, drivers: Iterable[str]) -> tuple[str, ...]:
+        """Return the drivers that want pods kept off nodes where they do not run."""
+        known = ((name, self._drivers.get(name)) for name in dict.fromkeys(drivers))
+        return tuple(name for name, driver in known if driver and driver.spec.prevent_pod_scheduling_if_missing)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        """Wait for drivers with more room, for volumes to be let go of, and for the pod's claims."""
+        return (
+            EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
+            EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), hints.after_csi_node_updated),
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), hints.after_pod_deleted),
+            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), hints.after_claim_added),
+            EventRegistration(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), hints.after_attachment_deleted),
+        )
+
+
+def _not_installed(driver: str) -> Status:
+    return Status.unschedulable(f"{driver} CSI driver is not installed on the node")
+
+
+def _none(_drivers: Iterable[str]) -> tuple[str, ...]:
+    """Return no drivers: what the gate VolumeLimitScaling leaves when it is off."""
+    return ()

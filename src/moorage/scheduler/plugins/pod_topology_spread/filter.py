@@ -1,0 +1,209 @@
+"""Hard constraints: how uneven the domains may become."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.common.arrays import NDArray
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.columns import Vocabulary
+from moorage.scheduler.framework.masks import all_of, any_of, but_not
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import BoolArray, Status, Verdict
+from moorage.scheduler.plugins.pod_topology_spread.constraints import Constraints, SpreadConstraint
+from moorage.scheduler.plugins.pod_topology_spread.inclusion import Inclusion
+from moorage.scheduler.plugins.pod_topology_spread.tally import MORE_THAN_ANY, Counts, SpreadTally
+from moorage.scheduler.state.domains import DomainTally, nodes_lacking
+from moorage.scheduler.state.pod_index import PodIndex
+
+TOO_UNEVEN: Final = Status.unschedulable("node(s) didn't match pod topology spread constraints")
+LABEL_MISSING: Final = Status.unresolvable(
+    "node(s) didn't match pod topology spread constraints (missing required label)"
+)
+
+Codes = NDArray[np.int32] | NDArray[np.int64]
+
+
+class CriticalPaths:
+    """The two emptiest domains, which is what keeps the minimum right while a what-if changes one of them."""
+
+    __slots__ = ("emptiest", "next")
+
+    def __init__(self, emptiest: tuple[str, int], following: tuple[str, int]) -> None:
+        self.emptiest = emptiest
+        self.next = following
+
+    def update(self, value: str, count: int) -> None:
+        """Follow the count of a domain, by upstream's rule: domains that are neither of the two are not ranked."""
+        if value == self.emptiest[0]:
+            self.emptiest = (value, count)
+        elif value == self.next[0]:
+            self.next = (value, count)
+        elif count < self.emptiest[1]:
+            self.emptiest, self.next = (value, count), self.emptiest
+        elif count < self.next[1]:
+            self.next = (value, count)
+        if self.emptiest[1] > self.next[1]:
+            self.emptiest, self.next = self.next, self.emptiest
+
+
+class Spread:
+    """One constraint and the pods in each of its domains."""
+
+    __slots__ = ("_domains", "_lowest", "_paths", "constraint", "counts", "own", "tally")
+
+    def __init__(self, constraint: SpreadConstraint, own: bool, tally: SpreadTally) -> None:
+        self.constraint = constraint
+        self.own = own
+        self.tally = tally
+        self.counts: Counts = tally.tally
+        self._domains = tally.domain_count
+        self._lowest = tally.lowest()
+        self._paths: CriticalPaths | None = None
+
+    @property
+    def minimum(self) -> int:
+        """The number of pods in the emptiest domain; 0 when there are fewer domains than there have to be."""
+        if self._domains < self.constraint.min_domains:
+            return 0
+        return self._lowest if self._paths is None else self._paths.emptiest[1]
+
+    def change(self, value: str, by: int) -> None:
+        """Follow a pod that came to a domain or left it."""
+        if self._paths is None:
+            self._paths = self._two_emptiest()
+        if isinstance(self.counts, DomainTally):
+            self.counts = self.counts.snapshot()
+        code = self.tally.values.find(value)
+        if (code is None or not self.tally.eligible[code]) and not self.counts.is_changed(value):
+            self._domains += 1
+        self.counts.change(value, by)
+        self._paths.update(value, self.counts[value])
+
+    def is_too_many(self, value: str) -> bool:
+        """Return whether the pod would make a domain too full."""
+        return self.counts[value] + self.own - self.minimum > self.constraint.max_skew
+
+    def too_many_at(self, codes: Codes, values: Vocabulary[str | None]) -> BoolArray | None:
+        """Find the nodes whose domain the pod would make too full; ``None`` if there are none."""
+        limit = self.constraint.max_skew - self.own + self.minimum
+        full: BoolArray = np.greater(self.counts.table(values), limit)
+        return full[codes] if np.count_nonzero(full) else None
+
+    def clone(self) -> "Spread":
+        """Return a copy for a what-if."""
+        copy = Spread.__new__(Spread)
+        copy.constraint, copy.own, copy.tally = self.constraint, self.own, self.tally
+        # Not the tally itself, which goes on with the cluster: a what-if may outlast what it was made from.
+        copy.counts = self.counts.snapshot() if isinstance(self.counts, DomainTally) else self.counts.clone()
+        copy._domains, copy._lowest = self._domains, self._lowest
+        copy._paths = None if self._paths is None else CriticalPaths(self._paths.emptiest, self._paths.next)
+        return copy
+
+    def _two_emptiest(self) -> CriticalPaths:
+        eligible, values = self.tally.eligible, self.tally.values
+        ranked = np.where(eligible, self.counts.table(values), MORE_THAN_ANY)
+        paths = CriticalPaths(("", MORE_THAN_ANY), ("", MORE_THAN_ANY))
+        for code in np.argsort(ranked, kind="stable")[:2]:
+            value = values[int(code)]
+            if value is not None and eligible[code]:
+                paths.update(value, int(ranked[code]))
+        return paths
+
+
+class SpreadState(Struct):
+    """Every hard constraint of a pod with its counts."""
+
+    inclusion: Inclusion
+    spreads: Sequence[Spread]
+    counted: NodeTable
+
+    def clone(self) -> "SpreadState":
+        """Return a copy for a what-if."""
+        return SpreadState(self.inclusion, [spread.clone() for spread in self.spreads], self.counted)
+
+    def detach(self) -> None:
+        """Keep the counts as they are now, whatever becomes of the cluster."""
+        for spread in self.spreads:
+            if isinstance(spread.counts, DomainTally):
+                spread.counts = spread.counts.snapshot()
+
+    def change(self, incoming: Pod, other: Pod, node: NodeInfo, by: int) -> None:
+        """Follow a what-if in which another pod is put on a node or taken off it.
+
+        Neither a terminating pod nor an empty selector is special here, unlike in the count: upstream's quirk.
+        """
+        if other.namespace != incoming.namespace:
+            return
+        if any(spread.constraint.topology_key not in node.labels for spread in self.spreads):
+            return
+        for spread in self.spreads:
+            constraint = spread.constraint
+            if constraint.matcher.matches(other.labels) and self.inclusion.includes(constraint, node):
+                spread.change(node.labels[constraint.topology_key], by)
+
+    def filter(self, node: NodeInfo) -> Status | None:
+        """Filter one node."""
+        for spread in self.spreads:
+            value = node.labels.get(spread.constraint.topology_key)
+            if value is None:
+                return LABEL_MISSING
+            if spread.is_too_many(value):
+                return TOO_UNEVEN
+        return None
+
+    def filter_nodes(self, nodes: NodeTable) -> Verdict:
+        """Filter every node of a window; each gets the reason of the first constraint it breaks."""
+        rejections: list[tuple[BoolArray, Status]] = []
+        decided: BoolArray | None = None
+        is_whole = nodes.shows_all_of(self.counted)
+        for spread in self.spreads:
+            if is_whole:
+                tally = spread.tally
+                lacking, uneven = tally.lacking, spread.too_many_at(tally.codes, tally.values)
+            else:
+                column = nodes.label(spread.constraint.topology_key)
+                lacking, uneven = nodes_lacking(column), spread.too_many_at(column.codes, column.values)
+            for found, status in ((lacking, LABEL_MISSING), (uneven, TOO_UNEVEN)):
+                if found is not None:
+                    rejections.append((but_not(found, decided), status))
+                    decided = any_of((decided, found))
+        return Verdict(len(nodes), tuple(rejections))
+
+
+class SpreadCounts:
+    """The hard constraints of pods that ask the same, with counts that are brought up to date for each of them."""
+
+    def __init__(self, constraints: Constraints, pod: Pod, inclusion: Inclusion) -> None:
+        self.constraints = constraints
+        self._owns = [constraint.matcher.matches(pod.labels) for constraint in constraints]
+        self._namespace = pod.namespace
+        self._inclusion = inclusion
+        self._tallies: list[SpreadTally] = []
+        self._counted_as_of: tuple[int, int] | None = None
+
+    def state(self, pods: PodIndex, nodes: NodeTable) -> SpreadState:
+        """Return the state of one cycle."""
+        as_of = nodes.nodes_version, pods.generation
+        if self._counted_as_of != as_of:
+            self._tallies = self._count(pods, nodes)
+            self._counted_as_of = as_of
+        else:
+            for tally in self._tallies:
+                tally.refresh()
+        spreads = [Spread(*parts) for parts in zip(self.constraints, self._owns, self._tallies, strict=True)]
+        return SpreadState(self._inclusion, spreads, nodes)
+
+    def _count(self, pods: PodIndex, nodes: NodeTable) -> list[SpreadTally]:
+        """Count the pods in each domain; only nodes that have all keys and that the policies include make domains."""
+        columns = [nodes.label(constraint.topology_key) for constraint in self.constraints]
+        lacking = any_of(nodes_lacking(column) for column in columns)
+        labelled = None if lacking is None else ~lacking
+        tallies = []
+        for constraint, column in zip(self.constraints, columns, strict=True):
+            where = all_of((labelled, self._inclusion.included(constraint, nodes)))
+            tallies.append(SpreadTally(constraint, self._namespace, pods, column, where))
+        return tallies

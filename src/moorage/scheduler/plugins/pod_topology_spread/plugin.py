@@ -1,0 +1,106 @@
+"""PodTopologySpread: spread the pods of a kind evenly over zones, hosts or any other domains."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from moorage.common.errors import SelectorError
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.config.args import PodTopologySpreadArgs
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.events import EventRegistration
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import (
+    DependsOn,
+    FilterPlugin,
+    PreFilterAnswer,
+    PreFilterExtensions,
+    PreScorePlugin,
+    ScorePlugin,
+)
+from moorage.scheduler.framework.status import SKIP, IntArray, Status, Verdict
+from moorage.scheduler.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
+from moorage.scheduler.plugins.pod_topology_spread.filter import SpreadCounts, SpreadState
+from moorage.scheduler.plugins.pod_topology_spread.hints import SpreadHints
+from moorage.scheduler.plugins.pod_topology_spread.inclusion import Inclusion
+from moorage.scheduler.plugins.pod_topology_spread.memory import SpreadCache
+from moorage.scheduler.plugins.pod_topology_spread.score import PreferenceCounts, PreferenceState
+from moorage.scheduler.plugins.taint_toleration import COMPARING
+from moorage.scheduler.state.handle import ClusterHandle
+
+FILTER_STATE: Final = StateKey[SpreadState](
+    "PreFilterPodTopologySpread", missing='reading "PreFilterPodTopologySpread" from cycleState: not found'
+)
+SCORE_STATE: Final = StateKey[PreferenceState](
+    "PreScorePodTopologySpread", missing='error reading "PreScorePodTopologySpread" from cycleState: not found'
+)
+
+
+class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Constraints that must hold rule nodes out, the others score them; pods that have none get the default ones."""
+
+    Args = PodTopologySpreadArgs
+    depends_on = DependsOn.CLUSTER
+    _narrow_is_checked = True
+
+    def __init__(self, *, args: PodTopologySpreadArgs | None = None, handle: ClusterHandle) -> None:
+        self._handle = handle
+        self._source = ConstraintSource(args or PodTopologySpreadArgs(), handle)
+        self._hints = SpreadHints(self._source)
+        by_number = handle.features.enabled(COMPARING)
+        self._hard = SpreadCache(SpreadCounts, by_number=by_number)
+        self._soft = SpreadCache(self._new_preferences, by_number=by_number)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return self._hints.events()
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        try:
+            constraints = self._source.hard(pod)
+        except SelectorError as error:
+            reason = f"get constraints from pod: obtaining pod's hard topology spread constraints: {error}"
+            return Status.error(reason, cause=error)
+        if not constraints:
+            return SKIP
+        counts = self._hard.find(constraints, pod, len(nodes))
+        cycle[FILTER_STATE] = counts.state(self._handle.pods, nodes)
+        return None
+
+    def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        cycle[FILTER_STATE].change(pod, added, node, 1)
+        return None
+
+    def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
+        cycle[FILTER_STATE].change(pod, removed, node, -1)
+        return None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return cycle[FILTER_STATE].filter(node)
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        return cycle[FILTER_STATE].filter_nodes(nodes)
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        try:
+            constraints = self._source.soft(pod)
+        except SelectorError as error:
+            reason = f"calculating preScoreState: obtaining pod's soft topology spread constraints: {error}"
+            return Status.error(reason, cause=error)
+        if not constraints:
+            return SKIP
+        everywhere = self._handle.nodes
+        counts = self._soft.find(constraints, pod, len(everywhere))
+        cycle[SCORE_STATE] = counts.state(self._handle.pods, everywhere, nodes)
+        return None
+
+    def _new_preferences(self, constraints: Constraints, pod: Pod, inclusion: Inclusion) -> PreferenceCounts:
+        return PreferenceCounts(constraints, pod, inclusion, needs_all_keys=self._source.needs_all_keys(pod))
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return cycle[SCORE_STATE].score(node, pod.namespace)
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        return cycle[SCORE_STATE].score_nodes(nodes)
+
+    def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
+        return cycle[SCORE_STATE].normalize(nodes, scores)

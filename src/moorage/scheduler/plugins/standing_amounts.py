@@ -1,0 +1,153 @@
+"""What pods take of each resource on every node of the cluster, as columns that stand and follow the rows that change.
+
+Plugins that judge by resources share them: a pod that is placed changes one row, which is written once for all of them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from moorage.kube.api.requests import CPU, MEMORY, PODS
+from moorage.scheduler.framework.cycle import StateKey
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import MAX_NODE_SCORE, FloatArray, IntArray
+from moorage.scheduler.plugins.capacities import EXACT_FLOATS, Capacity, capacity_of
+
+MANY_ROWS: Final = 64
+"""When so many rows changed it is cheaper to compute a column from scratch."""
+MAX_RESOURCES: Final = 256
+"""Of so many resources columns are kept; users may write any number of names, on pods that fit nowhere."""
+
+
+class ResourceAmounts:
+    """One resource on every node: what there is, what is taken of it, and bounds that hold for all rows.
+
+    Floats are exact below ``EXACT_FLOATS``; the bounds are integers, and tell who may go by the floats.
+    """
+
+    __slots__ = ("_is_lowest", "_left", "_lowest_free", "_lowest_left", "capacity", "most_used", "resource", "used")
+
+    def __init__(self, nodes: NodeTable, resource: str) -> None:
+        self.resource = resource
+        self.capacity: Capacity = capacity_of(nodes.allocatable[resource])
+        used = nodes.pod_count if resource == PODS else nodes.requested[resource]
+        self.used: FloatArray = used.astype(np.float64)
+        self.most_used = int(used.max(initial=0))
+        """No row has more taken; that much may have been given back since."""
+        self._lowest_free = int((nodes.allocatable[resource] - used).min(initial=EXACT_FLOATS))
+        self._is_lowest = True
+        self._left: FloatArray | None = None
+        self._lowest_left = 0.0
+
+    def write(self, node: NodeInfo) -> None:
+        """Follow the pods on one node."""
+        row, resource = node.row, self.resource
+        capacity = node.allocatable.get(resource, 0)
+        used = len(node.pods) if resource == PODS else node.requested.get(resource, 0)
+        free, before = capacity - used, self.used.item(row)
+        self.used[row] = used
+        self.most_used = max(self.most_used, used)
+        if free <= self._lowest_free:
+            self._lowest_free = free
+        elif used < before and capacity - before <= self._lowest_free:
+            self._is_lowest = False
+        if self._left is not None:
+            self._left[row] = left = (capacity - scored_of(node, resource)) * MAX_NODE_SCORE
+            self._lowest_left = min(self._lowest_left, left)
+
+    def is_free_everywhere(self, nodes: NodeTable, amount: int) -> bool:
+        """Tell whether every node has so much free: all rows are looked at only if the bound is too low to tell."""
+        if self._lowest_free < amount and not self._is_lowest:
+            taken = nodes.pod_count if self.resource == PODS else nodes.requested[self.resource]
+            self._lowest_free = int((nodes.allocatable[self.resource] - taken).min(initial=EXACT_FLOATS))
+            self._is_lowest = True
+        return self._lowest_free >= amount
+
+    def left(self, nodes: NodeTable) -> FloatArray:
+        """Return a hundred times what scores count as left on each node; exact where less than 2**46 are left."""
+        if self._left is None:
+            is_scored = self.resource in (CPU, MEMORY)
+            taken = (nodes.nonzero_requested if is_scored else nodes.requested)[self.resource]
+            self._left = (nodes.allocatable[self.resource] - taken).astype(np.float64)
+            self._left *= MAX_NODE_SCORE
+            self._lowest_left = float(self._left.min(initial=np.inf))
+        return self._left
+
+    def is_left_everywhere(self, hundredfold: int) -> bool:
+        """Tell whether scores count so much as left on every node; call :meth:`left` first."""
+        if self._lowest_left < hundredfold and self._left is not None:
+            self._lowest_left = float(self._left.min(initial=np.inf))
+        return self._lowest_left >= hundredfold
+
+
+class StandingAmounts(dict[str, ResourceAmounts]):
+    """The amounts of every resource that somebody asked for, and columns worked out from them.
+
+    Call :meth:`follow` before looking a resource up; one that nobody asked for before is found in the nodes.
+    """
+
+    __slots__ = ("_derived", "_nodes", "_position", "_version")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._derived: dict[tuple[OfNode, tuple[str, ...]], IntArray] = {}
+        self._nodes: NodeTable | None = None
+        self._version = self._position = -1
+
+    def follow(self, nodes: NodeTable) -> None:
+        """Take in what changed in the cluster, all of which the window shows."""
+        position = nodes.position
+        if position == self._position and nodes is self._nodes:
+            return
+        changed = None
+        if self._nodes is not None and nodes.is_window_of(self._nodes) and self._version == nodes.nodes_version:
+            changed = nodes.changed_since(self._position)
+        if changed is None or len(changed) > MANY_ROWS:
+            self.clear()
+            self._derived.clear()
+        else:
+            for row in changed if len(changed) == 1 else set(changed):
+                node = nodes[row]
+                for amounts in self.values():
+                    amounts.write(node)
+                for (of_node, resources), column in self._derived.items():
+                    column[row] = of_node(node, resources)
+        self._nodes, self._version, self._position = nodes, nodes.nodes_version, position
+
+    def __missing__(self, resource: str) -> ResourceAmounts:
+        assert self._nodes is not None
+        if len(self) >= MAX_RESOURCES:
+            self.clear()
+            self._derived.clear()
+        amounts = self[resource] = ResourceAmounts(self._nodes, resource)
+        return amounts
+
+    def derived(self, of_node: "OfNode", resources: tuple[str, ...], make: Callable[[], IntArray]) -> IntArray:
+        """Return a column that is worked out from some resources, made when first asked for."""
+        known = self._derived.get((of_node, resources))
+        if known is None:
+            known = self._derived[of_node, resources] = make()
+        return known
+
+
+OfNode: TypeAlias = Callable[[NodeInfo, Sequence[str]], int]
+"""What a column that is worked out from resources has for one node."""
+
+AMOUNTS: Final = StateKey[StandingAmounts]("what is taken of resources on all nodes")
+
+
+def standing_amounts(handle: Handle | None) -> StandingAmounts:
+    """Return the amounts of the cluster behind a handle, which plugins of all its profiles share."""
+    return StandingAmounts() if handle is None else handle.shared(AMOUNTS, StandingAmounts)
+
+
+def scored_of(node: NodeInfo, resource: str) -> int:
+    """Return what scores count as taken of a resource: of CPU and memory, containers that ask for none take some."""
+    if resource == CPU:
+        return node.nonzero_cpu
+    if resource == MEMORY:
+        return node.nonzero_memory
+    return node.requested.get(resource, 0)

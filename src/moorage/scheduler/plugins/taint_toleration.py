@@ -1,0 +1,101 @@
+"""TaintToleration: respect the taints that keep a pod off a node, and prefer nodes with few that merely discourage."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
+
+from moorage.kube.api.affinity import PREFER_NO_SCHEDULE, Taint, Toleration
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import (
+    DependsOn,
+    FilterPlugin,
+    PreFilterAnswer,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    default_normalize,
+)
+from moorage.scheduler.framework.status import IntArray, Status, Verdict
+
+COMPARING: Final = "TaintTolerationComparisonOperators"
+UNTOLERATED: Final = Status.unresolvable("node(s) had untolerated taint(s)")
+SOFT: Final = StateKey[tuple[Toleration, ...]](
+    "PreScoreTaintToleration", missing='failed to read "PreScoreTaintToleration" from cycleState: not found'
+)
+
+
+class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Reject nodes with a NoSchedule or NoExecute taint the pod does not tolerate; count PreferNoSchedule ones."""
+
+    depends_on = DependsOn.NODE
+    _signs_template = True
+    _normalizes_by_value = True
+
+    def __init__(self, *, handle: Handle | None = None) -> None:
+        self._by_number = handle is not None and handle.features.enabled(COMPARING)
+
+    def sign(self, pod: Pod) -> Hashable:
+        return pod.spec.tolerations
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+        return None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        taints = node.taints
+        return UNTOLERATED if taints and repels(taints, pod, by_number=self._by_number) else None
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        # A big cluster has thousands of nodes but a handful of taint sets: ask once per set.
+        by_number = self._by_number
+        repelled = nodes.taints.where(lambda taints: repels(taints, pod, by_number=by_number))
+        return Verdict.reject(where=repelled, because=UNTOLERATED)
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        cycle[SOFT] = tuple(item for item in pod.spec.tolerations if item.effect in ("", PREFER_NO_SCHEDULE))
+        return None
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        tolerations = cycle[SOFT]
+        return count_discouraging(node.taints, tolerations, by_number=self._by_number)
+
+    def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
+        tolerations = cycle[SOFT]
+        by_number = self._by_number
+        return nodes.taints.map(lambda taints: count_discouraging(taints, tolerations, by_number=by_number))
+
+    def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
+        return default_normalize(scores, reverse=True)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return (
+            EventRegistration(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._after_node_change
+            ),
+            EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)),
+        )
+
+    def _after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        """Try again when a node came that the pod tolerates, or when one became so."""
+        by_number = self._by_number
+        was_closed = old is None or repels(old.taints, pod, by_number=by_number)
+        is_open = was_closed and not repels(new.taints, pod, by_number=by_number)
+        return QueueingHint.QUEUE if is_open else QueueingHint.SKIP
+
+
+def repels(taints: Iterable[Taint], pod: Pod, *, by_number: bool = False) -> bool:
+    """Return whether one of the taints keeps the pod off."""
+    return any(taint.keeps_pods_off and not pod.tolerates(taint, by_number=by_number) for taint in taints)
+
+
+def count_discouraging(taints: Iterable[Taint], tolerations: Iterable[Toleration], *, by_number: bool = False) -> int:
+    """Count the PreferNoSchedule taints that none of the tolerations covers; duplicates count separately."""
+    return sum(
+        taint.effect == PREFER_NO_SCHEDULE
+        and not any(item.tolerates(taint, by_number=by_number) for item in tolerations)
+        for taint in taints
+    )

@@ -1,0 +1,208 @@
+"""Carrying a decision out: volumes and claims are changed in memory at once, in the API later, then waited for."""
+
+import asyncio
+from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.common.errors import MigrationError
+from moorage.kube.api.claims import (
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    is_bound_to,
+    is_fully_bound,
+    reach_of_volume,
+)
+from moorage.kube.api.csi_migration import migration_of_volume, translated
+from moorage.kube.api.integers import to_int64
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.plugins.not_found import node_not_found, pod_not_found
+from moorage.scheduler.plugins.volume_binding.assume import AssumeCache, OutOfSyncError
+from moorage.scheduler.plugins.volume_binding.bound import MigratedPlugins
+from moorage.scheduler.plugins.volume_binding.wanted import Offer, StaticBinding
+
+POLL_SECONDS: Final = 1.0
+T = TypeVar("T", bound=KubeObject)
+
+
+class BindingError(Exception):
+    """Volumes cannot be bound; the text is what users read."""
+
+
+class Reservation(Struct):
+    """Volumes and claims as they are to be written; once written, as the API returned them."""
+
+    bindings: list[StaticBinding]
+    claims: list[PersistentVolumeClaim]
+
+
+class VolumeBinder:
+    """Reserves, writes and awaits bindings."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        volumes: AssumeCache[PersistentVolume],
+        claims: AssumeCache[PersistentVolumeClaim],
+        migrated_plugins: MigratedPlugins,
+    ) -> None:
+        self._handle = handle
+        self._pods = handle.lister(Pod)
+        self._volumes = volumes
+        self._claims = claims
+        self._migrated_plugins = migrated_plugins
+
+    def reserve(self, offer: Offer, node_name: str) -> Reservation:
+        """Assume the bindings and provisions of a node, all or none; raise :class:`OutOfSyncError` if one is stale."""
+        reservation = Reservation([], [])
+        try:
+            for binding in offer.bindings:
+                volume = bound_to(binding.volume, binding.claim)
+                if volume is not binding.volume:
+                    self._volumes.assume(volume)
+                reservation.bindings.append(StaticBinding(volume, binding.claim))
+            for provision in offer.provisions:
+                claim = with_annotation(provision.claim, SELECTED_NODE, node_name)
+                self._claims.assume(claim)
+                reservation.claims.append(claim)
+        except OutOfSyncError:
+            self.release(reservation)
+            raise
+        return reservation
+
+    def release(self, reservation: Reservation) -> None:
+        """Take the assumptions back; what the API has accepted meanwhile stays."""
+        for binding in reservation.bindings:
+            self._volumes.restore(binding.volume)
+        for claim in reservation.claims:
+            self._claims.restore(claim)
+
+    async def write(self, reservation: Reservation) -> None:
+        """Write volumes, then claims; nothing that was written is taken back if a later write fails."""
+        written = Reservation([], [])
+        try:
+            for binding in reservation.bindings:
+                volume = await self._update(binding.volume)
+                written.bindings.append(StaticBinding(volume, binding.claim))
+            for claim in reservation.claims:
+                written.claims.append(await self._update(claim))
+        finally:
+            bindings, claims = len(written.bindings), len(written.claims)
+            self.release(Reservation(reservation.bindings[bindings:], reservation.claims[claims:]))
+            reservation.bindings[:bindings] = written.bindings
+            reservation.claims[:claims] = written.claims
+
+    async def wait(self, pod: Pod, node_name: str, reservation: Reservation, seconds: float) -> None:
+        """Look once a second whether the PV controller is done; raise :class:`BindingError` if it cannot be."""
+        while seconds > POLL_SECONDS:
+            await asyncio.sleep(POLL_SECONDS)
+            seconds -= POLL_SECONDS
+            if self._is_bound(pod, node_name, reservation):
+                return
+        await asyncio.sleep(seconds)
+        raise BindingError("context deadline exceeded")
+
+    async def _update(self, thing: T) -> T:
+        stored = await self._handle.cluster.update(thing)
+        assert isinstance(stored, type(thing)), "an update returns the object as stored"
+        return stored
+
+    def _is_bound(self, pod: Pod, node_name: str, reservation: Reservation) -> bool:
+        """Look at what the API last showed, not at assumptions: those of another attempt may be newer than ours."""
+        node = self._handle.nodes.find(node_name)
+        if node is None:
+            raise BindingError(f'failed to get node "{node_name}": {node_not_found(node_name)}')
+        if self._pods.get(pod.name, pod.namespace) is None:
+            raise BindingError(f"pod does not exist any more: {pod_not_found(pod.name)}")
+        return all(self._is_static_bound(binding, node) for binding in reservation.bindings) and all(
+            self._is_provisioned(claim, node) for claim in reservation.claims
+        )
+
+    def _is_static_bound(self, binding: StaticBinding, node: NodeInfo) -> bool:
+        volume = self._volumes.known(binding.volume.name)
+        if volume is None:
+            raise BindingError(f'failed to check binding: persistentvolumes "{binding.volume.name}" not found')
+        claim = self._known_claim(binding.claim, "failed to check binding")
+        if _is_newer(binding.volume, volume):
+            return False
+        self._check_reach(volume, node, "failed to translate pv to csi: ")
+        if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
+            raise BindingError(f'ClaimRef got reset for pv "{volume.name}"')
+        return is_fully_bound(claim)
+
+    def _is_provisioned(self, reserved: PersistentVolumeClaim, node: NodeInfo) -> bool:
+        claim = self._known_claim(reserved, "failed to check provisioning pvc")
+        if _is_newer(reserved, claim):
+            return False
+        if not claim.annotations:
+            raise BindingError(f'selectedNode annotation reset for PVC "{claim.name}"')
+        if claim.annotations.get(SELECTED_NODE, "") != node.name:
+            raise BindingError(f'provisioning failed for PVC "{claim.name}"')
+        if claim.spec.volume_name:
+            volume = self._volumes.known(claim.spec.volume_name)
+            if volume is None:
+                # The claim may be ahead of the volume; if the volume is gone for good, the claim will say so.
+                return False
+            self._check_reach(volume, node, "")
+        return is_fully_bound(claim)
+
+    def _known_claim(self, claim: PersistentVolumeClaim, doing: str) -> PersistentVolumeClaim:
+        known = self._claims.known(claim.name, claim.namespace)
+        if known is None:
+            raise BindingError(f'{doing}: persistentvolumeclaims "{claim.key}" not found')
+        return known
+
+    def _check_reach(self, volume: PersistentVolume, node: NodeInfo, translating: str) -> None:
+        migration = migration_of_volume(volume)
+        if migration is not None and migration.plugin in self._migrated_plugins.on_node(node.name).split(","):
+            try:
+                volume = translated(volume, migration)
+            except MigrationError as error:
+                raise BindingError(f"{translating}could not translate pv: {error}") from error
+        reach = reach_of_volume(volume)
+        if reach is not None and not reach.matches(node.labels, ""):
+            raise BindingError(
+                f'pv "{volume.name}" node affinity doesn\'t match node "{node.name}": no matching NodeSelectorTerms'
+            )
+
+
+def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """Return a volume bound to a claim; the same one if it is bound already."""
+    changed = volume
+    reference = volume.spec.claim_ref
+    if reference is None or (reference.namespace, reference.name, reference.uid) != (
+        claim.namespace,
+        claim.name,
+        claim.uid,
+    ):
+        changed = replace(volume, spec=replace(volume.spec, claim_ref=_reference(claim)))
+    if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in volume.annotations:
+        changed = with_annotation(changed, BOUND_BY_CONTROLLER, "yes")
+    return changed
+
+
+def with_annotation(thing: T, key: str, text: str) -> T:
+    """Return an object with one annotation set."""
+    return replace(thing, metadata=replace(thing.metadata, annotations={**thing.annotations, key: text}))
+
+
+def _reference(claim: PersistentVolumeClaim) -> ObjectReference:
+    return ObjectReference(
+        api_version="v1",
+        kind="PersistentVolumeClaim",
+        namespace=claim.namespace,
+        name=claim.name,
+        uid=claim.uid,
+        resource_version=claim.metadata.resource_version,
+    )
+
+
+def _is_newer(left: KubeObject, right: KubeObject) -> bool:
+    """Return whether we have written a later version than the one the API has shown us so far."""
+    mine, theirs = (to_int64(thing.metadata.resource_version) or 0 for thing in (left, right))
+    return mine > theirs

@@ -1,0 +1,132 @@
+"""Whether the volumes that a pod's claims are bound to can be reached from a node."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.common.errors import MigrationError
+from moorage.kube.api.claims import reach_of_volume
+from moorage.kube.api.csi_migration import Migration, migration_of_volume, plugins_migrated_on, translated
+from moorage.kube.api.selectors import NodeMatcher
+from moorage.kube.api.storage import CSINode, PersistentVolume
+from moorage.scheduler.framework.columns import Categorical, Growing, Vocabulary
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.node_selection import matching_nodes
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import BoolArray
+from moorage.scheduler.state.side_columns import SideColumns
+
+
+class TranslationError(Exception):
+    """An in-tree volume that CSI serves on a node cannot be translated; the text is what users read."""
+
+
+class BoundVolume(Struct, frozen=True):
+    """Where a volume can be reached from, and, for an in-tree one, where CSI has taken it over."""
+
+    reach: NodeMatcher | None
+    migration: Migration | None = None
+    migrated_reach: NodeMatcher | None = None
+    problem: str = ""
+
+    @classmethod
+    def of(cls, volume: PersistentVolume) -> "BoundVolume":
+        """Read a volume's node affinity, and what it is once translated."""
+        migration = migration_of_volume(volume)
+        if migration is None:
+            return cls(reach_of_volume(volume))
+        try:
+            moved = reach_of_volume(translated(volume, migration))
+        except MigrationError as error:
+            return cls(reach_of_volume(volume), migration, problem=f"could not translate pv: {error}")
+        return cls(reach_of_volume(volume), migration, moved)
+
+    def is_reached(self, node: NodeInfo, migrated_plugins: str) -> bool:
+        """Return whether a node can reach the volume."""
+        reach = self.reach
+        if self.migration is not None and self.migration.plugin in migrated_plugins.split(","):
+            if self.problem:
+                raise TranslationError(self.problem)
+            reach = self.migrated_reach
+        return reach is None or reach.matches(node.labels, "")
+
+    def reached(self, nodes: NodeTable, migrated_plugins: "MigratedPlugins") -> BoolArray | None:
+        """Find the nodes that can reach the volume; ``None`` means all of them."""
+        plain = _reached(self.reach, nodes)
+        if self.migration is None:
+            return plain
+        here = migrated_plugins.where_migrated(self.migration.plugin, nodes)
+        if not here.any():
+            return plain
+        if self.problem:
+            raise TranslationError(self.problem)
+        moved = _reached(self.migrated_reach, nodes)
+        if plain is None and moved is None:
+            return None
+        return np.where(here, True if moved is None else moved, True if plain is None else plain)
+
+
+def check_bound(volumes: Sequence[BoundVolume | None], node: NodeInfo, migrated_plugins: str) -> tuple[bool, bool]:
+    """Return whether a node reaches all volumes, and whether they are all there; the first that is not decides."""
+    for volume in volumes:
+        if volume is None:
+            return True, False
+        if not volume.is_reached(node, migrated_plugins):
+            return False, True
+    return True, True
+
+
+def check_bound_nodes(
+    volumes: Sequence[BoundVolume | None], nodes: NodeTable, migrated_plugins: "MigratedPlugins"
+) -> tuple[BoolArray | None, BoolArray | None]:
+    """Find the nodes that do not reach a volume, and those for which one is not there; ``None`` means no node."""
+    unreached: BoolArray | None = None
+    for volume in volumes:
+        if volume is None:
+            return unreached, np.ones(len(nodes), dtype=np.bool_) if unreached is None else ~unreached
+        reached = volume.reached(nodes, migrated_plugins)
+        if reached is not None:
+            unreached = ~reached if unreached is None else unreached | ~reached
+    return unreached, None
+
+
+class MigratedPlugins(SideColumns):
+    """Which in-tree plugins CSI has taken over on each node, as its CSINode says."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._csi_nodes = handle.lister(CSINode)
+        self._codes = Growing(np.int32)
+        self._values: Vocabulary[str] = Vocabulary()
+        self._values.code("")
+        super().__init__(handle.nodes, {"csi nodes": self._csi_nodes})
+
+    def on_node(self, name: str) -> str:
+        """Return the plugins that are migrated on a node, separated by commas."""
+        return plugins_migrated_on(self._csi_nodes.get(name))
+
+    def where_migrated(self, plugin: str, nodes: NodeTable) -> BoolArray:
+        """Find the nodes of a window where a plugin is migrated."""
+        self.refresh()
+        column: Categorical[Any] = Categorical(nodes.through(self._codes), self._values)
+        return column.where(lambda plugins: plugin in plugins.split(","))
+
+    def write(self, info: NodeInfo) -> None:
+        """Note the plugins of a row."""
+        self._codes.reserve(info.row + 1)
+        self._codes.array[info.row] = self._values.code(self.on_node(info.name))
+
+    def clear(self, row: int) -> None:
+        """Forget a row."""
+        if row < len(self._codes.array):
+            self._codes.array[row] = 0
+
+    def rows_of(self, source: str, key: str) -> Iterable[int]:
+        """Return the row of the node a CSINode is named after."""
+        return self.row_of(key)
+
+
+def _reached(reach: NodeMatcher | None, nodes: NodeTable) -> BoolArray | None:
+    return None if reach is None else matching_nodes(reach, nodes)

@@ -1,0 +1,153 @@
+"""Where a volume can be made for a claim: the class, its topologies, and how much storage is left."""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from msgspec import Struct
+
+from moorage.common.errors import SelectorError
+from moorage.kube.api.claims import NO_PROVISIONER, STORAGE, class_of_claim, requested_storage
+from moorage.kube.api.quantity import value
+from moorage.kube.api.selectors import (
+    NOTHING,
+    LabelMatcher,
+    NodeMatcher,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    label_matcher,
+    node_matcher,
+)
+from moorage.kube.api.storage import (
+    CSIDriver,
+    CSIStorageCapacity,
+    PersistentVolumeClaim,
+    StorageClass,
+    TopologySelectorTerm,
+)
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.plugins.volume_binding.topology import ByTopology, requirements_of
+
+
+class Refusal(Enum):
+    """Why a volume cannot be made on a node."""
+
+    NOT_HERE = "the class makes no volumes, or none there"
+    NO_SPACE = "no storage pool has enough room"
+    UNKNOWN = "the class cannot be found"
+
+
+class Provision(Struct, frozen=True):
+    """A claim for which a volume is to be made, and the storage pool it counts against, if any is watched."""
+
+    claim: PersistentVolumeClaim
+    pool: CSIStorageCapacity | None = None
+
+
+class Provisioning(Struct, frozen=True):
+    """How volumes for a claim are made. ``problem`` is an error that comes up once a node depends on it.
+
+    ``topologies`` of ``None`` are no restriction, and so are ``pools`` of ``None``.
+    """
+
+    claim: PersistentVolumeClaim
+    problem: str = ""
+    makes_volumes: bool = False
+    topologies: NodeMatcher | None = None
+    pools: ByTopology[CSIStorageCapacity] | None = None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The labels of a node that matter."""
+        found = {item.key for item in requirements_of(self.topologies)} if self.topologies is not None else set()
+        return frozenset(found | (self.pools.keys if self.pools is not None else set()))
+
+    def on(self, labels: Mapping[str, str]) -> Provision | Refusal:
+        """Say whether a volume can be made for a node with these labels."""
+        if self.problem:
+            return Refusal.UNKNOWN
+        if not self.makes_volumes or (self.topologies is not None and not self.topologies.matches(labels, "")):
+            return Refusal.NOT_HERE
+        if self.pools is None:
+            return Provision(self.claim)
+        pool = self.pools.first(labels, lambda _: False)
+        return Refusal.NO_SPACE if pool is None else Provision(self.claim, pool)
+
+
+class Provisioners:
+    """Knows classes, drivers and storage pools."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._classes = handle.lister(StorageClass)
+        self._drivers = handle.lister(CSIDriver)
+        self._pools = handle.lister(CSIStorageCapacity)
+        self._pools_version = -1
+        self._pools_of_class: dict[str, list[tuple[int, CSIStorageCapacity, LabelMatcher]]] = {}
+
+    def for_claim(self, claim: PersistentVolumeClaim) -> Provisioning:
+        """Collect how volumes for a claim are made."""
+        name = class_of_claim(claim)
+        if not name:
+            return Provisioning(claim, problem=f'no class for claim "{claim.key}"')
+        storage_class = self._classes.get(name)
+        if storage_class is None:
+            return Provisioning(claim, problem=f'failed to find storage class "{name}"')
+        if storage_class.provisioner in ("", NO_PROVISIONER):
+            return Provisioning(claim)
+        topologies = _topology_matcher(storage_class.allowed_topologies) if storage_class.allowed_topologies else None
+        pools = self._pools_for(claim, storage_class)
+        return Provisioning(claim, makes_volumes=True, topologies=topologies, pools=pools)
+
+    def _pools_for(
+        self, claim: PersistentVolumeClaim, storage_class: StorageClass
+    ) -> ByTopology[CSIStorageCapacity] | None:
+        if STORAGE not in claim.spec.resources.requests:
+            return None
+        driver = self._drivers.get(storage_class.provisioner)
+        if driver is None or not driver.spec.storage_capacity:
+            return None
+        request = requested_storage(claim)
+        known = self._known_pools(storage_class.name)
+        return ByTopology((pool, reach) for limit, pool, reach in known if limit >= request)
+
+    def _known_pools(self, class_name: str) -> list[tuple[int, CSIStorageCapacity, LabelMatcher]]:
+        if self._pools_version != self._pools.version:
+            self._pools_version = self._pools.version
+            self._pools_of_class.clear()
+            for pool in self._pools.list():
+                limit = volume_limit(pool)
+                if limit is not None:
+                    entry = (limit, pool, _reach(pool))
+                    self._pools_of_class.setdefault(pool.storage_class_name, []).append(entry)
+        return self._pools_of_class.get(class_name, [])
+
+
+def volume_limit(pool: CSIStorageCapacity) -> int | None:
+    """Return the size of the largest volume a storage pool can make; ``None`` means it does not say."""
+    limit = pool.capacity if pool.maximum_volume_size is None else pool.maximum_volume_size
+    return None if limit is None else value(limit)
+
+
+def _reach(pool: CSIStorageCapacity) -> LabelMatcher:
+    try:
+        return label_matcher(pool.node_topology)
+    except SelectorError:
+        # Upstream logs the error and takes the pool to be out of every node's reach.
+        return NOTHING
+
+
+def _topology_matcher(terms: tuple[TopologySelectorTerm, ...]) -> NodeMatcher:
+    """Read allowed topologies as the node selector they amount to; empty and unreadable terms match nothing."""
+    return node_matcher(
+        NodeSelector(
+            node_selector_terms=tuple(
+                NodeSelectorTerm(
+                    match_expressions=tuple(
+                        NodeSelectorRequirement(key=item.key, operator="In", values=item.values)
+                        for item in term.match_label_expressions
+                    )
+                )
+                for term in terms
+            )
+        )
+    )

@@ -1,0 +1,81 @@
+"""Things that can be used from some nodes: the first of them for a node's labels, without asking them all."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+from moorage.kube.api.selectors import LabelMatcher, NodeMatcher, Requirement
+
+T = TypeVar("T")
+
+
+class ByTopology(Generic[T]):
+    """Items in order of preference, each with the nodes it can be used from (``None``: all of them).
+
+    Local disks come by the thousand, each bound to one host name: items that ask for values of a single label are
+    looked up by it, and only the others are tried one by one.
+    """
+
+    def __init__(self, items: Iterable[tuple[T, NodeMatcher | LabelMatcher | None]]) -> None:
+        self._items: list[T] = []
+        self._tests: list[tuple[int, Callable[[Mapping[str, str]], bool]]] = []
+        self._by_label: dict[str, dict[str, list[int]]] = {}
+        self.keys: set[str] = set()
+        for item, reach in items:
+            self._add(item, reach)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def first(self, labels: Mapping[str, str], excluded: Callable[[T], bool]) -> T | None:
+        """Return the most preferred item that a node with these labels can use, leaving some out."""
+        best = len(self._items)
+        for key, by_value in self._by_label.items():
+            for place in by_value.get(labels[key], ()) if key in labels else ():
+                if place >= best:
+                    break
+                if not excluded(self._items[place]):
+                    best = place
+        for place, usable in self._tests:
+            if place >= best:
+                break
+            if not excluded(self._items[place]) and usable(labels):
+                best = place
+        return self._items[best] if best < len(self._items) else None
+
+    def _add(self, item: T, reach: NodeMatcher | LabelMatcher | None) -> None:
+        place = len(self._items)
+        self._items.append(item)
+        if reach is None:
+            self._tests.append((place, lambda _: True))
+            return
+        requirements = requirements_of(reach)
+        self.keys.update(requirement.key for requirement in requirements)
+        only = _only_requirement(reach)
+        if only is None:
+            self._tests.append((place, tester(reach)))
+            return
+        by_value = self._by_label.setdefault(only.key, {})
+        for value in only.values:
+            by_value.setdefault(value, []).append(place)
+
+
+def requirements_of(reach: NodeMatcher | LabelMatcher) -> tuple[Requirement, ...]:
+    """Return every expression over labels that a selector has."""
+    if isinstance(reach, LabelMatcher):
+        return reach.requirements
+    return tuple(requirement for term in reach.terms for requirement in term.expressions)
+
+
+def tester(reach: NodeMatcher | LabelMatcher) -> Callable[[Mapping[str, str]], bool]:
+    """Return a selector as a test of labels."""
+    if isinstance(reach, LabelMatcher):
+        return reach.matches
+    return lambda labels: reach.matches(labels, "")
+
+
+def _only_requirement(reach: NodeMatcher | LabelMatcher) -> Requirement | None:
+    """Return the one expression a selector consists of, if it lists values."""
+    if isinstance(reach, NodeMatcher) and (len(reach.terms) != 1 or reach.terms[0].matches_nothing):
+        return None
+    requirements = requirements_of(reach)
+    return requirements[0] if len(requirements) == 1 and requirements[0].operator == "In" else None

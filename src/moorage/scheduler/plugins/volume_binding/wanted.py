@@ -1,0 +1,139 @@
+"""What a pod wants of its node for its claims, and what each node has to offer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct, field
+
+from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.plugins.volume_binding.bound import BoundVolume
+from moorage.scheduler.plugins.volume_binding.matching import Candidates
+from moorage.scheduler.plugins.volume_binding.provisioning import Provision, Provisioning, Refusal
+
+MAX_TABLE: Final = 1 << 20
+
+
+class StaticBinding(Struct, frozen=True):
+    """A volume that is to be bound to a claim."""
+
+    volume: PersistentVolume
+    claim: PersistentVolumeClaim
+
+
+class Offer(Struct, frozen=True):
+    """What a node has for the claims that wait for it; ``problem`` is an error, if that is unknown."""
+
+    bindings: tuple[StaticBinding, ...] = ()
+    provisions: tuple[Provision, ...] = ()
+    has_volumes: bool = True
+    has_space: bool = True
+    problem: str = ""
+
+
+NO_VOLUMES: Final = Offer(has_volumes=False)
+NO_SPACE: Final = Offer(has_space=False)
+NOTHING_NEEDED: Final = Offer()
+
+
+class WantedVolumes(Struct):
+    """The volumes of a pod's bound claims, and the claims that wait for a node.
+
+    Offers depend on a few labels of a node only (``keys``), so nodes that agree on them share one. ``selected`` are the
+    nodes that an earlier attempt chose for some of the claims: no other node will do.
+    """
+
+    bound: tuple[BoundVolume | None, ...] = ()
+    selected: frozenset[str] = frozenset()
+    to_match: Sequence[tuple[Candidates, Provisioning]] = ()
+    to_provision: Sequence[Provisioning] = ()
+    keys: tuple[str, ...] = ()
+    _offers: dict[tuple[str | None, ...], Offer] = field(default_factory=dict)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are claims that wait for a node."""
+        return bool(self.to_match or self.to_provision)
+
+    def offer_of(self, name: str, labels: Mapping[str, str]) -> Offer:
+        """Return what a node has for the claims that wait."""
+        if not self.waits:
+            return NOTHING_NEEDED
+        if self.selected and self.selected != {name}:
+            return NO_VOLUMES
+        return self._offer(labels)
+
+    def offers(self, nodes: NodeTable) -> tuple[list[Offer], RowArray]:
+        """Return the distinct offers of a window, and for each node which of them it has."""
+        if self.selected:
+            return self._offers_of_selected(nodes)
+        representatives, groups = distinct_nodes(self.keys, nodes)
+        return [self._offer(nodes[place].labels) for place in representatives.tolist()], groups
+
+    def _offers_of_selected(self, nodes: NodeTable) -> tuple[list[Offer], RowArray]:
+        groups = np.zeros(len(nodes), dtype=np.int64)
+        node = nodes.find(next(iter(self.selected))) if len(self.selected) == 1 else None
+        if node is None:
+            return [NO_VOLUMES], groups
+        groups[nodes.rows == node.row] = 1
+        return [NO_VOLUMES, self._offer(node.labels)], groups
+
+    def _offer(self, labels: Mapping[str, str]) -> Offer:
+        projection = tuple(labels.get(key) for key in self.keys)
+        offer = self._offers.get(projection)
+        if offer is None:
+            offer = self._offers[projection] = self._compute_offer(labels)
+        return offer
+
+    def _compute_offer(self, labels: Mapping[str, str]) -> Offer:
+        taken: set[str] = set()
+        bindings: list[StaticBinding] = []
+        to_provision = list(self.to_provision)
+        for candidates, otherwise in self.to_match:
+            if candidates.problem:
+                return Offer(problem=candidates.problem)
+            volume = candidates.best(labels, taken)
+            if volume is None:
+                to_provision.append(otherwise)
+            else:
+                taken.add(volume.name)
+                bindings.append(StaticBinding(volume, candidates.claim))
+        provisions: list[Provision] = []
+        for provisioning in to_provision:
+            made = provisioning.on(labels)
+            if not isinstance(made, Provision):
+                return _REFUSED.get(made) or Offer(problem=provisioning.problem)
+            provisions.append(made)
+        return Offer(tuple(bindings), tuple(provisions))
+
+
+_REFUSED: Final = {Refusal.NOT_HERE: NO_VOLUMES, Refusal.NO_SPACE: NO_SPACE}
+
+
+def distinct_nodes(keys: Sequence[str], nodes: NodeTable) -> tuple[RowArray, RowArray]:
+    """Group the nodes of a window by some labels: a place in the window for each group, and each node's group."""
+    combined = np.zeros(len(nodes), dtype=np.int64)
+    size = 1
+    for key in keys:
+        column = nodes.label(key)
+        if size * len(column.values) > MAX_TABLE:
+            # The numbers of what is there are smaller than those of what could be.
+            combined, size = _renumbered(combined, size)
+        combined = combined * len(column.values) + column.codes
+        size *= len(column.values)
+    groups, _ = _renumbered(combined, size)
+    representatives = np.zeros(int(groups.max(initial=-1)) + 1, dtype=np.int64)
+    representatives[groups[::-1]] = np.arange(len(nodes) - 1, -1, -1)
+    return representatives, groups
+
+
+def _renumbered(numbers: RowArray, size: int) -> tuple[RowArray, int]:
+    """Number what occurs from 0 on."""
+    if size > MAX_TABLE:
+        distinct, inverse = np.unique(numbers, return_inverse=True)
+        return inverse.astype(np.int64, copy=False), len(distinct)
+    occurs = np.zeros(size, dtype=np.bool_)
+    occurs[numbers] = True
+    table = np.cumsum(occurs) - 1
+    return table[numbers], int(np.count_nonzero(occurs))

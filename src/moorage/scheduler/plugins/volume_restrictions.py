@@ -1,0 +1,175 @@
+"""VolumeRestrictions: keep apart pods that cannot share a disk named in line, or a ReadWriteOncePod claim."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.kube.api.claims import READ_WRITE_ONCE_POD, uses_claim
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import PersistentVolumeClaim
+from moorage.kube.api.volume import Volume
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterExtensions
+from moorage.scheduler.framework.status import BoolArray, Status, Verdict
+from moorage.scheduler.plugins.not_found import claim_not_found
+from moorage.scheduler.state.claim_index import disk_of
+from moorage.scheduler.state.handle import ClusterHandle
+
+DISK_CONFLICT: Final = Status.unschedulable("node(s) had no available disk")
+CLAIM_CONFLICT: Final = Status.unschedulable(
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+
+
+class Restrictions(Struct):
+    """The pod's ReadWriteOncePod claims, and how often pods on nodes use them; the latter follows what-ifs."""
+
+    claims: frozenset[str]
+    uses: int
+
+    def clone(self) -> "Restrictions":
+        """Return a copy for a what-if."""
+        return replace(self)
+
+    def uses_by(self, pod: Pod) -> int:
+        """Count the volumes of a pod that are one of these claims; upstream compares no namespaces here."""
+        return sum(
+            volume.persistent_volume_claim is not None and volume.persistent_volume_claim.claim_name in self.claims
+            for volume in pod.spec.volumes
+        )
+
+
+KEY = StateKey[Restrictions](
+    "PreFilterVolumeRestrictions", missing='cannot read "PreFilterVolumeRestrictions" from cycleState'
+)
+
+
+class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
+    """Reject nodes where a disk is taken, and every node while another pod uses a ReadWriteOncePod claim."""
+
+    _signs_template = True
+
+    def __init__(self, *, handle: ClusterHandle) -> None:
+        self._handle = handle
+        self._claims = handle.lister(PersistentVolumeClaim)
+
+    def sign(self, pod: Pod) -> Hashable | None:
+        """Share answers among pods whose volumes nobody can be in the way of."""
+        volumes = pod.spec.volumes
+        return None if volumes and any(map(_is_restricted, volumes)) else ()
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        """Count the uses of the pod's ReadWriteOncePod claims."""
+        if not pod.spec.volumes:
+            return Status.skip()
+        claims: set[str] = set()
+        for volume in pod.spec.volumes:
+            if volume.persistent_volume_claim is None:
+                continue
+            name = volume.persistent_volume_claim.claim_name
+            claim = self._claims.get(name, pod.namespace)
+            if claim is None:
+                return Status.unresolvable(claim_not_found(name))
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+                claims.add(name)
+        # Each claim counts once here, however many pods use it: only one should.
+        uses = sum(self._handle.claims.uses(f"{pod.namespace}/{name}") > 0 for name in claims)
+        if not uses and not any(disk_of(volume) for volume in pod.spec.volumes):
+            return Status.skip()
+        cycle[KEY] = Restrictions(frozenset(claims), uses)
+        return None
+
+    def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
+        """Count the uses of a pod that joins the what-if."""
+        cycle[KEY].uses += cycle[KEY].uses_by(added)
+        return None
+
+    def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
+        """Forget the uses of a pod that leaves the what-if."""
+        cycle[KEY].uses -= cycle[KEY].uses_by(removed)
+        return None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Filter one node by the disks of its pods, then by the claims of all pods."""
+        if disks_clash(pod, node.pods.values()):
+            return DISK_CONFLICT
+        return CLAIM_CONFLICT if cycle[KEY].uses > 0 else None
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        """Filter all nodes: only those with users of the same disks are looked at."""
+        if not nodes.is_window_of(self._handle.nodes):
+            return super().filter_nodes(cycle, pod, nodes)
+        clashing = self._clashing(pod, nodes)
+        if cycle[KEY].uses > 0:
+            return Verdict(len(nodes), ((clashing, DISK_CONFLICT), (~clashing, CLAIM_CONFLICT)))
+        return Verdict.reject(where=clashing, because=DISK_CONFLICT)
+
+    def _clashing(self, pod: Pod, nodes: NodeTable) -> BoolArray:
+        disks = {disk for volume in pod.spec.volumes if (disk := disk_of(volume)) is not None}
+        users = [user for disk in disks for user in self._handle.claims.disk_users(disk)]
+        names = {user.node_name for user in users if disks_clash(pod, (user,))}
+        rows = [info.row for name in names if (info := nodes.find(name)) is not None]
+        return np.isin(nodes.rows, rows) if rows else np.zeros(len(nodes), dtype=np.bool_)
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        """Wait for the user of a disk or claim to go, for nodes, and for the pod's claims."""
+        return (
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deleted),
+            EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),
+            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), after_claim_added),
+        )
+
+
+def after_pod_deleted(pod: Pod, old: Pod, _new: None) -> QueueingHint:
+    """Queue if the pod that went used the same disk or claim."""
+    if old.namespace != pod.namespace:
+        return QueueingHint.SKIP
+    frees = disks_clash(pod, (old,)) or not _claim_names(pod).isdisjoint(_claim_names(old))
+    return QueueingHint.QUEUE if frees else QueueingHint.SKIP
+
+
+def after_claim_added(pod: Pod, _old: None, new: PersistentVolumeClaim) -> QueueingHint:
+    """Queue if the claim is one the pod names."""
+    return QueueingHint.QUEUE if uses_claim(pod, new, ephemeral=False) else QueueingHint.SKIP
+
+
+def disks_clash(pod: Pod, others: Iterable[Pod]) -> bool:
+    """Return whether the pod names a disk in line that one of the others has and does not share."""
+    mine = [volume for volume in pod.spec.volumes if disk_of(volume) is not None]
+    if not mine:
+        return False
+    return any(_clash(volume, theirs) for other in others for theirs in other.spec.volumes for volume in mine)
+
+
+def _clash(mine: Volume, theirs: Volume) -> bool:
+    disk = disk_of(mine)
+    if disk is None or disk != disk_of(theirs):
+        return False
+    match mine, theirs:
+        case Volume(rbd=left), Volume(rbd=right) if left is not None and right is not None:
+            return not (left.read_only and right.read_only) and not set(left.monitors).isdisjoint(right.monitors)
+        case Volume(iscsi=left), Volume(iscsi=right) if left is not None and right is not None:
+            return not (left.read_only and right.read_only)
+        case Volume(gce_persistent_disk=left), Volume(gce_persistent_disk=right) if left and right:
+            return not (left.read_only and right.read_only)
+        case _:
+            # An Amazon disk is never shared, whoever only reads it.
+            return True
+
+
+def _is_restricted(volume: Volume) -> bool:
+    return volume.persistent_volume_claim is not None or disk_of(volume) is not None
+
+
+def _claim_names(pod: Pod) -> set[str]:
+    return {
+        volume.persistent_volume_claim.claim_name
+        for volume in pod.spec.volumes
+        if volume.persistent_volume_claim is not None
+    }

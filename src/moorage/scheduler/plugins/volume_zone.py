@@ -1,0 +1,184 @@
+"""VolumeZone: keep pods in the zones and regions that the labels of their volumes name."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.kube.api.claims import WAIT_FOR_FIRST_CONSUMER, class_of_claim, uses_claim
+from moorage.kube.api.csi_migration import ZONE_DELIMITER
+from moorage.kube.api.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PreFilterPlugin
+from moorage.scheduler.framework.status import BoolArray, Status, Verdict
+from moorage.scheduler.plugins.not_found import claim_not_found, class_not_found, volume_not_found
+
+WRONG_ZONE: Final = Status.unresolvable("node(s) had no available volume zone")
+NAMELESS_CLAIM: Final = Status.unresolvable("PersistentVolumeClaim had no name")
+NEITHER_VOLUME_NOR_CLASS: Final = Status.unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
+NAMELESS_VOLUME: Final = Status.unresolvable("PersistentVolume had no name")
+TOPOLOGY_LABELS: Final = (BETA_ZONE_LABEL, BETA_REGION_LABEL, ZONE_LABEL, REGION_LABEL)
+SUCCESSOR: Final = {BETA_ZONE_LABEL: ZONE_LABEL, BETA_REGION_LABEL: REGION_LABEL}
+
+
+class Topology(Struct, frozen=True):
+    """A label of a volume, and the values a node may have for it."""
+
+    key: str
+    values: frozenset[str]
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a node has one of the values, under the same key or under the one that took its place."""
+        found = labels.get(self.key)
+        if found is None and self.key in SUCCESSOR:
+            found = labels.get(SUCCESSOR[self.key])
+        return found in self.values
+
+    def admitted(self, nodes: NodeTable) -> BoolArray:
+        """Find the nodes that have one of the values."""
+        column = nodes.label(self.key)
+        found = column.is_in(self.values)
+        if self.key in SUCCESSOR:
+            found |= column.is_in((None,)) & nodes.label(SUCCESSOR[self.key]).is_in(self.values)
+        return found
+
+
+KEY = StateKey[tuple[Topology, ...]]("VolumeZone")
+
+
+class VolumeZone(PreFilterPlugin, FilterPlugin):
+    """Reject nodes in another zone or region than the pod's bound volumes; nodes without any such label pass."""
+
+    depends_on = DependsOn.NODE
+    _signs_template = True
+
+    def __init__(self, *, handle: Handle) -> None:
+        self._claims = handle.lister(PersistentVolumeClaim)
+        self._volumes = handle.lister(PersistentVolume)
+        self._classes = handle.lister(StorageClass)
+
+    def sign(self, pod: Pod) -> Hashable | None:
+        """Share answers among pods without claims."""
+        volumes = pod.spec.volumes
+        return None if volumes and any(volume.persistent_volume_claim is not None for volume in volumes) else ()
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        """Collect the topology of the pod's bound volumes."""
+        wanted = self._collect(pod)
+        if isinstance(wanted, Status):
+            return wanted
+        if not wanted:
+            return Status.skip()
+        cycle[KEY] = wanted
+        return None
+
+    def _wanted(self, cycle: CycleState, pod: Pod) -> tuple[Topology, ...] | Status:
+        """Return the topology of the pod's volumes; a profile without the pre-filter has it collected here."""
+        wanted = cycle.get(KEY)
+        return self._collect(pod) if wanted is None else wanted
+
+    def _collect(self, pod: Pod) -> tuple[Topology, ...] | Status:
+        wanted: list[Topology] = []
+        for volume in pod.spec.volumes:
+            if volume.persistent_volume_claim is not None:
+                found = self._topologies(pod, volume.persistent_volume_claim.claim_name)
+                if isinstance(found, Status):
+                    return found
+                wanted += found
+        return tuple(dict.fromkeys(wanted))
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        """Filter one node by its labels."""
+        wanted = self._wanted(cycle, pod)
+        if isinstance(wanted, Status):
+            return wanted
+        labels = node.labels
+        if not any(key in labels for key in TOPOLOGY_LABELS):
+            return None
+        return None if all(topology.admits(labels) for topology in wanted) else WRONG_ZONE
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        """Filter all nodes by their label columns."""
+        wanted = self._wanted(cycle, pod)
+        admitted = np.ones(len(nodes), dtype=np.bool_)
+        if isinstance(wanted, Status):
+            return Verdict.reject(where=admitted, because=wanted)
+        for topology in wanted:
+            admitted &= topology.admitted(nodes)
+        unlabelled = np.ones(len(nodes), dtype=np.bool_)
+        for key in TOPOLOGY_LABELS:
+            unlabelled &= nodes.label(key).is_in((None,))
+        return Verdict.reject(where=~(admitted | unlabelled), because=WRONG_ZONE)
+
+    def _topologies(self, pod: Pod, name: str) -> list[Topology] | Status:
+        if not name:
+            return NAMELESS_CLAIM
+        claim = self._claims.get(name, pod.namespace)
+        if claim is None:
+            return Status.unresolvable(claim_not_found(name))
+        if not claim.spec.volume_name:
+            return self._waits_for_consumer(claim) or []
+        volume = self._volumes.get(claim.spec.volume_name)
+        if volume is None:
+            return Status.unresolvable(volume_not_found(claim.spec.volume_name))
+        return topologies(volume)
+
+    def _waits_for_consumer(self, claim: PersistentVolumeClaim) -> Status | None:
+        """Let an unbound claim pass if its class binds it when the pod is placed, and say why not otherwise."""
+        name = class_of_claim(claim)
+        if not name:
+            return NEITHER_VOLUME_NOR_CLASS
+        storage_class = self._classes.get(name)
+        if storage_class is None:
+            return Status.unresolvable(class_not_found(name))
+        if storage_class.volume_binding_mode is None:
+            return Status.unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"')
+        return None if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else NAMELESS_VOLUME
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        """Wait for late-binding classes, labelled nodes, the pod's claims, and volumes elsewhere."""
+        return (
+            EventRegistration(ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), after_class_added),
+            EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
+            EventRegistration(
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD | Action.UPDATE), after_claim_changed
+            ),
+            EventRegistration(
+                ClusterEvent(Resource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE), after_volume_changed
+            ),
+        )
+
+
+def topologies(volume: PersistentVolume) -> list[Topology]:
+    """Read the zone and region labels of a volume; a label with an empty element is ignored."""
+    found = []
+    for key in TOPOLOGY_LABELS:
+        if key in volume.labels:
+            values = frozenset(value.strip() for value in volume.labels[key].split(ZONE_DELIMITER))
+            if "" not in values:
+                found.append(Topology(key, values))
+    return found
+
+
+def after_class_added(_pod: Pod, _old: None, new: StorageClass) -> QueueingHint:
+    """Queue if the class binds its claims when the pod is placed."""
+    return QueueingHint.QUEUE if new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else QueueingHint.SKIP
+
+
+def after_claim_changed(pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> QueueingHint:
+    """Queue if the claim is one the pod names."""
+    return QueueingHint.QUEUE if uses_claim(pod, new, ephemeral=False) else QueueingHint.SKIP
+
+
+def after_volume_changed(_pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> QueueingHint:
+    """Queue if the volume is new or says it is elsewhere."""
+    if old is None or topologies(old) != topologies(new):
+        return QueueingHint.QUEUE
+    return QueueingHint.SKIP

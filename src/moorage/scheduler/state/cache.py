@@ -1,0 +1,423 @@
+"""What the cluster looks like, pods on their way to a node included.
+
+    assume ──> assumed ──add (the API confirms)──> added ──update──> added ──remove──> gone
+                  └──forget (binding failed), or remove (deleted meanwhile)──> gone
+
+Inside a cycle nothing changes, so the cache is the snapshot. Pods may arrive before their node and outlive it: such a
+node is a ghost, kept aside with its pods until it comes (back) or the last pod leaves.
+"""
+
+from collections.abc import Iterable
+from itertools import zip_longest
+from typing import Final
+
+import numpy as np
+from msgspec import Struct, field
+
+from moorage.common.caches import LRU
+from moorage.common.errors import CacheError
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.columns import Growing
+from moorage.scheduler.framework.node_storage import ImageFacts, NodeStorage
+from moorage.scheduler.framework.nodeinfo import NO_ROW, NodeInfo, SharedNodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.state.claim_index import ClaimIndex
+from moorage.scheduler.state.image_index import ImageIndex
+from moorage.scheduler.state.objects import ChangeLog
+from moorage.scheduler.state.pod_groups import PodGroups
+from moorage.scheduler.state.pod_index import PodIndex
+
+MAX_IMAGE_COLUMNS: Final = 512
+
+
+class Cache:
+    """Nodes and the pods on them, as columns and rows, kept by increments. One writer: the loop, between cycles."""
+
+    def __init__(self) -> None:
+        self.columns = NodeColumns()
+        """The writing side of the node table, for its change log."""
+        self._tree = NodeTree()
+        self._ghosts: dict[str, NodeInfo] = {}
+        self._pods: dict[str, Pod] = {}
+        self._assumed: set[str] = set()
+        self._order: RowArray | None = None
+        self._places: RowArray | None = None
+        self.structure = 0
+        """Grows when nodes come or go, and rows may stand for other nodes than before."""
+        self.nodes = NodeTable(self.columns)
+        self.pods = PodIndex()
+        self.claims = ClaimIndex()
+        self.groups: PodGroups | None = None
+        """Groups of pods and how far their members have come; ``None`` unless there are groups."""
+
+    def __len__(self) -> int:
+        return len(self.columns.infos)
+
+    @property
+    def order(self) -> RowArray:
+        """The rows in visiting order; it follows nodes that come and go, not zone labels that change."""
+        if self._order is None:
+            row_of = self.columns.row_of
+            self._order = np.fromiter((row_of[name] for name in self._tree.names()), np.int64, count=len(self.columns))
+        return self._order
+
+    @property
+    def places(self) -> RowArray:
+        """The place of each row in the visiting order."""
+        if self._places is None or len(self._places) != len(self.order):
+            self._places = np.empty_like(self.order)
+            self._places[self.order] = np.arange(len(self.order))
+        return self._places
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods are known, assumed ones included."""
+        return len(self._pods)
+
+    @property
+    def assumed_count(self) -> int:
+        """How many pods are assumed."""
+        return len(self._assumed)
+
+    def assumed_pods(self) -> list[Pod]:
+        """Return the pods that were given a node which the API has not confirmed yet."""
+        return [self._pods[uid] for uid in self._assumed]
+
+    def is_assumed(self, pod: Pod) -> bool:
+        """Return whether a pod was given a node that the API has not confirmed yet."""
+        return pod.metadata.uid in self._assumed
+
+    def pod(self, uid: str) -> Pod | None:
+        """Return a pod on a node as it is known here."""
+        return self._pods.get(uid)
+
+    def node(self, name: str) -> NodeInfo | None:
+        """Return a node by name."""
+        return self.nodes.find(name)
+
+    def assume(self, pod: Pod) -> None:
+        """Count a pod on the node it was just given, before the API knows."""
+        uid = pod.metadata.uid
+        if uid in self._pods:
+            raise CacheError(f"pod {uid}({pod.key}) is in the cache, so can't be assumed")
+        self._place(pod)
+        self._assumed.add(uid)
+        if self.groups is not None and pod.spec.scheduling_group is not None:
+            self.groups.assume(pod)
+
+    def recount(self, pod: Pod) -> None:
+        """Count an assumed pod as another version of it: it takes something else of its node than it asks for."""
+        self._replace(self._pods[pod.uid], pod)
+        # One that takes more or less was off its node for a moment; it is still to be confirmed, or forgotten.
+        self._assumed.add(pod.uid)
+
+    def forget(self, pod: Pod) -> None:
+        """Undo an assumption; a pod that is not known is left alone."""
+        known = self._pods.get(pod.uid)
+        if known is None:
+            return
+        if pod.uid not in self._assumed:
+            raise CacheError(f"pod {pod.uid}({pod.key}) was not assumed, so it cannot be forgotten")
+        if known.node_name != pod.node_name:
+            raise CacheError(f"pod {pod.key} was assumed on {known.node_name} but is forgotten on {pod.node_name}")
+        self._take_off(known)
+
+    def add_pod(self, pod: Pod) -> None:
+        """Take in a pod that the API shows on a node: a new one, or the confirmation of an assumption."""
+        uid = pod.metadata.uid
+        if uid not in self._pods:
+            self._place(pod)
+        elif uid not in self._assumed:
+            raise CacheError(f"pod {uid}({pod.key}) was already in added state")
+        else:
+            self._assumed.discard(uid)
+            self._replace(self._pods[uid], pod)
+        if self.groups is not None and pod.spec.scheduling_group is not None:
+            self.groups.assign(pod)
+
+    def update_pod(self, pod: Pod) -> None:
+        """Take in a change of a pod on a node."""
+        known = self._pods.get(pod.uid)
+        if known is None or pod.uid in self._assumed:
+            raise CacheError(f"pod {pod.uid}({pod.key}) is not added to the cache, so cannot be updated")
+        if known.node_name != pod.node_name:
+            raise CacheError(f"pod {pod.key} moved from {known.node_name} to {pod.node_name}, which no pod can")
+        self._replace(known, pod)
+        if self.groups is not None and pod.spec.scheduling_group is not None:
+            self.groups.assign(pod)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """Take out a pod that is gone, confirmed or not."""
+        known = self._pods.get(pod.uid)
+        if known is None:
+            raise CacheError(f"pod {pod.uid}({pod.key}) is not found in the cache, so cannot be removed from it")
+        self._take_off(known)
+
+    def _take_off(self, pod: Pod) -> None:
+        self._displace(pod)
+        if self.groups is not None and pod.spec.scheduling_group is not None:
+            self.groups.displace(pod)
+
+    def lift(self, pods: Iterable[Pod]) -> "Lifted":
+        """Take pods off their nodes for a while, as if they were gone; :meth:`put_down` brings them back."""
+        lifted = Lifted()
+        for pod in pods:
+            known = self._pods[pod.metadata.uid]
+            lifted.pods.append((known, known.metadata.uid in self._assumed))
+            self._displace(known)
+        # Upstream's quirk: in the copy of a snapshot no node has any image.
+        self.columns.image_index.hide(True)
+        return lifted
+
+    def put_down(self, lifted: "Lifted") -> None:
+        """Bring pods back that were lifted."""
+        self.columns.image_index.hide(False)
+        for pod, was_assumed in lifted.pods:
+            self._place(pod)
+            if was_assumed:
+                self._assumed.add(pod.metadata.uid)
+
+    def add_node(self, node: Node) -> None:
+        """Take in a node; pods that came before it are on it at once."""
+        if node.name in self.columns.row_of:
+            self.update_node(node)
+            return
+        info = self._ghosts.get(node.name) or SharedNodeInfo(None)
+        NodeInfo.replace_node(info, node)
+        self._ghosts.pop(node.name, None)
+        row = self.columns.add(info)
+        self.pods.resize(len(self.columns))
+        for pod in info.pods.values():
+            self.pods.add(pod, row)
+            self.claims.add(pod)
+        self._tree.add(node)
+        self._order = self._places = None
+        self.structure += 1
+
+    def update_node(self, node: Node) -> None:
+        """Take in a change of a node; one that is not known is added."""
+        info = self.nodes.find(node.name)
+        if info is None:
+            self.add_node(node)
+            return
+        NodeInfo.replace_node(info, node)
+        self.columns.write_node(info)
+        self._tree.update(node)
+
+    def remove_node(self, name: str) -> None:
+        """Take out a node; pods still on it are kept with its ghost."""
+        info = self.nodes.find(name)
+        if info is None:
+            raise CacheError(f"node {name} is not found in the cache, so cannot be removed from it")
+        for pod in info.pods.values():
+            self.pods.remove(pod, info.row)
+            self.claims.remove(pod)
+        row, last = self.columns.remove(info)
+        if row != last:
+            self.pods.move(self.columns.infos[row].pods.values(), last, row)
+        self.pods.resize(len(self.columns))
+        self._tree.remove(name)
+        self._order = self._places = None
+        self.structure += 1
+        if info.pods:
+            NodeInfo.replace_node(info, None)
+            self._ghosts[name] = info
+
+    def _place(self, pod: Pod) -> None:
+        self._pods[pod.metadata.uid] = pod
+        info = self.nodes.find(pod.spec.node_name)
+        if info is None:
+            NodeInfo.add_pod(self._ghosts.setdefault(pod.node_name, SharedNodeInfo(None)), pod)
+            return
+        NodeInfo.add_pod(info, pod)
+        self.columns.write_pods(info, pod)
+        self.pods.add(pod, info.row)
+        if pod.spec.volumes:
+            self.claims.add(pod)
+
+    def _replace(self, known: Pod, pod: Pod) -> None:
+        """Put a pod in the place of its former version; if it takes the same of its node, no column changes."""
+        info = self.nodes.find(pod.spec.node_name)
+        if info is None or not _weighs_the_same(known, pod):
+            self._displace(known)
+            self._place(pod)
+            return
+        was, now = known.metadata, pod.metadata
+        self._pods[now.uid] = pod
+        NodeInfo.replace_pod(info, pod)
+        if was.labels != now.labels or (was.deletion_timestamp is None) != (now.deletion_timestamp is None):
+            # Usual, not rare: on binding a pod the API server gives it the zone and region of its node as labels.
+            self.pods.relabel(pod, info.row)
+        self.columns.changes.note(info.row)
+
+    def _displace(self, pod: Pod) -> None:
+        del self._pods[pod.uid]
+        self._assumed.discard(pod.uid)
+        info = self.nodes.find(pod.node_name)
+        if info is None:
+            ghost = self._ghosts[pod.node_name]
+            NodeInfo.remove_pod(ghost, pod)
+            if not ghost.pods:
+                del self._ghosts[pod.node_name]
+            return
+        NodeInfo.remove_pod(info, pod)
+        self.columns.write_pods(info, pod)
+        self.pods.remove(pod, info.row)
+        self.claims.remove(pod)
+
+
+class Lifted(Struct):
+    """Pods that were taken off their nodes for a while, and whether each was assumed there."""
+
+    pods: list[tuple[Pod, bool]] = field(default_factory=list)
+
+
+class NodeColumns(NodeStorage):
+    """Every node of the cluster, by columns. One writer: the cache.
+
+    Rows are dense: a node that goes leaves its row to the last one, so a column of the cluster is always one run of
+    memory. Every row that changes is noted in a change log, which is how standing answers know what to look at again.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes = ChangeLog[int]()
+        self.resource_changes = ChangeLog[int]()
+        """Those of the changes that alter what pods take of their node, or the node itself."""
+        self.node_changes = ChangeLog[int]()
+        """Those of the changes that alter the node itself."""
+        self.image_index = ImageIndex()
+        self._image_columns: LRU[str, Growing] = LRU(MAX_IMAGE_COLUMNS)
+
+    @property
+    def position(self) -> int:
+        """How far the log of changed rows has come."""
+        return self.changes.position
+
+    @property
+    def nodes_version(self) -> int:
+        """A number that grows when a node itself changes, comes or goes, but not with the pods on it."""
+        return self.node_changes.position
+
+    @property
+    def images_version(self) -> int:
+        """A number that grows whenever the images on some node change."""
+        return self.image_index.version
+
+    def changed_since(self, position: int) -> list[int] | None:
+        """Return the rows that changed since a position; one that is gone is beyond the end."""
+        return self.changes.since(position)
+
+    def remove(self, info: NodeInfo) -> tuple[int, int]:
+        """Take a node's row away; return its row and the row that moved there (the same if it was the last)."""
+        row, last = info.row, len(self.infos) - 1
+        self._label_views.clear()
+        self.image_index.drop(info.name)
+        del self.row_of[info.name]
+        moved = self.infos.pop()
+        self.count = last
+        NodeInfo.move_to(info, NO_ROW)
+        if row != last:
+            self.infos[row] = moved
+            self.row_of[moved.name] = row
+            NodeInfo.move_to(moved, row)
+            self.write_node(moved)
+        else:
+            self._note_node(row)
+        return row, last
+
+    def write_node(self, info: NodeInfo) -> None:
+        """Bring a row in line with its node object and its pods."""
+        super().write_node(info)
+        self.image_index.put(info.node)
+        held = info.node.image_names
+        for name, column in self._image_columns.entries():
+            column.put(info.row, name in held)
+        for categorical in self.categoricals():
+            if categorical.is_bloated(self.count):
+                categorical.fill(self.infos)
+        self._note_node(info.row)
+
+    def write_pods(self, info: NodeInfo, pod: Pod) -> None:
+        """Bring a row in line with the pods on its node, of which one has come or gone."""
+        row, requested = info.row, info.requested
+        try:
+            for name in pod.requests_on_node:
+                self.requested[name].array[row] = requested[name]
+            self.nonzero["cpu"].array[row] = info.nonzero_cpu
+            self.nonzero["memory"].array[row] = info.nonzero_memory
+            self.pod_count.array[row] = len(info.pods)
+        except (KeyError, IndexError, OverflowError):
+            self.write_requests(info)
+        if pod.host_ports:
+            self.host_ports.write(row, info)
+            if self.host_ports.is_bloated(self.count):
+                self.host_ports.fill(self.infos)
+        self.changes.note(row)
+        self.resource_changes.note(row)
+
+    def image(self, name: str) -> Growing:
+        """Return which nodes hold an image, a column made when first asked for and kept in line from then on."""
+        column = self._image_columns.find(name)
+        if column is None:
+            column = super().image(name)
+            self._image_columns.put(name, column)
+        return column
+
+    def image_facts(self, name: str) -> ImageFacts | None:
+        """Return what is known of an image, or ``None`` if no node has it."""
+        return self.image_index.find(name)
+
+    def _note_node(self, row: int) -> None:
+        self.changes.note(row)
+        self.resource_changes.note(row)
+        self.node_changes.note(row)
+
+
+class NodeTree:
+    """The order in which nodes are visited: one of each zone in turn.
+
+    Zones keep the order in which they first appeared, nodes the order in which they came.
+    """
+
+    def __init__(self) -> None:
+        self._zones: dict[str, dict[str, None]] = {}
+        self._zone_of: dict[str, str] = {}
+
+    def add(self, node: Node) -> None:
+        """Put a node at the end of its zone."""
+        self._zone_of[node.name] = node.zone_key
+        self._zones.setdefault(node.zone_key, {})[node.name] = None
+
+    def remove(self, name: str) -> None:
+        """Take a node out; a zone without nodes is forgotten."""
+        zone = self._zone_of.pop(name)
+        del self._zones[zone][name]
+        if not self._zones[zone]:
+            del self._zones[zone]
+
+    def update(self, node: Node) -> None:
+        """Move a node whose zone changed to the end of the new one."""
+        if self._zone_of[node.name] != node.zone_key:
+            self.remove(node.name)
+            self.add(node)
+
+    def names(self) -> list[str]:
+        """List all nodes: the first of each zone, the second of each zone, and so on."""
+        turns = zip_longest(*self._zones.values())
+        return [name for turn in turns for name in turn if name is not None]
+
+
+def _weighs_the_same(known: Pod, pod: Pod) -> bool:
+    """Return whether two versions of a pod take the same of their node; labels are not compared.
+
+    Pods with storage are not looked at so closely: the claim index keeps the pods themselves.
+    """
+    if pod.shape.holds_storage or known.spec.node_name != pod.spec.node_name:
+        return False
+    return known.shape is pod.shape or (
+        known.spec == pod.spec
+        and known.requests_on_node == pod.requests_on_node
+        and known.nonzero_requests == pod.nonzero_requests
+    )

@@ -1,0 +1,32 @@
+"""What plugins that come with Moorage may ask for besides: the indexes of the cluster's pods."""
+
+from typing import Protocol
+
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.state.claim_index import ClaimIndex
+from moorage.scheduler.state.pod_groups import PodGroups
+from moorage.scheduler.state.pod_index import PodIndex
+
+
+class ClusterHandle(Handle, Protocol):
+    """A handle for plugins that count pods on nodes; the indexes may change from one release to the next."""
+
+    @property
+    def pods(self) -> PodIndex:
+        """Pods on nodes, counted by label selector and by affinity term."""
+        ...
+
+    @property
+    def claims(self) -> ClaimIndex:
+        """Which pods on nodes use which claims, and which disks named in line."""
+        ...
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether pods may be members of groups, as objects (gate GenericWorkload) or as some plugin describes them."""
+        ...
+
+    @property
+    def groups(self) -> PodGroups:
+        """Groups of pods, and how far their members have come; only where there are groups."""
+        ...

@@ -1,0 +1,240 @@
+"""Groups of pods: who belongs to which, how far each member has come, and which groups are part of which.
+
+A member is *waiting* (it needs a node from us; assumed or not) or *assigned* (the API shows it on a node). A group's
+state exists while it has a member or its object has been seen. The root of a group is the end of its chain of parents;
+a chain that is not complete, or runs in a circle, has none.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import structlog
+from msgspec import Struct, field
+
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.scheduler.framework.groups import Group, GroupTree
+
+ENTITY: Final = "podgroup/"
+"""What the keys of whole groups in the queue begin with, composite or not."""
+
+MAX_DEPTH: Final = 8
+"""How deep a tree is followed; Kubernetes allows three composite groups above a PodGroup."""
+
+log = structlog.get_logger(__name__)
+
+
+def group_key(pod: Pod) -> str | None:
+    """Return ``namespace/name`` of the group that a pod says it belongs to."""
+    named = pod.spec.scheduling_group
+    if named is None or not named.pod_group_name:
+        return None
+    return f"{pod.metadata.namespace}/{named.pod_group_name}"
+
+
+class Members(Struct):
+    """The pods of one PodGroup by uid, and its object once it has been seen."""
+
+    group: PodGroup | None = None
+    waiting: dict[str, Pod] = field(default_factory=dict)
+    assumed: dict[str, Pod] = field(default_factory=dict)
+    assigned: dict[str, Pod] = field(default_factory=dict)
+
+    @property
+    def known_count(self) -> int:
+        """How many members there are, in any state."""
+        return len(self.waiting) + len(self.assigned) + len(self.assumed.keys() - self.waiting.keys())
+
+    @property
+    def scheduled_count(self) -> int:
+        """How many members have a node, confirmed or not."""
+        return len(self.assumed) + len(self.assigned)
+
+    def scheduled(self) -> Iterator[Pod]:
+        """Go through the members that have a node."""
+        yield from self.assigned.values()
+        yield from self.assumed.values()
+
+    def unscheduled(self) -> Iterator[Pod]:
+        """Go through the members that have none."""
+        assumed = self.assumed
+        return (pod for uid, pod in self.waiting.items() if uid not in assumed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known of the group any more."""
+        return self.group is None and not (self.waiting or self.assumed or self.assigned)
+
+
+class PodGroups:
+    """All groups; written by the event handlers and the cache, read by queue, plugins and engine.
+
+    ``with_composites`` (gate CompositePodGroup) says whether groups may be part of groups.
+    """
+
+    def __init__(self, *, with_composites: bool = False) -> None:
+        self.with_composites = with_composites
+        self._members: dict[str, Members] = {}
+        self._composites: dict[str, CompositePodGroup] = {}
+        self._children: dict[str, dict[tuple[bool, str], None]] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    # ── members ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def members(self, key: str) -> Members | None:
+        """Return what is known of a PodGroup, by ``namespace/name``."""
+        return self._members.get(key)
+
+    def group(self, key: str) -> PodGroup | None:
+        """Return the object of a PodGroup, by ``namespace/name``."""
+        known = self._members.get(key)
+        return None if known is None else known.group
+
+    def composite(self, key: str) -> CompositePodGroup | None:
+        """Return a composite group by ``namespace/name``."""
+        return self._composites.get(key)
+
+    def add_waiting(self, pod: Pod) -> None:
+        """Count a pod that needs a node from us, new or changed."""
+        if (key := group_key(pod)) is not None:
+            self._of(key).waiting[pod.metadata.uid] = pod
+
+    def drop_waiting(self, pod: Pod) -> None:
+        """Forget a pod that needs no node any more."""
+        self._drop(pod, lambda known: known.waiting)
+
+    def assume(self, pod: Pod) -> None:
+        """Count a pod on the node it was just given."""
+        if (key := group_key(pod)) is not None:
+            self._of(key).assumed[pod.metadata.uid] = pod
+
+    def assign(self, pod: Pod) -> None:
+        """Count a pod that the API shows on a node."""
+        if (key := group_key(pod)) is not None:
+            known = self._of(key)
+            known.waiting.pop(pod.metadata.uid, None)
+            known.assumed.pop(pod.metadata.uid, None)
+            known.assigned[pod.metadata.uid] = pod
+
+    def displace(self, pod: Pod) -> None:
+        """Forget that a pod was on a node."""
+        self._drop(pod, lambda known: known.assumed, lambda known: known.assigned)
+
+    def _drop(self, pod: Pod, *places: Callable[[Members], dict[str, Pod]]) -> None:
+        key = group_key(pod)
+        known = self._members.get(key) if key is not None else None
+        if known is not None and key is not None:
+            for place in places:
+                place(known).pop(pod.metadata.uid, None)
+            if known.is_empty:
+                del self._members[key]
+
+    def _of(self, key: str) -> Members:
+        known = self._members.get(key)
+        if known is None:
+            known = self._members[key] = Members()
+        return known
+
+    # ── the forest ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def put(self, group: Group) -> None:
+        """Take in a group, new or changed."""
+        if isinstance(group, PodGroup):
+            known = self._of(group.key)
+            self._move(known.group, group)
+            known.group = group
+        else:
+            self._move(self._composites.get(group.key), group)
+            self._composites[group.key] = group
+
+    def drop(self, group: Group) -> None:
+        """Forget a group; its pods may stay."""
+        self._move(group, None)
+        if isinstance(group, PodGroup):
+            known = self._members.get(group.key)
+            if known is not None:
+                known.group = None
+                if known.is_empty:
+                    del self._members[group.key]
+        else:
+            self._composites.pop(group.key, None)
+
+    def _move(self, before: Group | None, after: Group | None) -> None:
+        if before is not None and (parent := self.parent_of(before)) is not None:
+            siblings = self._children.get(parent, {})
+            siblings.pop(_place(before), None)
+            if not siblings:
+                self._children.pop(parent, None)
+        if after is not None and (parent := self.parent_of(after)) is not None:
+            self._children.setdefault(parent, {})[_place(after)] = None
+
+    def parent_of(self, group: Group) -> str | None:
+        """Return the key of the group that this one is part of, if groups may be."""
+        return group.parent_key if self.with_composites else None
+
+    def root_of(self, pod: Pod) -> Group | None:
+        """Return the top of the chain of groups that a pod belongs to; ``None`` if it is not (completely) there."""
+        key = group_key(pod)
+        group = self.group(key) if key is not None else None
+        return None if group is None else self.root_of_group(group)
+
+    def root_of_group(self, group: Group) -> Group | None:
+        """Return the top of the chain above a group; ``None`` if it is not complete, or a circle."""
+        chain = [*self.chain(group)]
+        return chain[-1] if self.parent_of(chain[-1]) is None else None
+
+    def chain(self, group: Group) -> Iterator[Group]:
+        """Go up from a group as far as parents are there; a circle ends where it closes."""
+        seen: set[str] = set()
+        above: Group | None = group
+        while above is not None:
+            yield above
+            parent = self.parent_of(above)
+            if parent is not None and parent in seen:
+                log.error("composite pod groups are part of each other", group=group.key, again=parent)
+                return
+            if parent is not None:
+                seen.add(parent)
+            above = None if parent is None else self._composites.get(parent)
+
+    def leaf_keys(self, group: Group) -> list[str]:
+        """Return the keys of the PodGroups below a group that have been seen, or of the group itself."""
+        leaves, seen, found = list[str](), set[tuple[bool, str]](), [_place(group)]
+        while found:
+            place = found.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            is_composite, key = place
+            if is_composite:
+                found += self._children.get(key, ())
+            else:
+                leaves.append(key)
+        return leaves
+
+    def tree(
+        self, group: Group, members: Mapping[str, Iterable[Pod]] | None = None, depth: int = MAX_DEPTH
+    ) -> GroupTree:
+        """Return a group with all that is below it, children in the order of their creation.
+
+        ``members`` are the pods that wait for a node in a cycle, by the key of their PodGroup. What is nested deeper
+        than groups may be is left out, so that groups which are part of each other end somewhere.
+        """
+        if isinstance(group, PodGroup):
+            known = self._members.get(group.key)
+            scheduled = () if known is None else tuple(known.scheduled())
+            waiting = () if members is None else tuple(members.get(group.key, ()))
+            return GroupTree(group, members=waiting, scheduled=scheduled)
+        below = [child for place in self._children.get(group.key, ()) if (child := self._at(place)) is not None]
+        below.sort(key=lambda child: (child.metadata.creation_timestamp or "", child.name))
+        return GroupTree(group, tuple(self.tree(child, members, depth - 1) for child in below if depth))
+
+    def _at(self, place: tuple[bool, str]) -> Group | None:
+        is_composite, key = place
+        return self._composites.get(key) if is_composite else self.group(key)
+
+
+def _place(group: Group) -> tuple[bool, str]:
+    return isinstance(group, CompositePodGroup), group.key

@@ -1,0 +1,314 @@
+"""Pods on nodes, counted by what is asked of their labels, so that a selector costs one look-up per cycle.
+
+Pods of the same namespace and labels are one class, and a selector is tested on classes. Each selector in use has a
+count: a column of pods per row that every pod's coming and going keeps true. Counts are an LRU: those not asked for
+longest are dropped when they take too much memory, and computed again when they are asked for.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from moorage.common.caches import LRU
+from moorage.kube.api.affinity_terms import PodTerms, affinity_terms
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import LabelMatcher
+from moorage.scheduler.framework.columns import Growing
+from moorage.scheduler.framework.status import IntArray
+from moorage.scheduler.state.domains import LOG_LENGTH
+from moorage.scheduler.state.objects import ChangeLog
+from moorage.scheduler.state.selector_index import Namespaces, SelectorIndex
+from moorage.scheduler.state.term_index import TermIndex
+
+MAX_BYTES: Final = 64 << 20
+MIN_COUNTS: Final = 16
+MAX_COUNTS: Final = 1024
+
+ClassKey = tuple[str, frozenset[tuple[str, str]], bool]
+"""Namespace, labels, and whether the pods are terminating; labels are a set, since a dict's order means nothing."""
+
+Question = tuple[Namespaces, LabelMatcher, bool]
+
+
+class PodIndex:
+    """Counts of pods and of their affinity terms per row; the cache keeps it in step with the node table.
+
+    What a pod was counted as is remembered, so that it is taken out as the same, whatever became of the object.
+
+    >>> from moorage.kube.api.selectors import label_set_matcher
+    >>> from moorage.testing import make_pod
+    >>> index = PodIndex()
+    >>> index.resize(2)
+    >>> index.add(make_pod(labels={"app": "web"}), row=1)
+    >>> index.count(frozenset({"default"}), label_set_matcher({"app": "web"}), terminating=True).per_row(2).tolist()
+    [0, 1]
+    """
+
+    def __init__(self) -> None:
+        self.affinity = TermIndex()
+        self.anti_affinity = TermIndex()
+        self.preferred = TermIndex()
+        self.rows = 0
+        """How many rows the node table has."""
+        self.generation = 0
+        """Grows whenever counts are dropped: those are no longer kept true, so whoever holds one has to ask again."""
+        self._classes: dict[ClassKey, PodClass] = {}
+        self._class_of: dict[str, PodClass] = {}
+        self._terms_of: dict[str, PodTerms] = {}
+        self._by_labels = ClassIndex()
+        self._counts: LRU[Question, SelectorCount] = LRU(MAX_COUNTS, on_drop=self._drop_count)
+        self._by_selector: SelectorIndex[SelectorCount] = SelectorIndex()
+
+    def resize(self, rows: int) -> None:
+        """Follow the number of rows of the node table."""
+        self.rows = rows
+        self._counts.resize(max(MIN_COUNTS, min(MAX_BYTES // (8 * rows + 1), MAX_COUNTS)))
+
+    def add(self, pod: Pod, row: int) -> None:
+        """Count a pod on a row."""
+        pods = self._find_class(pod)
+        self._class_of[pod.metadata.uid] = pods
+        pods.bump(row, 1)
+        if pod.spec.affinity is not None:
+            terms = self._terms_of[pod.metadata.uid] = affinity_terms(pod)
+            self._bump_terms(terms, row, 1)
+
+    def remove(self, pod: Pod, row: int) -> None:
+        """Stop counting a pod."""
+        pods = self._class_of.pop(pod.metadata.uid)
+        pods.bump(row, -1)
+        self._drop_if_empty(pods)
+        terms = self._terms_of.pop(pod.metadata.uid, None)
+        if terms is not None:
+            self._bump_terms(terms, row, -1)
+
+    def relabel(self, pod: Pod, row: int) -> None:
+        """Count a pod as a version of it that differs in labels, or in being terminated, but not in its terms."""
+        known, pods = self._class_of[pod.metadata.uid], self._find_class(pod)
+        self._class_of[pod.metadata.uid] = pods
+        known.move_to(pods, row)
+        self._drop_if_empty(known)
+
+    def move(self, pods: Iterable[Pod], source: int, target: int) -> None:
+        """Follow a row that took the place of one that went, with the pods on it."""
+        for pod in pods:
+            counted = self._class_of[pod.metadata.uid]
+            counted.bump(target, 1)
+            counted.bump(source, -1)
+            terms = self._terms_of.get(pod.metadata.uid)
+            if terms is not None:
+                self._bump_terms(terms, target, 1)
+                self._bump_terms(terms, source, -1)
+
+    def count(self, namespaces: Namespaces, matcher: LabelMatcher, *, terminating: bool) -> "SelectorCount":
+        """Return the count of pods of these namespaces (``None``: all) that match; terminating ones on demand.
+
+        It is kept true until :attr:`generation` grows.
+        """
+        question = (namespaces, matcher, terminating)
+        count = self._counts.find(question)
+        if count is None:
+            count = self._new_count(question)
+            self._counts.put(question, count)
+        return count
+
+    def snapshot(self) -> dict[ClassKey, dict[int, int]]:
+        """Return every class with its count per row, to compare two indexes."""
+        return {key: dict(pods.rows) for key, pods in self._classes.items()}
+
+    def _find_class(self, pod: Pod) -> "PodClass":
+        metadata = pod.metadata
+        key = metadata.namespace, frozenset(metadata.labels.items()), metadata.deletion_timestamp is not None
+        pods = self._classes.get(key)
+        if pods is None:
+            pods = self._classes[key] = PodClass(key, metadata.labels)
+            self._by_labels.add(pods)
+            candidates = self._by_selector.find(pods.namespace, pods.labels)
+            if candidates:
+                pods.counts = tuple([count for count in candidates if count.selects(pods)])
+        return pods
+
+    def _drop_if_empty(self, pods: "PodClass") -> None:
+        if not pods.rows:
+            del self._classes[pods.key]
+            self._by_labels.remove(pods)
+
+    def _bump_terms(self, terms: PodTerms, row: int, step: int) -> None:
+        for term in terms.affinity:
+            self.affinity.bump(term, 1, row, step)
+        for term in terms.anti_affinity:
+            self.anti_affinity.bump(term, 1, row, step)
+        for term, weight in terms.preferred:
+            self.preferred.bump(term, weight, row, step)
+
+    def _new_count(self, question: Question) -> "SelectorCount":
+        count = SelectorCount(*question, self.rows)
+        self._by_selector.add(count, count.namespaces, count.matcher)
+        for pods in self._by_labels.find(count.namespaces, count.matcher):
+            if count.selects(pods):
+                pods.counts = (*pods.counts, count)
+                count.take_in(pods)
+        return count
+
+    def _drop_count(self, question: Question, dropped: "SelectorCount") -> None:
+        self.generation += 1
+        self._by_selector.remove(dropped, dropped.namespaces, dropped.matcher)
+        for pods in self._by_labels.find(dropped.namespaces, dropped.matcher):
+            if dropped.selects(pods):
+                pods.counts = tuple([count for count in pods.counts if count is not dropped])
+
+
+class SelectorCount:
+    """A selector in use, and how many of the pods it selects are on each row."""
+
+    __slots__ = ("_column", "_pods", "log", "matcher", "namespaces", "terminating")
+
+    def __init__(self, namespaces: Namespaces, matcher: LabelMatcher, terminating: bool, rows: int) -> None:
+        self.namespaces = namespaces
+        self.matcher = matcher
+        self.terminating = terminating
+        self.log = ChangeLog[int](LOG_LENGTH)
+        """The row of every pod that came, and ``~row`` of every pod that left."""
+        self._column = Growing(np.int64, max(rows, 1))
+        self._pods = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pod is counted."""
+        return not self._pods
+
+    def selects(self, pods: "PodClass") -> bool:
+        """Return whether pods of a class are counted; only asked of classes in the right namespaces."""
+        return (self.terminating or not pods.is_terminating) and self.matcher.matches(pods.labels)
+
+    def bump(self, row: int, step: int) -> None:
+        """Count a pod more or less on a row."""
+        if row >= len(self._column.array):
+            self._column.reserve(row + 1)
+        self._column.array[row] += step
+        self._pods += step
+        self.log.note(row if step > 0 else ~row)
+
+    def take_in(self, pods: "PodClass") -> None:
+        """Count the pods of a class that is there already."""
+        for row, count in pods.rows.items():
+            self._column.array[row] += count
+            self._pods += count
+
+    def per_row(self, rows: int) -> IntArray:
+        """Return the count of each row: a read-only view that goes on with the pods that come and go."""
+        return self._column.view(rows)
+
+    def add_to(self, totals: IntArray, weight: int) -> None:
+        """Add the count of each row, times a weight, to a column as long as the node table."""
+        counts = self._column.view(len(totals))
+        totals += counts if weight == 1 else weight * counts
+
+
+class PodClass:
+    """Pods that no selector can tell apart: how many on each row, and the counts they are part of."""
+
+    __slots__ = ("counts", "key", "labels", "rows")
+
+    def __init__(self, key: ClassKey, labels: Mapping[str, str]) -> None:
+        self.key = key
+        self.labels = labels
+        self.rows: dict[int, int] = {}
+        self.counts: tuple[SelectorCount, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the pods."""
+        return self.key[0]
+
+    @property
+    def is_terminating(self) -> bool:
+        """Whether the pods are on their way out."""
+        return self.key[2]
+
+    def bump(self, row: int, step: int) -> None:
+        """Count a pod more or less on a row."""
+        self._step(row, step)
+        for count in self.counts:
+            count.bump(row, step)
+
+    def move_to(self, other: "PodClass", row: int) -> None:
+        """Count a pod in another class from now on; counts that both are part of do not change."""
+        self._step(row, -1)
+        other._step(row, 1)
+        for count in self.counts:
+            if count not in other.counts:
+                count.bump(row, -1)
+        for count in other.counts:
+            if count not in self.counts:
+                count.bump(row, 1)
+
+    def _step(self, row: int, step: int) -> None:
+        count = self.rows.get(row, 0) + step
+        if count:
+            self.rows[row] = count
+        else:
+            del self.rows[row]
+
+
+class ClassIndex:
+    """Classes filed under each of their labels, so that a selector is asked only where it has a chance.
+
+    StatefulSets and indexed Jobs make a class per pod, with labels no other class has: such a label leads straight to
+    the class, without a set around it.
+    """
+
+    def __init__(self) -> None:
+        self._by_label: dict[tuple[str, str, str], PodClass | set[PodClass]] = {}
+        self._by_namespace: dict[str, set[PodClass]] = {}
+
+    def add(self, pods: PodClass) -> None:
+        """File a class under its labels."""
+        self._by_namespace.setdefault(pods.namespace, set()).add(pods)
+        for key, value in pods.key[1]:
+            place = (pods.namespace, key, value)
+            filed = self._by_label.get(place)
+            if filed is None:
+                self._by_label[place] = pods
+            elif isinstance(filed, set):
+                filed.add(pods)
+            else:
+                self._by_label[place] = {filed, pods}
+
+    def remove(self, pods: PodClass) -> None:
+        """Take a class out."""
+        namespace = self._by_namespace[pods.namespace]
+        namespace.discard(pods)
+        if not namespace:
+            del self._by_namespace[pods.namespace]
+        for key, value in pods.key[1]:
+            place = (pods.namespace, key, value)
+            filed = self._by_label[place]
+            if isinstance(filed, set) and len(filed) > 1:
+                filed.discard(pods)
+            else:
+                del self._by_label[place]
+
+    def find(self, namespaces: Namespaces, matcher: LabelMatcher) -> Iterator[PodClass]:
+        """Go through the classes a selector may select in these namespaces, each once."""
+        if matcher.is_nothing:
+            return
+        for namespace in tuple(self._by_namespace) if namespaces is None else namespaces:
+            yield from self._find(namespace, matcher)
+
+    def _find(self, namespace: str, matcher: LabelMatcher) -> Iterator[PodClass]:
+        best = [self._by_namespace.get(namespace, set())]
+        fewest = len(best[0])
+        for requirement in matcher.requirements:
+            if requirement.operator == "In":
+                chance = [self._with_label(namespace, requirement.key, value) for value in requirement.values]
+                if sum(map(len, chance)) < fewest:
+                    best, fewest = chance, sum(map(len, chance))
+        return (pods for classes in best for pods in classes)
+
+    def _with_label(self, namespace: str, key: str, value: str) -> set[PodClass]:
+        filed = self._by_label.get((namespace, key, value))
+        if filed is None:
+            return set()
+        return filed if isinstance(filed, set) else {filed}

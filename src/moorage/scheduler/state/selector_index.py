@@ -1,0 +1,84 @@
+"""Selectors filed by a label they ask for, so that a label set meets only those that may match it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+from moorage.kube.api.selectors import LabelMatcher
+
+T = TypeVar("T")
+
+Namespaces = frozenset[str] | None
+"""Some namespaces; ``None`` stands for all of them."""
+
+Place = tuple[str | None, str, str | None]
+"""A namespace (``None``: any), a label key (empty: none is asked for) and its value (``None``: any)."""
+
+
+class SelectorIndex(Generic[T]):
+    """Things with a selector, each filed under one label its selector cannot do without.
+
+    A label set then meets the few selectors filed under its own labels instead of all of them. What is found may
+    match: the selector still has to be asked.
+    """
+
+    def __init__(self) -> None:
+        self._filed: dict[Place, dict[T, None]] = {}
+        self._keys: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._filed)
+
+    def add(self, item: T, namespaces: Namespaces, matcher: LabelMatcher) -> None:
+        """File something under its selector."""
+        for place in _places(namespaces, matcher):
+            self._filed.setdefault(place, {})[item] = None
+            self._keys[place[1]] = self._keys.get(place[1], 0) + 1
+
+    def remove(self, item: T, namespaces: Namespaces, matcher: LabelMatcher) -> None:
+        """Take something out that was filed under this selector."""
+        for place in _places(namespaces, matcher):
+            items = self._filed[place]
+            del items[item]
+            if not items:
+                del self._filed[place]
+            self._keys[place[1]] -= 1
+            if not self._keys[place[1]]:
+                del self._keys[place[1]]
+
+    def find(self, namespace: str, labels: Mapping[str, str]) -> list[T]:
+        """Return what may select a label set of this namespace, each once."""
+        if not self._filed:
+            return []
+        found: list[T] = []
+        if "" in self._keys:
+            self._collect(found, ((namespace, "", None), (None, "", None)))
+        for key, value in labels.items():
+            if key in self._keys:
+                self._collect(
+                    found, ((namespace, key, value), (None, key, value), (namespace, key, None), (None, key, None))
+                )
+        return found
+
+    def _collect(self, found: list[T], places: tuple[Place, ...]) -> None:
+        for place in places:
+            if items := self._filed.get(place):
+                found.extend(items)
+
+
+def _places(namespaces: Namespaces, matcher: LabelMatcher) -> Iterator[Place]:
+    if matcher.is_nothing:
+        return
+    pairs = _label_asked_for(matcher)
+    for namespace in (None,) if namespaces is None else namespaces:
+        for key, value in pairs:
+            yield namespace, key, value
+
+
+def _label_asked_for(matcher: LabelMatcher) -> list[tuple[str, str | None]]:
+    """Choose the requirement that fewest label sets can meet: one of some values, any value, or none at all."""
+    listed = [item for item in matcher.requirements if item.operator == "In"]
+    if listed:
+        best = min(listed, key=lambda item: len(item.values))
+        return [(best.key, value) for value in best.values]
+    present = [item for item in matcher.requirements if item.operator == "Exists"]
+    return [(present[0].key, None)] if present else [("", None)]

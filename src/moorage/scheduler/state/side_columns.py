@@ -1,0 +1,85 @@
+"""Columns a plugin keeps beside the node table, row by row, from other objects than nodes and pods."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from moorage.scheduler.framework.handle import Lister
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+
+ALL_ROWS = None
+"""What :meth:`SideColumns.rows_of` answers when a change may concern every row."""
+
+
+class SideColumns:
+    """Facts per row that follow the node table and some listers.
+
+    Nothing is pushed here: :meth:`refresh` reads what changed since the last time, and writes the rows concerned
+    again. A subclass says how a row is written, how one that is gone is cleared, and which rows an object concerns.
+    """
+
+    def __init__(self, nodes: NodeTable, sources: Mapping[str, Lister[Any]]) -> None:
+        self._nodes = nodes
+        self._sources = sources
+        self._versions = {name: lister.version for name, lister in sources.items()}
+        self._position = -1
+        self._known_rows = 0
+
+    @abstractmethod
+    def write(self, info: NodeInfo) -> None:
+        """Bring a row in line with its node."""
+
+    @abstractmethod
+    def clear(self, row: int) -> None:
+        """Forget a row that no node has any more."""
+
+    @abstractmethod
+    def rows_of(self, source: str, key: str) -> Iterable[int] | None:
+        """Return the rows that an object of a source concerns, or ``ALL_ROWS``."""
+
+    def reread(self, source: str) -> None:
+        """Take a source in as a whole: so much changed that nobody can tell what."""
+
+    def refresh(self) -> None:
+        """Write again what changed since the last time."""
+        stale = self._stale_rows()
+        self._position = self._nodes.position
+        rows = len(self._nodes)
+        if stale is ALL_ROWS:
+            stale = set(range(rows))
+        # A node that goes leaves its row to the last one; the log names the former, not the latter.
+        stale.update(range(rows, self._known_rows))
+        self._known_rows = rows
+        for row in stale:
+            if row < rows:
+                self.write(self._nodes[row])
+            else:
+                self.clear(row)
+
+    def _stale_rows(self) -> set[int] | None:
+        changed = None if self._position < 0 else self._nodes.changed_since(self._position)
+        stale = ALL_ROWS if changed is None else set(changed)
+        for name, lister in self._sources.items():
+            if lister.version != self._versions[name]:
+                stale = self._with_changes_of(name, lister, stale)
+        return stale
+
+    def _with_changes_of(self, name: str, lister: Lister[Any], stale: set[int] | None) -> set[int] | None:
+        keys = lister.changed_since(self._versions[name])
+        self._versions[name] = lister.version
+        if keys is None:
+            self.reread(name)
+            return ALL_ROWS
+        for key in set(keys):
+            rows = self.rows_of(name, key)
+            if rows is None or stale is None:
+                stale = ALL_ROWS
+            else:
+                stale.update(rows)
+        return stale
+
+    def row_of(self, node_name: str) -> tuple[int, ...]:
+        """Return the row of a node, or nothing if there is no such node."""
+        info = self._nodes.find(node_name)
+        return () if info is None else (info.row,)

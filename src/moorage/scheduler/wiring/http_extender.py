@@ -1,0 +1,233 @@
+"""Scheduler extenders over HTTP: the whole protocol, as a client."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from moorage.common.errors import ExtenderError, ServiceError
+from moorage.kube.api.codec import UNREADABLE, convert
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.originals import keep_original, whole
+from moorage.kube.api.pod import Pod
+from moorage.kube.http.pool import WriteGate
+from moorage.kube.http.proxies import redacted
+from moorage.kube.http.tls import ClientTls, Pem
+from moorage.kube.http.web_service import WebService, web_address
+from moorage.scheduler.config.types import ExtenderConfig, ExtenderTLS
+from moorage.scheduler.framework.filtered import Filtered
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.victims import Victims
+
+DEFAULT_TIMEOUT: Final = 5.0
+T = TypeVar("T")
+
+
+class HttpExtender:
+    """A web service that has a say in scheduling; the engine's ``Extender``."""
+
+    def __init__(self, config: ExtenderConfig, gate: WriteGate | None = None) -> None:
+        self.name = redacted(config.url_prefix)
+        self.is_ignorable = config.ignorable
+        self.weight = config.weight
+        self.is_filter = bool(config.filter_verb)
+        self.is_prioritizer = bool(config.prioritize_verb)
+        self.is_binder = bool(config.bind_verb)
+        self._config = config
+        self._managed = frozenset(resource.name for resource in config.managed_resources)
+        self._timeout = config.http_timeout.seconds or DEFAULT_TIMEOUT
+        address = web_address(config.url_prefix, "extenders[].urlPrefix", "http://extender.example:8888/scheduler")
+        self._service = WebService(
+            config.url_prefix,
+            seconds=self._timeout,
+            tls=_tls_of(config) if address.scheme == "https" else None,
+            server_name=config.tls_config.server_name if config.tls_config else "",
+            where=f"extender {self.name}",
+            gate=gate,
+        )
+
+    def __repr__(self) -> str:
+        return f"HttpExtender({self.name})"
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._service.close()
+
+    def is_interested_in(self, pod: Pod) -> bool:
+        """Return whether a pod asks for a resource that the extender manages, or it manages none in particular."""
+        if not self._managed:
+            return True
+        containers = (*pod.spec.containers, *pod.spec.init_containers)
+        return any(
+            not self._managed.isdisjoint(amounts)
+            for container in containers
+            for amounts in (container.resources.requests, container.resources.limits)
+        )
+
+    def handles_preemption_for(self, pod: Pod) -> bool:
+        """Return whether the extender wants to be asked about evictions for this pod."""
+        return bool(self._config.preempt_verb) and self.is_interested_in(pod)
+
+    async def filter(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Filtered:
+        """Ask which nodes will do."""
+        answer = await self._ask(self._config.filter_verb, self._arguments(pod, nodes))
+        if problem := answer.get("error"):
+            raise ExtenderError(str(problem))
+        failed = self._part(dict[str, str], answer, "failednodes") or {}
+        unresolvable = self._part(dict[str, str], answer, "failedandunresolvablenodes") or {}
+        names = self._part(list[str], answer, "nodenames")
+        if self._config.node_cache_capable and names is not None:
+            return Filtered(tuple(dict.fromkeys(names)), failed, unresolvable)
+        listed = self._part(dict[str, Any], answer, "nodes") or {}
+        items = self._part(list[Any], _folded(listed), "items") or ()
+        stand_ins = {node.name: node for node in map(self._node, items)}
+        return Filtered(tuple(stand_ins), failed, unresolvable, stand_ins)
+
+    async def prioritize(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
+        """Ask how good nodes are, from 0 to 10."""
+        body = await self._send(self._config.prioritize_verb, self._arguments(pod, nodes))
+        found = self._decoded(list[dict[str, Any]] | None, body) or []
+        folded = [_folded(entry) for entry in found]
+        return {str(entry.get("host", "")): self._score(entry.get("score", 0)) for entry in folded}
+
+    async def process_preemption(
+        self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
+    ) -> Mapping[str, Victims]:
+        """Ask which nodes and victims the extender agrees with."""
+        named = {name: self._victims(victims) for name, victims in candidates.items()}
+        by_uid = self._config.node_cache_capable
+        request = {
+            "Pod": whole(pod),
+            "NodeNameToVictims": None if by_uid else named,
+            "NodeNameToMetaVictims": named if by_uid else None,
+        }
+        answer = await self._ask(self._config.preempt_verb, request)
+        chosen = self._part(dict[str, dict[str, Any]], answer, "nodenametometavictims") or {}
+        return {name: self._agreed(name, _folded(meta), nodes) for name, meta in chosen.items()}
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Have the extender bind a pod."""
+        request = {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node_name}
+        answer = await self._ask(self._config.bind_verb, request)
+        if problem := answer.get("error"):
+            raise ExtenderError(str(problem))
+
+    def _arguments(self, pod: Pod, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
+        if self._config.node_cache_capable:
+            return {"Pod": whole(pod), "Nodes": None, "NodeNames": [node.name for node in nodes]}
+        listed = {"metadata": {}, "items": [whole(info.node) for info in nodes]}
+        return {"Pod": whole(pod), "Nodes": listed, "NodeNames": None}
+
+    def _victims(self, victims: Victims) -> dict[str, Any]:
+        by_uid = self._config.node_cache_capable
+        pods = [{"UID": pod.uid} if by_uid else whole(pod) for pod in victims.pods]
+        return {"Pods": pods, "NumPDBViolations": victims.violations}
+
+    def _agreed(self, name: str, meta: Mapping[str, Any], nodes: NodeTable) -> Victims:
+        """Look up the pods an extender names by their uids."""
+        info = nodes.find(name)
+        if info is None:
+            raise ExtenderError(f'nodeinfo not found for node name "{name}"')
+        pods = []
+        for entry in meta.get("pods") or ():
+            uid = str(_folded(entry).get("uid", ""))
+            pod = info.pods.get(uid)
+            if pod is None:
+                problem = f"claims to preempt pod (UID: {uid}) on node: {name}, but the pod is not found on that node"
+                raise ExtenderError(f"extender: {self.name} {problem}")
+            pods.append(pod)
+        return Victims(tuple(pods), self._score(meta.get("numpdbviolations", 0)))
+
+    async def _ask(self, verb: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        return _folded(self._decoded(dict[str, Any] | None, await self._send(verb, request)) or {})
+
+    async def _send(self, verb: str, request: Mapping[str, Any]) -> bytes:
+        at = f"with extender at URL {self._service.url}/{verb}"
+        try:
+            answer = await self._service.send("POST", f"/{verb}", msgspec.json.encode(request))
+        except ServiceError as error:
+            raise ExtenderError(f"failed {verb} {at}: {error}") from error
+        if answer.status != 200:
+            raise ExtenderError(f"failed {verb} {at}, code {answer.status}")
+        return answer.body
+
+    def _decoded(self, kind: Any, body: bytes) -> Any:
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except UNREADABLE as error:
+            raise ExtenderError(f"extender {self.name} answered what cannot be read: {error}") from error
+
+    def _part(self, kind: type[T], answer: Mapping[str, Any], name: str) -> T | None:
+        if answer.get(name) is None:
+            return None
+        try:
+            return msgspec.convert(answer[name], kind)
+        except msgspec.ValidationError as error:
+            raise ExtenderError(f"extender {self.name} answered what cannot be read: {name}: {error}") from error
+
+    def _node(self, content: Any) -> Node:
+        try:
+            node = convert(Node, content)
+        except msgspec.ValidationError as error:
+            raise ExtenderError(f"extender {self.name} answered with a node that cannot be read: {error}") from error
+        if self._config.prioritize_verb:
+            # It is scored as it came back.
+            keep_original(node, msgspec.Raw(msgspec.json.encode(content)))
+        return node
+
+    def _score(self, content: Any) -> int:
+        if isinstance(content, int):
+            return content
+        raise ExtenderError(f"extender {self.name} answered {content!r} where a whole number belongs")
+
+
+def sent_whole(extenders: Iterable[ExtenderConfig]) -> set[str]:
+    """Name what some extender is sent whole: pods that wait, pods on nodes, nodes."""
+    configs = tuple(extenders)
+    sent = {
+        "pods": any(c.filter_verb or c.prioritize_verb or c.preempt_verb for c in configs),
+        "pods on nodes": any(c.preempt_verb and not c.node_cache_capable for c in configs),
+        "nodes": any((c.filter_verb or c.prioritize_verb) and not c.node_cache_capable for c in configs),
+    }
+    return {name for name, is_sent in sent.items() if is_sent}
+
+
+def kept_whole(extenders: Iterable[ExtenderConfig]) -> dict[type[KubeObject], Callable[[Any], bool]]:
+    """Return which objects must be kept as the API gave them, because some extender is sent them whole.
+
+    Extenders that ask for names only cost nothing but the texts of pods that wait; those of all pods are kept only for
+    one that is asked about victims, and those of nodes only for one that has no cache of them.
+    """
+    demands = sent_whole(extenders)
+    sends_victims = "pods on nodes" in demands
+    kept: dict[type[KubeObject], Callable[[Any], bool]] = {}
+    if "pods" in demands:
+        kept[Pod] = lambda pod: sends_victims or not pod.node_name
+    if "nodes" in demands:
+        kept[Node] = lambda _node: True
+    return kept
+
+
+def _folded(content: Any) -> dict[str, Any]:
+    """Return a JSON object with its keys in lower case: Go, in which extenders are written, does not mind the case."""
+    return {key.lower(): item for key, item in content.items()} if isinstance(content, dict) else {}
+
+
+def _tls_of(config: ExtenderConfig) -> ClientTls:
+    """Return how to talk to an extender by TLS. As upstream: enableHTTPS without an authority verifies nothing."""
+    tls = config.tls_config or ExtenderTLS()
+    has_authority = bool(tls.ca_data or tls.ca_file)
+    return ClientTls(
+        f"extender {redacted(config.url_prefix)}: tlsConfig",
+        authority=_pem(tls.ca_data, tls.ca_file),
+        certificate=_pem(tls.cert_data, tls.cert_file),
+        key=_pem(tls.key_data, tls.key_file),
+        verifies=not tls.insecure and (has_authority or not config.enable_https),
+    )
+
+
+def _pem(data: bytes | None, file: str) -> Pem | None:
+    return data or (Path(file) if file else None)

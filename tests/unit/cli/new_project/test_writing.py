@@ -1,0 +1,178 @@
+"""A new project is whole, its tests pass, its manifests fit together, and nothing that is there is written over."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from moorage.cli.new_project.kinds import PluginKind
+from moorage.cli.new_project.writing import MAX_NAME, names_of, write_project
+from moorage.common.errors import InputError
+from moorage.scheduler.config import KNOWN_PLUGINS, load_config
+from moorage.testing import check_plugin
+
+ROOT = Path(__file__).parents[4]
+KINDS = [*PluginKind]
+
+BAD_NAMES = {
+    "as a class is written": ("SpotOnly", "hint: write spot-only"),
+    "as a package is written": ("spot_only", "hint: write spot-only"),
+    "as people write": ("Spot only!", "hint: write spot-only"),
+    "a path": ("../spot", "hint: write spot"),
+    "nothing": ("", "hint: write something like spot-only"),
+    "a digit first": ("9-lives", "hint: write something like spot-only"),
+    "another alphabet": ("узел", "hint: write something like spot-only"),
+    "too long": ("a" * (MAX_NAME + 1), f"at most {MAX_NAME} small letters"),
+    "a module of Python": ("json", "'json' means something else in Python\n  hint: write json-plugin"),
+    "a word of Python": ("async", "'async' means something else in Python\n  hint: write async-plugin"),
+    "a package that is installed": ("numpy", "'numpy' means something else in Python\n  hint: write numpy-plugin"),
+    "our own": ("moorage", "hint: write moorage-plugin"),
+    "a plugin that there is": ("node-name", "there is a plugin NodeName already\n  hint: write my-node-name"),
+}
+
+
+@pytest.mark.parametrize(("name", "message"), BAD_NAMES.values(), ids=BAD_NAMES)
+def test_a_bad_name_is_answered_by_a_better_one(name: str, message: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        names_of(name, taken=KNOWN_PLUGINS)
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", [name for name, message in BAD_NAMES.values() if "hint: write" in message])
+def test_what_is_suggested_is_taken(name: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        names_of(name, taken=KNOWN_PLUGINS)
+    assert names_of(refusal.value.hint.split()[-1], taken=KNOWN_PLUGINS).plugin.isidentifier()
+
+
+@pytest.fixture(scope="module")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[PluginKind, Path]:
+    folder = tmp_path_factory.mktemp("projects")
+    for kind in KINDS:
+        write_project(names_of(f"spot-{kind.value}"), kind, folder / kind.value)
+    return {kind: folder / kind.value for kind in KINDS}
+
+
+def test_its_tests_pass_at_once(projects: dict[PluginKind, Path]) -> None:
+    """All in one process, without what takes long: the live test of the page runs everything."""
+    paths = os.pathsep.join(str(folder / "src") for folder in projects.values())
+    options = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-knot every_rule")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *(str(folder / "tests") for folder in projects.values())],
+        cwd=projects[PluginKind.FILTER],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"16 passed, 3 deselected", done.stdout)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_script_asks_the_plugin_and_places_a_pod(
+    projects: dict[PluginKind, Path], kind: PluginKind, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.syspath_prepend(str(projects[kind] / "src"))
+    runpy.run_path(str(projects[kind] / "explore.py"))
+    said = capsys.readouterr().out
+    assert f"Spot{kind.value.capitalize()} alone:\n  {{'node': 'node-1'" in said
+    assert said.endswith("placed on node-1\n")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_left_to_fill_in(projects: dict[PluginKind, Path], kind: PluginKind) -> None:
+    files = [path for path in projects[kind].rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert len(files) >= 19
+    assert [path for path in files if "{{" in path.read_text() or path.suffix == ".tpl"] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_entry_point_leads_to_a_plugin_that_keeps_the_rules_and_the_configuration_can_be_used(
+    projects: dict[PluginKind, Path], kind: PluginKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moorage.scheduler.wiring.policy import catalogue_of, collect_plugins
+
+    folder = projects[kind]
+    offered = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["entry-points"][
+        "moorage.scheduler.plugins"
+    ]
+    ((name, path),) = offered.items()
+    monkeypatch.syspath_prepend(str(folder / "src"))
+    registry = collect_plugins(paths=[path])
+    assert registry[name].__module__ == f"spot_{kind.value}.plugin"
+    check_plugin(registry[name], examples=5)
+    config = load_config((folder / "deploy" / "scheduler.yaml").read_text(), catalogue=catalogue_of(registry))
+    assert [profile.scheduler_name for profile in config.profiles] == [f"spot-{kind.value}"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_manifests_are_ours_and_those_of_the_plugin(projects: dict[PluginKind, Path], kind: PluginKind) -> None:
+    deploy = projects[kind] / "deploy"
+    ours = {path.name: path.read_text() for path in (ROOT / "deploy").glob("*.yaml")}
+    assert {path.name: path.read_text() for path in (deploy / "base").iterdir()} == ours
+    listed = loaded(deploy / "kustomization.yaml")[0]["resources"]
+    assert sorted(listed) == sorted(["base", *(path.name for path in deploy.glob("*.yaml") if path.name in listed)])
+    role, binding = loaded(deploy / "rbac.yaml")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] == f"spot-{kind.value}"
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "moorage", "namespace": "kube-system"}]
+
+
+def test_a_plugin_with_a_resource_may_list_it(projects: dict[PluginKind, Path]) -> None:
+    deploy = projects[PluginKind.RESOURCE] / "deploy"
+    (definition,) = loaded(deploy / "definition.yaml")
+    (rule,) = loaded(deploy / "rbac.yaml")[0]["rules"]
+    assert rule["apiGroups"] == [definition["spec"]["group"]]
+    assert rule["resources"] == [definition["spec"]["names"]["plural"]]
+    assert "definition.yaml" in loaded(deploy / "kustomization.yaml")[0]["resources"]
+
+
+def loaded(path: Path) -> list[dict[str, Any]]:
+    return [*yaml.safe_load_all(path.read_text())]
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    names = names_of("spot-only")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "thesis.txt").write_text("all of it")
+    (tmp_path / "file").write_text("a file")
+    for name in ("taken", "file"):
+        with pytest.raises(InputError, match="this is there already"):
+            write_project(names, PluginKind.FILTER, tmp_path / name)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "taken", "thesis.txt"]
+
+
+def test_an_empty_folder_is_filled_and_one_that_is_not_there_is_made(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "empty", tmp_path / "a" / "b"):
+        assert Path("pyproject.toml") in write_project(names_of("spot-only"), PluginKind.FILTER, folder)
+        assert (folder / "src" / "spot_only" / "plugin.py").is_file()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_to_is_one_message(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="the project cannot be written: Permission denied"):
+        write_project(names_of("spot-only"), PluginKind.FILTER, tmp_path / "here")
+
+
+def test_a_file_where_a_folder_should_be_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(InputError, match="the project cannot be written: "):
+        write_project(names_of("spot-only"), PluginKind.FILTER, tmp_path / "file" / "here")
+    assert (tmp_path / "file").read_text() == "a file"
+
+
+def test_what_the_package_links_to_is_there_where_the_image_is_built() -> None:
+    base = ROOT / "src" / "moorage" / "cli" / "new_project" / "templates" / "common" / "deploy" / "base"
+    assert base.is_symlink()
+    assert base.resolve() == (ROOT / "deploy").resolve()
+    assert "COPY deploy ./deploy" in (ROOT / "Dockerfile").read_text().splitlines()
+    assert "!deploy" in (ROOT / ".dockerignore").read_text().splitlines()

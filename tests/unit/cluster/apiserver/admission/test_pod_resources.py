@@ -1,0 +1,117 @@
+"""What new objects get on their way in: limits, overhead, addresses and protection."""
+
+from typing import Any
+
+import pytest
+from tests.support.api import PODS, Asked, Data, pod
+
+from moorage.cluster.apiserver.admission.pod_resources import qos_class
+
+RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
+LIMITS = "/api/v1/namespaces/default/limitranges"
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+def resources(requests: Data | None = None, limits: Data | None = None) -> Data:
+    return {"resources": {"requests": requests or {}, "limits": limits or {}}}
+
+
+BOTH = {"cpu": "1", "memory": "1Gi"}
+QUALITIES = {
+    "nothing asked for": ([resources()], "BestEffort"),
+    "nothing of what counts": ([resources({"example.org/gpu": "1"}, {"example.org/gpu": "1"})], "BestEffort"),
+    "something asked for": ([resources({"cpu": "1"})], "Burstable"),
+    "all of it limited": ([resources(BOTH, BOTH)], "Guaranteed"),
+    "the same in other words": ([resources({"cpu": "1000m", "memory": "1024Mi"}, BOTH)], "Guaranteed"),
+    "limited above what is asked for": ([resources(BOTH, {**BOTH, "cpu": "2"})], "Burstable"),
+    "one container without limits": ([resources(BOTH, BOTH), resources()], "Burstable"),
+}
+
+
+@pytest.mark.parametrize(("containers", "want"), QUALITIES.values(), ids=QUALITIES)
+def test_quality(containers: list[Data], want: str) -> None:
+    assert qos_class({"containers": containers}) == want
+
+
+def runtime_class(**content: Any) -> Data:
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "vm"},
+        "handler": "vm",
+        **content,
+    }
+
+
+def test_a_runtime_class_costs_and_wants_certain_nodes() -> None:
+    asked = Asked()
+    toleration = {"key": "vm", "operator": "Exists", "effect": "NoSchedule"}
+    scheduling = {"nodeSelector": {"vm": "yes"}, "tolerations": [toleration]}
+    asked.create(RUNTIMES, runtime_class(overhead={"podFixed": {"cpu": "250m"}}, scheduling=scheduling))
+    spec = asked.create(PODS, pod(runtimeClassName="vm"))["spec"]
+    assert (spec["overhead"], spec["nodeSelector"]) == ({"cpu": "250m"}, {"vm": "yes"})
+    assert toleration in spec["tolerations"]
+
+
+CONFLICTS = {
+    "another overhead": ({"overhead": {"cpu": "1"}}, "Pod's Overhead doesn't match RuntimeClass's defined Overhead"),
+    "another node": ({"nodeSelector": {"vm": "no"}}, "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes"),
+}
+
+
+@pytest.mark.parametrize(("spec", "want"), CONFLICTS.values(), ids=CONFLICTS)
+def test_a_pod_that_contradicts_its_runtime_class_is_refused(spec: Data, want: str) -> None:
+    asked = Asked()
+    scheduling = {"nodeSelector": {"vm": "yes"}}
+    asked.create(RUNTIMES, runtime_class(overhead={"podFixed": {"cpu": "250m"}}, scheduling=scheduling))
+    assert want in asked.got("POST", PODS, pod(runtimeClassName="vm", **spec), want=403)["message"]
+
+
+def limit_range() -> Data:
+    limits = [{"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1", "memory": "1Gi"}}]
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "usual"}, "spec": {"limits": limits}}
+
+
+def test_containers_get_the_limits_of_their_namespace_from_when_it_has_some() -> None:
+    asked = Asked()
+    before = asked.create(PODS, pod("before"))
+    asked.create(LIMITS, limit_range())
+    after = asked.create(PODS, pod("after"))
+    elsewhere = asked.create("/api/v1/namespaces/kube-system/pods", pod("elsewhere"))
+    assert [item["spec"]["containers"][0]["resources"] for item in (before, elsewhere)] == [{}, {}]
+    want = {"limits": {"cpu": "2"}, "requests": {"cpu": "1", "memory": "1Gi"}}
+    assert after["spec"]["containers"][0]["resources"] == want
+    assert (before["status"]["qosClass"], after["status"]["qosClass"]) == ("BestEffort", "Burstable")
+
+
+def service(name: str, **spec: Any) -> Data:
+    full = {"ports": [{"port": 80}], **spec}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": full}
+
+
+def test_services_have_addresses_of_their_own() -> None:
+    asked = Asked()
+    assert asked.get(f"{SERVICES}/kubernetes")["spec"]["clusterIP"] == "10.96.0.1"
+    addresses = [asked.create(SERVICES, service(name))["spec"]["clusterIP"] for name in "abc"]
+    assert len({*addresses, "10.96.0.1"}) == 4
+    assert asked.create(SERVICES, service("none", clusterIP="None"))["spec"]["clusterIPs"] == ["None"]
+    assert asked.create(SERVICES, service("open", type="NodePort"))["spec"]["ports"][0]["nodePort"] == 30_000
+
+
+def test_a_service_keeps_its_address_when_its_manifest_is_put_again() -> None:
+    asked = Asked()
+    stored = asked.create(SERVICES, service("a"))
+    again = asked.got("PUT", f"{SERVICES}/a", service("a", ports=[{"port": 81}]))
+    assert again["spec"]["clusterIP"] == stored["spec"]["clusterIP"]
+    assert again["spec"]["ports"][0]["port"] == 81
+
+
+def test_a_pod_keeps_its_priority_when_its_manifest_is_put_again() -> None:
+    asked = Asked()
+    asked.create(PODS, pod())
+    again = asked.got("PUT", f"{PODS}/web", pod(labels={"a": "b"}))
+    assert (again["spec"]["priority"], again["metadata"]["labels"]) == (0, {"a": "b"})
+
+
+def test_a_namespace_every_cluster_needs_stays() -> None:
+    assert Asked().got("DELETE", "/api/v1/namespaces/kube-system", want=403)["reason"] == "Forbidden"

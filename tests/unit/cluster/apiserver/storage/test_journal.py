@@ -1,0 +1,122 @@
+"""A store on disk: what happens when there is no room, and who may read it."""
+
+import asyncio
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.cluster.apiserver.storage.journal import FILE, Journal
+from moorage.common.errors import InputError, ServerError
+
+
+def thing(name: str, size: int = 10) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": name}, "data": {"text": "x" * size}}
+
+
+def give_room(journal: Journal, pages: int) -> None:
+    """Have the disk be full after so many pages: SQLite then says what it says of a disk."""
+    journal._database.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def test_what_could_not_be_written_is_not_there_and_writing_goes_on(tmp_path: Path) -> None:
+    async def run() -> None:
+        journal = Journal(tmp_path)
+        store = journal.store
+        journal.start()
+        store.put("things", "kept", thing("kept"))
+        await journal.settle(store.version)
+        told: list[str] = []
+        store.subscribe(lambda _resource, change: told.append(change.event))
+
+        give_room(journal, 8)
+        store.put("things", "kept", thing("kept", 100_000))
+        store.put("things", "new", thing("new", 100_000))
+        with pytest.raises(ServerError, match=rf"{tmp_path}.*database or disk is full"):
+            await journal.settle(store.version)
+        assert store.get("things", "new") is None
+        assert [entry.data["data"] for entry in store.list("things")] == [{"text": "x" * 10}]
+        assert told == ["MODIFIED", "ADDED", "DELETED", "MODIFIED"]
+        store.put("things", "again", thing("again", 100_000))
+        with pytest.raises(ServerError):
+            await journal.settle(store.version)
+
+        give_room(journal, 10_000)
+        store.put("things", "new", thing("new", 100_000))
+        await journal.settle(store.version)
+        await journal.close()
+
+    asyncio.run(run())
+    again = Journal(tmp_path)
+    assert sorted(entry.key for entry in again.store.list("things")) == ["kept", "new"]
+    asyncio.run(again.close())
+
+
+def test_whoever_asks_late_is_told_that_a_write_was_undone(tmp_path: Path) -> None:
+    async def run() -> None:
+        journal = Journal(tmp_path)
+        journal.start()
+        give_room(journal, 6)
+        journal.store.put("things", "new", thing("new", 100_000))
+        version = journal.store.version
+        with pytest.raises(ServerError):
+            await journal.settle(version)
+        with pytest.raises(ServerError):
+            await journal.settle(version)
+        await journal.settle(journal.store.version)
+        await journal.close()
+
+    asyncio.run(run())
+
+
+def test_nobody_else_may_read_it_even_if_it_was_there(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o755)
+    (folder / "moorage.db").touch(mode=0o644)
+
+    async def run() -> None:
+        journal = Journal(folder)
+        journal.start()
+        journal.store.put("things", "a", thing("a"))
+        await journal.settle(journal.store.version)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+        assert set(modes.values()) == {0o600}, modes
+        await journal.close()
+
+    asyncio.run(run())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+DAMAGED = {
+    "no JSON": ("pods", "default/x", b"\xff\x00"),
+    "no object": ("pods", "default/x", b"[]"),
+    "no name": ("nodes", "x", b'{"metadata": {}}'),
+    "another name": ("nodes", "x", b'{"metadata": {"name": "y"}}'),
+    "levels without end": ("pods", "default/x", b'{"metadata": {"name": "x"}, "a": ' + b"[" * 5000),
+    "no bytes": ("pods", "default/x", 5),
+}
+
+
+@pytest.mark.parametrize("row", DAMAGED.values(), ids=DAMAGED)
+def test_an_object_that_is_damaged_costs_itself(row: tuple[str, str, object], tmp_path: Path) -> None:
+    asyncio.run(Journal(tmp_path).close())
+    resource, key, body = row
+    with closing(sqlite3.connect(tmp_path / FILE)) as database, database:
+        sound = ("nodes", "sound", 1, 1, b'{"metadata": {"name": "sound"}}')
+        database.executemany("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", [sound, (resource, key, 2, 2, body)])
+    journal = Journal(tmp_path)
+    assert [entry.key for each in ("nodes", "pods") for entry in journal.store.list(each)] == ["sound"]
+    asyncio.run(journal.close())
+
+
+@pytest.mark.parametrize("statement", ["UPDATE latest SET version = 'x'", "ALTER TABLE objects DROP COLUMN created"])
+def test_a_database_that_is_damaged_is_refused(statement: str, tmp_path: Path) -> None:
+    asyncio.run(Journal(tmp_path).close())
+    with closing(sqlite3.connect(tmp_path / FILE)) as database, database:
+        database.execute("INSERT OR REPLACE INTO latest VALUES (1, 7)")
+        database.execute(statement)
+    with pytest.raises(InputError, match=r"the data cannot be read: .*\n  hint: "):
+        Journal(tmp_path)

@@ -1,0 +1,98 @@
+import pytest
+
+from moorage.cluster.apiserver.storage.objects import ObjectChange, ObjectStore
+from moorage.cluster.apiserver.storage.store import MAX_HISTORY_BYTES, Store
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import Conflict, Gone
+from moorage.kube.api.pod import Pod
+from moorage.testing import make_pod
+
+
+def test_what_is_written_as_a_struct_can_be_read_as_json():
+    objects = ObjectStore(VirtualClock())
+    objects.create(make_pod("a"))
+    entry = objects.store.get("pods", "default/a")
+    assert entry is not None
+    assert entry.is_typed
+    assert entry.data["kind"] == "Pod"
+    assert entry.data["metadata"]["resourceVersion"] == "1"
+
+
+def test_what_is_written_as_json_can_be_read_as_a_struct_decoded_once():
+    store = Store()
+    entry = store.put(
+        "pods", "default/a", {"metadata": {"name": "a", "namespace": "default"}, "spec": {"nodeName": "n"}}
+    )
+    assert entry.typed(Pod).node_name == "n"
+    assert entry.typed(Pod) is entry.typed(Pod)
+
+
+def test_a_struct_written_over_json_keeps_the_fields_structs_do_not_know():
+    objects = ObjectStore(VirtualClock())
+    container = {"name": "main", "image": "web:1", "stdin": True}
+    data = {"metadata": {"name": "a", "namespace": "default", "uid": "u"}, "spec": {"containers": [container]}}
+    objects.store.put("pods", "default/a", data)
+    bound = objects.update(objects.current(make_pod("a", uid="u")).on_node("n1"))
+    entry = objects.store.get("pods", "default/a")
+    assert entry is not None
+    assert entry.data["spec"] == {"containers": [container], "nodeName": "n1"}
+    assert bound.node_name == "n1"
+
+
+def test_an_update_of_an_old_version_is_a_conflict():
+    objects = ObjectStore(VirtualClock())
+    first = objects.create(make_pod("a"))
+    objects.update(first)
+    with pytest.raises(Conflict, match="was changed meanwhile"):
+        objects.update(first)
+
+
+def test_subscribers_are_told_of_structs():
+    objects = ObjectStore(VirtualClock())
+    told: list[ObjectChange] = []
+    objects.subscribe(told.append)
+    made = objects.create(make_pod("a"))
+    objects.remove(made)
+    assert [(change.before, change.after) for change in told] == [(None, made), (made, None)]
+
+
+def test_the_log_tells_what_came_after_a_version_and_forgets_in_time():
+    store = Store(history=3)
+    for number in range(8):
+        store.put("pods", f"p{number}", {"metadata": {"name": f"p{number}"}})
+    log = store.log("pods")
+    assert [change.version for change in log.since(log.position_after(6))] == [7, 8]
+    with pytest.raises(Gone, match="too old resource version: 1"):
+        log.position_after(1)
+
+
+def test_a_quiet_resource_is_not_forgotten_because_another_is_busy():
+    store = Store(history=3)
+    store.put("nodes", "n", {"metadata": {"name": "n"}})
+    for number in range(20):
+        store.put("pods", f"p{number}", {"metadata": {"name": f"p{number}"}})
+    log = store.log("nodes")
+    assert [change.version for change in log.since(log.position_after(0))] == [1]
+
+
+def test_a_reader_that_is_too_slow_is_told_so():
+    store = Store(history=2)
+    log = store.log("pods")
+    position = log.end
+    for number in range(10):
+        store.put("pods", f"p{number}", {"metadata": {"name": f"p{number}"}})
+    with pytest.raises(Gone, match="fell behind"):
+        log.since(position)
+
+
+def test_history_is_bounded_in_bytes() -> None:
+    store = Store()
+    for number in range(400):
+        store.put(
+            "configmaps", "default/big", {"metadata": {"name": "big"}, "data": {"n": str(number), "x": "y" * 10**6}}
+        )
+    log = store.log("configmaps")
+    held = sum(change.after.size for change in log.since(log.position_after(log.forgotten_version)) if change.after)
+    assert 10**7 < held <= MAX_HISTORY_BYTES
+    with pytest.raises(Gone):
+        log.position_after(1)

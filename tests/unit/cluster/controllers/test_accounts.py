@@ -1,0 +1,54 @@
+import pytest
+from tests.support.reconciling import make, said
+
+from moorage.cluster.controllers.accounts import AccountController, RootAuthorityController
+from moorage.cluster.controllers.actions import Patch
+from moorage.cluster.controllers.view import View
+from moorage.kube.api.cluster import ConfigMap, Namespace, ServiceAccount
+
+SHOP = make(Namespace, "shop")
+DOOMED = make(Namespace, "shop", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+CASES = {
+    "a namespace gets an account": ([SHOP], ["create ServiceAccount default"]),
+    "one that has it is left alone": ([SHOP, make(ServiceAccount, "default")], []),
+    "other accounts do not count": ([SHOP, make(ServiceAccount, "robot")], ["create ServiceAccount default"]),
+    "one that is about to go needs none": ([DOOMED], []),
+}
+
+
+@pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
+def test_every_namespace_has_a_default_account(objects: list[Namespace | ServiceAccount], want: list[str]) -> None:
+    assert said(AccountController().reconcile("shop", View(objects))) == want
+
+
+CA = "the authority"
+SOURCE = make(
+    ConfigMap, "extension-apiserver-authentication", metadata={"namespace": "kube-system"}, data={"client-ca-file": CA}
+)
+TOLD = make(ConfigMap, "kube-root-ca.crt", data={"ca.crt": CA})
+SPOILT = make(ConfigMap, "kube-root-ca.crt", data={"ca.crt": "another", "more": "x"})
+AUTHORITIES = {
+    "a namespace is told whom to trust": ([SHOP, SOURCE], ["create ConfigMap kube-root-ca.crt"]),
+    "one that knows is left alone": ([SHOP, SOURCE, TOLD], []),
+    "what somebody made of it is mended": ([SHOP, SOURCE, SPOILT], ["change kube-root-ca.crt"]),
+    "one that is about to go needs nothing": ([DOOMED, SOURCE], []),
+    "a server without a certificate has no authority": ([SHOP], []),
+}
+
+
+@pytest.mark.parametrize(("objects", "want"), AUTHORITIES.values(), ids=AUTHORITIES)
+def test_every_namespace_is_told_whom_to_trust(objects: list[Namespace | ConfigMap], want: list[str]) -> None:
+    assert said(RootAuthorityController().reconcile("shop", View(objects))) == want
+
+
+def test_a_mended_copy_says_nothing_else() -> None:
+    (patch,) = RootAuthorityController().reconcile("shop", View([SHOP, SOURCE, SPOILT]))
+    assert isinstance(patch, Patch)
+    assert patch.patch == {"data": {"ca.crt": CA, "more": None}}
+
+
+def test_a_new_authority_concerns_every_namespace() -> None:
+    view = View([SHOP, make(Namespace, "office"), SOURCE])
+    assert sorted(RootAuthorityController().affected(SOURCE, view)) == ["office", "shop"]
+    assert list(RootAuthorityController().affected(TOLD, view)) == ["shop"]
+    assert list(RootAuthorityController().affected(make(ConfigMap, "other"), view)) == []

@@ -1,0 +1,84 @@
+from typing import Any
+
+import pytest
+from tests.support.reconciling import NOW, make, said, status_in, waits_in
+
+from moorage.cluster.controllers.actions import Create
+from moorage.cluster.controllers.cronjob import SCHEDULED, Runs
+from moorage.kube.api.meta import format_time
+from moorage.kube.api.workloads import CronJob, Job
+
+MINUTE = 60.0
+LAST = f"tick-{int(NOW // 60)}"
+
+
+def cron_job(*, last: float | None = None, age: float = 600.0, **spec: Any) -> CronJob:
+    status = {} if last is None else {"lastScheduleTime": format_time(NOW - last)}
+    return make(CronJob, "tick", age=age, spec={"schedule": "*/5 * * * *", **spec}, status=status)
+
+
+def job(name: str, outcome: str = "", ended: float = 0.0) -> Job:
+    moment = format_time(NOW - ended)
+    condition = {"type": outcome, "status": "True", "lastTransitionTime": moment}
+    status = {"conditions": [condition], "startTime": moment} if outcome else {}
+    if outcome == "Complete":
+        status["completionTime"] = moment
+    return make(Job, name, status=status)
+
+
+CASES = {
+    "one is made when it is due": (cron_job(), [], [f"create Job {LAST}"]),
+    "only the last of several that were missed": (cron_job(age=7200), [], [f"create Job {LAST}"]),
+    "none before": (cron_job(age=0), [], []),
+    "none twice": (cron_job(last=0), [], []),
+    "none if it is there already": (cron_job(), [job(LAST)], []),
+    "none while it is suspended": (cron_job(suspend=True), [], []),
+    "several may run at once": (cron_job(), [job("before")], [f"create Job {LAST}"]),
+    "unless that is forbidden": (cron_job(concurrencyPolicy="Forbid"), [job("before")], []),
+    "or one replaces the other": (
+        cron_job(concurrencyPolicy="Replace"),
+        [job("before")],
+        ["delete before", f"create Job {LAST}"],
+    ),
+    "those that are over are in nobody's way": (
+        cron_job(concurrencyPolicy="Forbid"),
+        [job("before", "Complete")],
+        [f"create Job {LAST}"],
+    ),
+    "the oldest are forgotten": (
+        cron_job(age=0, successfulJobsHistoryLimit=1),
+        [job("a", "Complete", 300), job("b", "Complete", 100), job("c", "Failed")],
+        ["delete a"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("wanted", "jobs", "want"), CASES.values(), ids=CASES)
+def test_makes_jobs_by_the_clock(wanted: CronJob, jobs: list[Job], want: list[str]) -> None:
+    assert said(Runs(wanted, jobs, NOW).actions()) == want
+
+
+def test_one_that_comes_too_late_is_not_made() -> None:
+    wanted = cron_job(startingDeadlineSeconds=60)
+    assert said(Runs(wanted, [], NOW + 120).actions()) == []
+    assert said(Runs(wanted, [], NOW + 30).actions()) == [f"create Job {LAST}"]
+
+
+def test_waits_for_the_next() -> None:
+    (seconds,) = waits_in(Runs(cron_job(age=0), [], NOW + 10).actions())
+    assert 290.0 <= seconds < 291.0
+
+
+def test_a_job_says_what_it_is_for_and_the_cron_job_that_it_was_made() -> None:
+    actions = list(Runs(cron_job(jobTemplate={"spec": {"completions": 2}}), [job("before")], NOW).actions())
+    (made,) = [action for action in actions if isinstance(action, Create)]
+    assert made.data["spec"] == {"completions": 2}
+    assert made.data["metadata"]["annotations"] == {SCHEDULED: format_time(NOW)}
+    status = status_in(actions)
+    assert status["lastScheduleTime"] == format_time(NOW)
+    assert [item["name"] for item in status["active"]] == ["before"]
+
+
+def test_remembers_the_last_success() -> None:
+    status = status_in(Runs(cron_job(age=0), [job("a", "Complete", MINUTE)], NOW).actions())
+    assert status["lastSuccessfulTime"] == format_time(NOW - MINUTE)

@@ -1,0 +1,128 @@
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.support.reconciling import NOW, make, pod, said, status_in
+
+from moorage.cluster.controllers.actions import Create
+from moorage.cluster.controllers.daemonset import Daemons, target_of
+from moorage.cluster.controllers.revisions import REVISION_LABEL, History
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.workloads import DaemonSet
+
+
+def daemon_set(*, update: dict[str, Any] | None = None, **spec: Any) -> DaemonSet:
+    template = {"metadata": {"labels": {"app": "log"}}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+    return make(DaemonSet, "log", spec={"template": template, "updateStrategy": {"rollingUpdate": update or {}}})
+
+
+def daemons(wanted: DaemonSet, nodes: list[Node], pods: list[Pod]) -> Daemons:
+    return Daemons(wanted, nodes, pods, NOW, History(wanted, []))
+
+
+CURRENT = daemons(daemon_set(), [], []).revision
+
+
+def node(name: str, *, taint: str = "", effect: str = "NoSchedule", **labels: str) -> Node:
+    taints = [{"key": taint, "effect": effect}] if taint else []
+    return make(Node, name, metadata={"labels": labels}, spec={"taints": taints})
+
+
+def on(name: str, *, revision: str = CURRENT, **state: Any) -> Pod:
+    return pod(f"log-{name}", node=name, labels={REVISION_LABEL: revision}, **state)
+
+
+SSD = {"nodeSelector": {"disk": "ssd"}}
+CASES = {
+    "every node gets one": (daemon_set(), [node("a"), node("b")], [], ["create Pod log-", "create Pod log-"]),
+    "a node that has one is left alone": (daemon_set(), [node("a")], [on("a")], []),
+    "a selector is heeded": (daemon_set(**SSD), [node("a"), node("b", disk="ssd")], [], ["create Pod log-"]),
+    "a node that no longer matches loses its pod": (daemon_set(**SSD), [node("a")], [on("a")], ["delete log-a"]),
+    "taints keep pods away": (daemon_set(), [node("a", taint="gpu")], [], []),
+    "a pod that is there stays when a taint comes that only keeps others off": (
+        daemon_set(),
+        [node("a", taint="gpu")],
+        [on("a")],
+        [],
+    ),
+    "it goes when the taint drives pods out": (
+        daemon_set(),
+        [node("a", taint="gpu", effect="NoExecute")],
+        [on("a")],
+        ["delete log-a"],
+    ),
+    "not those of a node that is unwell": (
+        daemon_set(),
+        [node("a", taint="node.kubernetes.io/unschedulable")],
+        [],
+        ["create Pod log-"],
+    ),
+    "a pod that has failed is deleted": (daemon_set(), [node("a")], [on("a", phase="Failed")], ["delete log-a"]),
+    "one at a time is updated": (
+        daemon_set(),
+        [node("a"), node("b")],
+        [on("a", revision="old"), on("b", revision="old")],
+        ["delete log-a"],
+    ),
+    "none while another is not available": (
+        daemon_set(),
+        [node("a"), node("b")],
+        [on("a", ready=False), on("b", revision="old")],
+        [],
+    ),
+    "several at a time, if so many may be missing": (
+        daemon_set(update={"maxUnavailable": "100%"}),
+        [node("a"), node("b")],
+        [on("a", revision="old"), on("b", revision="old")],
+        ["delete log-a", "delete log-b"],
+    ),
+    "beside the old one, if there may be too many": (
+        daemon_set(update={"maxSurge": 1}),
+        [node("a"), node("b")],
+        [on("a", revision="old"), on("b", revision="old")],
+        ["create Pod log-"],
+    ),
+    "the old one stays until the new one is available": (
+        daemon_set(update={"maxSurge": 1}),
+        [node("a")],
+        [on("a", revision="old"), on("a", ready=False)],
+        [],
+    ),
+    "and then goes": (
+        daemon_set(update={"maxSurge": 1}),
+        [node("a")],
+        [on("a", revision="old"), on("a")],
+        ["delete log-a"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("wanted", "nodes", "pods", "want"), CASES.values(), ids=CASES)
+def test_one_on_every_node(wanted: DaemonSet, nodes: list[Node], pods: list[Pod], want: list[str]) -> None:
+    current = daemons(wanted, [], []).revision
+    given = [_relabelled(item, current) if item.labels[REVISION_LABEL] == CURRENT else item for item in pods]
+    assert said(daemons(wanted, nodes, given).actions()) == want
+
+
+def _relabelled(item: Pod, revision: str) -> Pod:
+    return replace(item, metadata=replace(item.metadata, labels={REVISION_LABEL: revision}))
+
+
+def test_a_pod_is_made_for_one_node_and_keeps_its_own_wishes() -> None:
+    wish = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [wish]}}}
+    (create, *_) = daemons(daemon_set(affinity=affinity), [node("a", disk="ssd")], []).actions()
+    assert isinstance(create, Create)
+    made = make(Pod, "log-1", spec=create.data["spec"])
+    assert target_of(made) == "a"
+    terms = create.data["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert terms["nodeSelectorTerms"][0]["matchExpressions"] == wish["matchExpressions"]
+
+
+def test_counts() -> None:
+    pods = [on("a"), on("b", ready=False), on("gone")]
+    actions = daemons(daemon_set(), [node("a"), node("b"), node("c")], pods).actions()
+    status = status_in(actions)
+    assert (status["desiredNumberScheduled"], status["currentNumberScheduled"]) == (3, 2)
+    assert (status["numberReady"], status["numberUnavailable"], status["numberMisscheduled"]) == (1, 2, 1)

@@ -1,0 +1,159 @@
+from typing import Any
+
+import pytest
+from tests.support.reconciling import NOW, make, said, status_in
+
+from moorage.cluster.controllers.actions import ControllerAction, Create
+from moorage.cluster.controllers.deployment import REVISION, Rollout
+from moorage.cluster.controllers.deployment_status import ReplicaCounts, status_of
+from moorage.kube.api.workloads import Deployment, ReplicaSet
+
+Old = tuple[int, int]
+
+
+def template(image: str) -> dict[str, Any]:
+    return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}}
+
+
+def deployment(replicas: int = 4, *, image: str = "web:2", **spec: Any) -> Deployment:
+    content = {"replicas": replicas, "template": template(image), **spec}
+    return make(Deployment, "web", metadata={"annotations": {REVISION: "2"}}, spec=content)
+
+
+def replica_set(name: str, image: str, revision: int, size: Old) -> ReplicaSet:
+    replicas, available = size
+    return make(
+        ReplicaSet,
+        name,
+        metadata={"annotations": {REVISION: str(revision)}},
+        spec={"replicas": replicas, "template": template(image)},
+        status={"replicas": replicas, "availableReplicas": available, "readyReplicas": available},
+    )
+
+
+def rollout(
+    wanted: Deployment, *, old: Old | None = None, new: Old | None = None, left: int = 0
+) -> list[ControllerAction]:
+    sets = []
+    if old is not None:
+        sets.append(replica_set("old", "web:1", 1, old))
+    if new is not None:
+        sets.append(replica_set("new", "web:2", 2, new))
+    return list(Rollout(wanted, sets, {item.uid: left for item in sets}, NOW).actions())
+
+
+ROLLING = {
+    "without an old one, all are made at once": (deployment(), None, (4, 0), []),
+    "one more than asked for is made at first": (deployment(), (4, 4), (0, 0), ["scale new to 1"]),
+    "an old one goes, since a quarter may be missing": (deployment(), (4, 4), (1, 0), ["scale old to 3"]),
+    "while the new is not available, no more go": (deployment(), (3, 3), (1, 0), ["scale new to 2"]),
+    "when it is, one more goes": (deployment(), (3, 3), (2, 1), ["scale old to 2"]),
+    "sick old ones go first and do not count": (deployment(), (4, 1), (1, 0), ["scale old to 3"]),
+    "in the end none of the old is left": (deployment(), (1, 1), (4, 4), ["scale old to 0"]),
+    "all at once where nothing must stay": (
+        deployment(strategy={"rollingUpdate": {"maxUnavailable": "100%", "maxSurge": 0}}),
+        (4, 4),
+        (0, 0),
+        ["scale old to 0"],
+    ),
+    "fewer are asked for": (deployment(2), None, (4, 4), ["scale new to 2"]),
+    "more are asked for": (deployment(9), None, (4, 4), ["scale new to 9"]),
+    "a pause keeps the roll-out where it is": (deployment(paused=True), (3, 3), (1, 1), []),
+    "recreating begins with the end": (deployment(strategy={"type": "Recreate"}), (4, 4), (0, 0), ["scale old to 0"]),
+}
+
+
+@pytest.mark.parametrize(("wanted", "old", "new", "want"), ROLLING.values(), ids=ROLLING)
+def test_rolls(wanted: Deployment, old: Old | None, new: Old | None, want: list[str]) -> None:
+    left = 4 if wanted.spec.strategy.type == "Recreate" else 0
+    assert said(rollout(wanted, old=old, new=new, left=left)) == want
+
+
+def test_recreating_goes_on_when_the_last_old_pod_is_gone() -> None:
+    wanted = deployment(strategy={"type": "Recreate"})
+    assert said(rollout(wanted, old=(0, 0), new=(0, 0), left=0)) == ["scale new to 4"]
+
+
+def test_a_new_template_is_a_new_replica_set() -> None:
+    actions = rollout(deployment(strategy={"rollingUpdate": {"maxSurge": 1}}), old=(4, 4))
+    create = actions[0]
+    assert isinstance(create, Create)
+    metadata, spec = create.data["metadata"], create.data["spec"]
+    assert metadata["annotations"] == {REVISION: "2"}
+    assert spec["replicas"] == 1
+    hashed = spec["selector"]["matchLabels"]["pod-template-hash"]
+    assert metadata["name"] == f"web-{hashed}"
+    assert spec["template"]["metadata"]["labels"] == {"app": "web", "pod-template-hash": hashed}
+    assert spec["template"]["spec"] == template("web:2")["spec"]
+
+
+def test_going_back_makes_the_old_template_the_latest_revision() -> None:
+    actions = rollout(deployment(image="web:1"), old=(0, 0), new=(4, 4))
+    assert said(actions) == ["change old", "change web", "scale old to 1"]
+
+
+def test_old_replica_sets_are_kept_as_long_as_history_goes() -> None:
+    sets = [replica_set(f"old-{number}", f"web:0.{number}", number, (0, 0)) for number in range(4)]
+    sets.append(replica_set("new", "web:2", 9, (4, 4)))
+    wanted = make(
+        Deployment,
+        "web",
+        metadata={"annotations": {REVISION: "9"}},
+        spec={"replicas": 4, "template": template("web:2"), "revisionHistoryLimit": 2},
+    )
+    actions = Rollout(wanted, sets, dict.fromkeys((item.uid for item in sets), 0), NOW).actions()
+    assert said(actions) == ["delete old-0", "delete old-1"]
+
+
+def progress(status: dict[str, Any]) -> str:
+    return next(item["reason"] for item in status["conditions"] if item["type"] == "Progressing")
+
+
+def test_tells_how_far_it_is() -> None:
+    counts = ReplicaCounts(total=5, updated=2, ready=4, available=4, least=3)
+    status = status_in(status_of(deployment(), counts, "new", NOW))
+    assert (status["replicas"], status["updatedReplicas"], status["unavailableReplicas"]) == (5, 2, 1)
+    assert progress(status) == "ReplicaSetUpdated"
+
+
+def test_tells_when_it_is_done() -> None:
+    status = status_in(status_of(deployment(), ReplicaCounts(4, 4, 4, 4, 3), "new", NOW))
+    assert progress(status) == "NewReplicaSetAvailable"
+    available = next(item for item in status["conditions"] if item["type"] == "Available")
+    assert (available["status"], available["reason"]) == ("True", "MinimumReplicasAvailable")
+
+
+def test_gives_up_when_nothing_has_moved_for_too_long() -> None:
+    stuck, counts = deployment(progressDeadlineSeconds=60), ReplicaCounts(4, 1, 3, 3, 3)
+    first = status_in(status_of(stuck, counts, "new", NOW))
+    later = make(Deployment, "web", spec={"replicas": 4, "progressDeadlineSeconds": 60}, status=first)
+    assert status_in(status_of(later, counts, "new", NOW + 59)) == {}
+    assert progress(status_in(status_of(later, counts, "new", NOW + 60))) == "ProgressDeadlineExceeded"
+
+
+def test_a_pause_is_told_and_so_is_its_end() -> None:
+    counts = ReplicaCounts(4, 4, 4, 4, 3)
+    paused = status_in(status_of(deployment(paused=True), counts, "new", NOW))
+    assert progress(paused) == "DeploymentPaused"
+    resumed = make(Deployment, "web", spec={"replicas": 4}, status=paused)
+    assert progress(status_in(status_of(resumed, counts, "new", NOW))) == "DeploymentResumed"
+
+
+def test_what_is_noted_on_a_deployment_is_noted_on_its_replica_set() -> None:
+    notes = {"kubernetes.io/change-cause": "a new image", REVISION: "7"}
+    wanted = make(Deployment, "web", metadata={"annotations": notes}, spec={"template": template("web:1")})
+    (create, *_) = rollout(wanted)
+    assert isinstance(create, Create)
+    assert create.data["metadata"]["annotations"] == {"kubernetes.io/change-cause": "a new image", REVISION: "1"}
+
+
+def test_a_failure_of_its_replica_set_is_told_while_it_lasts() -> None:
+    counts = ReplicaCounts(total=0, updated=0, ready=0, available=0, least=3)
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no room"}
+    told = status_in(status_of(deployment(), counts, "new", NOW, failure | {"lastTransitionTime": "then"}))
+    kinds = {item["type"]: item["reason"] for item in told["conditions"]}
+    assert kinds["ReplicaFailure"] == "FailedCreate"
+    later = make(Deployment, "web", spec={"replicas": 4}, status=told)
+    assert "ReplicaFailure" not in {
+        item["type"] for item in status_in(status_of(later, counts, "new", NOW))["conditions"]
+    }

@@ -1,0 +1,57 @@
+from typing import Any
+
+import pytest
+from tests.support.reconciling import NOW, make, pod, status_in
+
+from moorage.cluster.controllers.disruption import DisruptionController, reconcile
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import VirtualClock
+from moorage.kube.api.cluster import PodDisruptionBudget
+from moorage.kube.api.meta import format_time
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.workloads import ReplicaSet
+
+SELECTOR = {"matchLabels": {"app": "web"}}
+
+
+def budget(status: dict[str, Any] | None = None, **spec: Any) -> PodDisruptionBudget:
+    return make(PodDisruptionBudget, "pdb", spec={"selector": SELECTOR, **spec}, status=status or {})
+
+
+def pods(ready: int, sick: int = 0) -> list[Pod]:
+    maker = make(ReplicaSet, "web")
+    well = [pod(f"well-{n}", owner=maker, labels={"app": "web"}) for n in range(ready)]
+    return well + [pod(f"sick-{n}", owner=maker, labels={"app": "web"}, ready=False) for n in range(sick)]
+
+
+Counts = tuple[int, int, int, int]
+CASES: dict[str, tuple[PodDisruptionBudget, list[Pod], Counts]] = {
+    "expected, healthy, desired, allowed": (budget(minAvailable=2), pods(3), (3, 3, 2, 1)),
+    "who is not ready is not healthy": (budget(minAvailable=2), pods(2, 1), (3, 2, 2, 0)),
+    "a share of what was asked for": (budget(minAvailable="50%"), pods(3), (4, 3, 2, 1)),
+    "so many may be missing": (budget(maxUnavailable=1), pods(4), (4, 4, 3, 1)),
+    "a share may be missing": (budget(maxUnavailable="50%"), pods(2, 1), (4, 2, 2, 0)),
+    "without pods nobody may go": (budget(minAvailable=0), [], (0, 0, 0, 0)),
+    "pods that are stopping are not healthy": (
+        budget(minAvailable=1),
+        [*pods(1), pod("x", labels={"app": "web"}, stopping=True)],
+        (2, 1, 1, 0),
+    ),
+}
+
+
+@pytest.mark.parametrize(("wanted", "present", "want"), CASES.values(), ids=CASES)
+def test_counts(wanted: PodDisruptionBudget, present: list[Pod], want: Counts) -> None:
+    maker = make(ReplicaSet, "web", spec={"replicas": 4})
+    view = View([wanted, maker, *present, pod("other", labels={"app": "other"})])
+    status = status_in(DisruptionController(VirtualClock()).reconcile(wanted.key, view))
+    fields = ("expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed")
+    assert tuple(status.get(field, 0) for field in fields) == want
+
+
+def test_an_eviction_that_was_granted_counts_until_it_is_carried_out() -> None:
+    recent, old = format_time(NOW - 10), format_time(NOW - 500)
+    granted = {"well-0": recent, "well-1": old, "gone": recent}
+    status = status_in(reconcile(budget({"disruptedPods": granted}, minAvailable=1), pods(3), 3, NOW))
+    assert status["currentHealthy"] == 2
+    assert status["disruptedPods"] == {"well-0": recent, "well-1": None, "gone": None}

@@ -1,0 +1,157 @@
+"""One bad object costs itself only, whatever a controller makes of it."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from moorage.cluster.apiserver.api import Api
+from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.controllers import driver
+from moorage.cluster.controllers.actions import ControllerAction
+from moorage.cluster.controllers.view import View
+from moorage.cluster.embedded import Box, BoxOptions
+from moorage.cluster.transport import InProcess
+from moorage.cluster.virtual_time import run_virtual
+from moorage.common.clock import VirtualClock
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.client.rest import ApiClient
+
+Data = dict[str, Any]
+DIGITS = "9" * 4301
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+SELECTOR = {"matchLabels": {"a": "b"}}
+
+
+def stored(name: str, **content: Any) -> Data:
+    metadata = {"name": name, "namespace": "default", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"metadata": metadata, **content}
+
+
+def workload(name: str, **spec: Any) -> Data:
+    return stored(name, spec={"replicas": 1, "selector": SELECTOR, "template": TEMPLATE, **spec}, status={})
+
+
+BAD: dict[str, tuple[str, Data]] = {
+    "a budget of more digits than Python reads": (
+        "poddisruptionbudgets.policy",
+        stored("bad", spec={"minAvailable": f"{DIGITS}%", "selector": SELECTOR}),
+    ),
+    "a budget of no percentage": (
+        "poddisruptionbudgets.policy",
+        stored("bad", spec={"maxUnavailable": "x%", "selector": SELECTOR}),
+    ),
+    "a budget that selects by no operator": (
+        "poddisruptionbudgets.policy",
+        stored("bad", spec={"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}),
+    ),
+    "a deployment with a surge of no percentage": (
+        "deployments.apps",
+        workload("bad", strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "x%"}}),
+    ),
+    "a deployment with a surge without end": (
+        "deployments.apps",
+        workload("bad", strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": f"{DIGITS}%"}}),
+    ),
+    "a deployment that selects by no operator": (
+        "deployments.apps",
+        workload("bad", selector={"matchExpressions": [{"key": "a", "operator": "Near"}]}),
+    ),
+    "a template of another shape": ("replicasets.apps", workload("bad", template={"metadata": 5, "spec": []})),
+    "a job with a time limit of ages": (
+        "jobs.batch",
+        stored("bad", spec={"activeDeadlineSeconds": 2**62, "template": TEMPLATE, "completions": 1}, status={}),
+    ),
+    "a cron job that never was one": ("cronjobs.batch", stored("bad", spec={"schedule": "x y"}, status={})),
+    "a pod with a condition of no time": (
+        "pods",
+        stored(
+            "bad",
+            spec={"nodeName": "node-1", "containers": []},
+            status={
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "yesterday"}],
+                "phase": "Running",
+            },
+        ),
+    ),
+}
+
+
+class Picky:
+    """Cannot stand one node: neither when it hears of it, nor when it looks at it."""
+
+    name = "picky"
+    kinds = (Node,)
+    pause = 0.0
+
+    def __init__(self, *, fails_early: bool) -> None:
+        self.seen: list[str] = []
+        self._fails_early = fails_early
+
+    def affected(self, thing: KubeObject, _view: View) -> Iterable[str]:
+        if self._fails_early and thing.name == "node-1":
+            raise RuntimeError("not that one")
+        return (thing.key,)
+
+    def reconcile(self, key: str, _view: View) -> Iterable[ControllerAction]:
+        if key == "node-1":
+            raise ZeroDivisionError("not that one")
+        self.seen.append(key)
+        return ()
+
+
+def box_over(store: Store, clock: VirtualClock, *observers: Picky) -> Box:
+    transport = InProcess(Api(clock, store))
+    connection = Connection("http://in.process", "a cluster in this process")
+    options = BoxOptions(nodes=2)
+    return Box(lambda: ApiClient(connection, clock=clock, transport=transport), clock, options, observers)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_object_of_an_earlier_run_that_makes_no_sense_costs_itself_only(name: str) -> None:
+    resource, bad = BAD[name]
+    store, clock = Store(), VirtualClock()
+    store.put(resource, "default/bad", bad)
+    store.put(
+        "replicasets.apps",
+        "default/good",
+        workload(
+            "good", selector={"matchLabels": {"x": "y"}}, template={**TEMPLATE, "metadata": {"labels": {"x": "y"}}}
+        ),
+    )
+
+    async def run() -> None:
+        async with box_over(store, clock) as box:
+            await asyncio.sleep(120)
+            assert box.failure() is None
+            pods = [pod for pod in box.view[Pod] if pod.labels.get("x") == "y"]
+            assert len(pods) == 1
+
+    run_virtual(run(), clock)
+
+
+@pytest.mark.parametrize("fails_early", [True, False])
+def test_whatever_a_controller_raises_is_logged_counted_and_tried_again(
+    fails_early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, picky = VirtualClock(), Picky(fails_early=fails_early)
+
+    async def run() -> None:
+        async with box_over(Store(), clock, picky) as box:
+            await asyncio.sleep(100)
+            assert box.failure() is None
+            assert "node-2" in picky.seen
+            assert box.driver.failures["picky"] >= (1 if fails_early else 5)
+
+    monkeypatch.setattr(driver, "log", structlog.wrap_logger(None, wrapper_class=structlog.BoundLogger))
+    with capture_logs() as logs:
+        run_virtual(run(), clock)
+    told = [entry for entry in logs if entry.get("controller") == "picky"]
+    assert {entry["key"] for entry in told} == {"node-1"}
+    assert told[0]["log_level"] == "error"

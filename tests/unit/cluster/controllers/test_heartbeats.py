@@ -1,0 +1,69 @@
+import pytest
+from tests.support.reconciling import NOW, make, said, status_in, waits_in
+
+from moorage.cluster.controllers.heartbeats import NodeShape, beat, fake_node
+from moorage.common.errors import InputError
+from moorage.kube.api.meta import format_micro_time
+from moorage.kube.api.node import Node
+from moorage.kube.api.records import Lease
+from moorage.kube.schema import schema_of
+
+SHAPES = {
+    "nothing is the default": ("", {"cpu": "8", "memory": "32Gi", "pods": "110"}, 3),
+    "what is said replaces it": ("cpu=64,zones=0", {"cpu": "64", "memory": "32Gi", "pods": "110"}, 0),
+    "devices count too": (
+        "nvidia.com/gpu=4",
+        {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "4"},
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "resources", "zones"), SHAPES.values(), ids=SHAPES)
+def test_shapes(text: str, resources: dict[str, str], zones: int) -> None:
+    assert NodeShape.parse(text) == NodeShape(resources, zones)
+
+
+BAD = {"cpu": "not a resource and an amount", "cpu=much": "write an amount", "cpu=-1": "negative", "zones=a": "zones=3"}
+
+
+@pytest.mark.parametrize(("text", "told"), BAD.items())
+def test_bad_shapes(text: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        NodeShape.parse(text)
+
+
+def test_nodes_are_spread_over_zones() -> None:
+    zones = [
+        fake_node(f"n{n}", n, NodeShape(zones=2), NOW)["metadata"]["labels"]["topology.kubernetes.io/zone"]
+        for n in (1, 2, 3)
+    ]
+    assert zones == ["zone-2", "zone-1", "zone-2"]
+
+
+def node(ready: str = "True") -> Node:
+    return make(Node, "n1", status={"conditions": [{"type": "Ready", "status": ready}]})
+
+
+def lease(seconds_ago: float) -> Lease:
+    return make(Lease, "n1", spec={"renewTime": format_micro_time(NOW - seconds_ago)})
+
+
+def test_a_lease_is_made_and_renewed_in_time() -> None:
+    assert said(beat(node(), None, 10.0, NOW)) == ["create Lease n1"]
+    assert said(beat(node(), lease(10), 10.0, NOW)) == ["change n1"]
+    early = list(beat(node(), lease(4), 10.0, NOW))
+    assert (said(early), waits_in(early)) == ([], [6.0])
+
+
+def test_a_node_that_was_given_up_says_that_it_is_ready() -> None:
+    status = status_in(beat(node("Unknown"), lease(1), 10.0, NOW))
+    assert ("Ready", "True") in [(item["type"], item["status"]) for item in status["conditions"]]
+
+
+def test_a_node_has_every_string_that_clients_require() -> None:
+    schema = schema_of("io.k8s.api.core.v1.NodeSystemInfo")
+    assert schema is not None
+    info = fake_node("n1", 1, NodeShape(), NOW)["status"]["nodeInfo"]
+    assert {field.name for field in schema.own_fields if field.required} == info.keys()
+    assert info["machineID"] != fake_node("n2", 2, NodeShape(), NOW)["status"]["nodeInfo"]["machineID"]

@@ -1,0 +1,179 @@
+from typing import Any
+
+import pytest
+from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
+
+from moorage.cluster.controllers.actions import Create
+from moorage.cluster.controllers.job import INDEX, JobProgress
+from moorage.kube.api.meta import format_time
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.workloads import Job
+
+TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
+
+
+def job(*, status: dict[str, Any] | None = None, **spec: Any) -> Job:
+    return make(Job, "sum", spec={"template": TEMPLATE, "completions": 1, **spec}, status=status or {})
+
+
+def work(name: str = "p", phase: str = "Running", index: int | None = None, **state: Any) -> Pod:
+    annotations = {} if index is None else {INDEX: str(index)}
+    return pod(name, phase=phase, annotations=annotations, **state)
+
+
+INDEXED = {"completionMode": "Indexed", "completions": 3}
+CASES = {
+    "one pod is made": (job(), [], ["create Pod sum-"]),
+    "and waited for": (job(), [work()], []),
+    "as many as may run at once": (job(completions=5, parallelism=2), [], ["create Pod sum-", "create Pod sum-"]),
+    "no more than are still needed": (
+        job(completions=2, parallelism=2),
+        [work("a", "Succeeded")],
+        ["create Pod sum-"],
+    ),
+    "each number has a pod": (job(**INDEXED, parallelism=2), [], ["create Pod sum-0-", "create Pod sum-1-"]),
+    "a number that is done is not done again": (
+        job(**INDEXED, parallelism=2),
+        [work("a", "Succeeded", 0), work("b", "Running", 2)],
+        ["create Pod sum-1-"],
+    ),
+    "a suspended job stops its pods": (job(suspend=True), [work("a")], ["delete a"]),
+    "too many are stopped": (job(completions=5, parallelism=1), [work("a"), work("b")], ["delete b"]),
+    "after a failure it waits": (job(), [work("a", "Failed", ready_for=1.0)], []),
+    "and then tries again": (job(), [work("a", "Failed", ready_for=11.0)], ["create Pod sum-"]),
+    "too many failures stop all pods": (job(backoffLimit=0), [work("a", "Failed"), work("b")], ["delete b"]),
+    "a work queue makes no more after the first success": (
+        make(Job, "sum", spec={"template": TEMPLATE, "parallelism": 3}),
+        [work("a", "Succeeded"), work("b")],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("wanted", "pods", "want"), CASES.values(), ids=CASES)
+def test_runs_pods_to_their_end(wanted: Job, pods: list[Pod], want: list[str]) -> None:
+    assert said(JobProgress(wanted, pods, NOW).actions()) == want
+
+
+def outcome(status: dict[str, Any]) -> dict[str, str]:
+    return {item["type"]: item["reason"] for item in status.get("conditions", ())}
+
+
+ENDINGS = {
+    "enough succeeded": (job(), [work("a", "Succeeded")], {"Complete": "CompletionsReached"}),
+    "too many failed": (job(backoffLimit=0), [work("a", "Failed")], {"Failed": "BackoffLimitExceeded"}),
+    "it took too long": (
+        job(activeDeadlineSeconds=10, status={"startTime": format_time(NOW - 11)}),
+        [work()],
+        {"Failed": "DeadlineExceeded"},
+    ),
+    "it is not over yet": (job(completions=2), [work("a", "Succeeded")], {}),
+}
+
+
+@pytest.mark.parametrize(("wanted", "pods", "want"), ENDINGS.values(), ids=ENDINGS)
+def test_ends(wanted: Job, pods: list[Pod], want: dict[str, str]) -> None:
+    status = status_in(JobProgress(wanted, pods, NOW).actions())
+    certain = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
+    before = {certain[kind]: reason for kind, reason in want.items()}
+    assert outcome(status) == {**before, **want}
+    assert ("completionTime" in status) == ("Complete" in want)
+
+
+def test_counts_numbers_that_are_done() -> None:
+    pods = [work(f"p{index}", "Succeeded", index) for index in (0, 1, 2, 5)]
+    status = status_in(JobProgress(job(completionMode="Indexed", completions=9), pods, NOW).actions())
+    assert (status["succeeded"], status["completedIndexes"]) == (4, "0-2,5")
+
+
+def ended(seconds_ago: float, **spec: Any) -> Job:
+    since = format_time(NOW - seconds_ago)
+    conditions = [{"type": "Complete", "status": "True", "lastTransitionTime": since}]
+    return job(status={"conditions": conditions}, **spec)
+
+
+def test_an_ended_job_is_deleted_when_its_time_is_over() -> None:
+    assert said(JobProgress(ended(10), [], NOW).actions()) == []
+    assert waits_in(JobProgress(ended(10, ttlSecondsAfterFinished=30), [], NOW).actions()) == [20.0]
+    assert said(JobProgress(ended(31, ttlSecondsAfterFinished=30), [], NOW).actions()) == ["delete sum"]
+
+
+def crashed(name: str, code: int, **conditions: str) -> Pod:
+    ended = {"name": "main", "state": {"terminated": {"exitCode": code}}}
+    told = [{"type": kind, "status": status} for kind, status in conditions.items()]
+    return make(Pod, name, status={"phase": "Failed", "containerStatuses": [ended], "conditions": told})
+
+
+def rule(action: str, *codes: int, operator: str = "In", condition: str = "") -> dict[str, Any]:
+    if condition:
+        return {"action": action, "onPodConditions": [{"type": condition, "status": "True"}]}
+    return {"action": action, "onExitCodes": {"operator": operator, "values": list(codes)}}
+
+
+POLICIES = {
+    "a failure counts if no rule says otherwise": ([rule("FailJob", 42)], crashed("a", 1), "BackoffLimitExceeded"),
+    "one may end the job at once": ([rule("FailJob", 42)], crashed("a", 42), "PodFailurePolicy"),
+    "one may be nobody's fault": (
+        [rule("Ignore", condition="DisruptionTarget")],
+        crashed("a", 1, DisruptionTarget="True"),
+        "",
+    ),
+    "the first rule that fits decides": ([rule("Ignore", 7), rule("FailJob", 7)], crashed("a", 7), ""),
+    "all codes but some": ([rule("FailJob", 7, operator="NotIn")], crashed("a", 8), "PodFailurePolicy"),
+}
+
+
+@pytest.mark.parametrize(("rules", "failed", "want"), POLICIES.values(), ids=POLICIES)
+def test_how_a_pod_failed_may_matter(rules: list[dict[str, Any]], failed: Pod, want: str) -> None:
+    wanted = job(backoffLimit=0, podFailurePolicy={"rules": rules})
+    assert outcome(status_in(JobProgress(wanted, [failed], NOW).actions())).get("Failed", "") == want
+
+
+def test_a_job_says_which_rule_ended_it() -> None:
+    wanted = job(podFailurePolicy={"rules": [rule("Ignore", 1), rule("FailJob", 42)]})
+    (told, *_) = status_in(JobProgress(wanted, [crashed("a", 42)], NOW).actions())["conditions"]
+    want = "Container main for pod shop/a failed with exit code 42 matching FailJob rule at index 1"
+    assert told["message"] == want
+
+
+def test_a_suspended_job_says_so_and_begins_anew() -> None:
+    begun = {"startTime": format_time(NOW - 60)}
+    status = status_in(JobProgress(job(suspend=True, status=begun), [], NOW).actions())
+    assert (outcome(status), status["startTime"]) == ({"Suspended": "JobSuspended"}, None)
+    resumed = status_in(JobProgress(job(status={"conditions": status["conditions"]}), [], NOW).actions())
+    assert (outcome(resumed), resumed["startTime"]) == ({"Suspended": "JobResumed"}, format_time(NOW))
+
+
+POLICIES = {
+    "one of them": ({"succeededIndexes": "0"}, {0}, True),
+    "not that one": ({"succeededIndexes": "1-2"}, {0, 1}, False),
+    "all of them": ({"succeededIndexes": "0,2-3"}, {0, 2, 3}, True),
+    "so many": ({"succeededCount": 2}, {1, 4}, True),
+    "too few": ({"succeededCount": 2}, {1}, False),
+    "so many of these": ({"succeededIndexes": "0-2", "succeededCount": 1}, {2}, True),
+    "others do not count": ({"succeededIndexes": "0-2", "succeededCount": 1}, {4}, False),
+}
+
+
+@pytest.mark.parametrize(("rule", "done", "is_met"), POLICIES.values(), ids=POLICIES)
+def test_a_policy_says_which_completions_are_enough(rule: dict[str, Any], done: set[int], is_met: bool) -> None:
+    pods = [work(f"p{index}", "Succeeded", index) for index in done]
+    given = job(completionMode="Indexed", completions=5, parallelism=0, successPolicy={"rules": [{}, rule]})
+    status = status_in(JobProgress(given, pods, NOW).actions())
+    told = {(item["type"], item["reason"], item["message"]) for item in status.get("conditions") or ()}
+    because = ("SuccessPolicy", "Matched rules at index 1")
+    assert told == ({("SuccessCriteriaMet", *because), ("Complete", *because)} if is_met else set())
+
+
+def test_pods_do_what_their_command_says() -> None:
+    sleeper = {"spec": {"containers": [{"name": "c", "image": "i", "command": ["sleep", "300"]}]}}
+    (create, *_) = JobProgress(job(template=sleeper), [], NOW).actions()
+    assert isinstance(create, Create)
+    assert create.data["metadata"]["annotations"] == {"moorage.io/run-for": "300s"}
+
+
+def test_two_counts_are_told_even_if_they_are_zero() -> None:
+    status = status_in(JobProgress(job(), [work(phase="Succeeded")], NOW).actions())
+    assert (status["ready"], status["terminating"]) == (0, 0)
+    later = job(status=status)
+    assert said(JobProgress(later, [work(phase="Succeeded")], NOW).actions()) == []

@@ -1,0 +1,131 @@
+import pytest
+from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
+
+from moorage.cluster.controllers.actions import ControllerAction
+from moorage.cluster.controllers.kubelet import FAIL, FAKE_LABEL, Kubelet, KubeletPace, duration, next_step
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import InputError
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+
+PACE = KubeletPace(start=2.0, run=7.0, stop=3.0)
+
+
+def step(thing: Pod, seconds: float) -> list[ControllerAction]:
+    return list(next_step(thing, PACE, since=NOW - seconds, now=NOW))
+
+
+WAITS = {
+    "containers take a while to start": (pod(phase="Pending"), 0.5, [1.5]),
+    "as long as the pod says": (pod(phase="Pending", annotations={"moorage.io/start-delay": "1m"}), 0.0, [60.0]),
+    "a pod that is restarted runs for ever": (pod(restartPolicy="Always"), 999.0, []),
+    "one that is not runs for a while": (pod(restartPolicy="Never"), 3.0, [4.0]),
+    "as long as it says": (pod(annotations={"moorage.io/run-for": "90"}), 30.0, [60.0]),
+    "stopping takes a while": (pod(stopping=True), 1.0, [2.0]),
+    "what cannot be read counts as absent": (
+        pod(phase="Pending", annotations={"moorage.io/start-delay": "soon"}),
+        0.0,
+        [2.0],
+    ),
+    "one that has ended waits for nothing": (pod(phase="Succeeded"), 0.0, []),
+}
+
+
+@pytest.mark.parametrize(("thing", "seconds", "want"), WAITS.values(), ids=WAITS)
+def test_waits(thing: Pod, seconds: float, want: list[float]) -> None:
+    actions = step(thing, seconds)
+    assert waits_in(actions) == want
+    assert len(actions) == len(want)
+
+
+PHASES = {
+    "it starts": (pod(phase="Pending"), 2.0, "Running"),
+    "it succeeds": (pod(restartPolicy="OnFailure"), 7.0, "Succeeded"),
+    "it fails": (pod(restartPolicy="Never", annotations={"moorage.io/exit-code": "3"}), 7.0, "Failed"),
+}
+
+
+@pytest.mark.parametrize(("thing", "seconds", "want"), PHASES.values(), ids=PHASES)
+def test_phases(thing: Pod, seconds: float, want: str) -> None:
+    status = status_in(step(thing, seconds))
+    assert status["phase"] == want
+    ready = next(item["status"] for item in status["conditions"] if item["type"] == "Ready")
+    assert ready == ("True" if want == "Running" else "False")
+    assert [item["name"] for item in status["containerStatuses"]] == ["main"]
+
+
+def test_a_pod_without_an_image_is_told_so_once_and_does_not_start() -> None:
+    containers = [{"name": "main", "image": "foo:non-existent"}]
+    status = status_in(step(pod(phase="Pending", containers=containers), 2.0))
+    assert status["phase"] == "Pending"
+    assert status["containerStatuses"][0]["state"]["waiting"]["reason"] == "ErrImagePull"
+    told = make(Pod, "pod", spec={"nodeName": "n1", "containers": containers}, status=status)
+    assert step(told, 99.0) == []
+
+
+def test_a_pod_that_has_stopped_is_gone_at_once() -> None:
+    assert said(step(pod(stopping=True), 3.0)) == ["delete pod at once"]
+
+
+def test_grace_ends_patience() -> None:
+    stubborn = pod(stopping=True, annotations={"moorage.io/stop-delay": "1h"})
+    assert waits_in(step(stubborn, 0.0)) == [30.0]
+
+
+def test_conditions_of_others_are_kept() -> None:
+    placed = make(Pod, "p", status={"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]})
+    kinds = [item["type"] for item in status_in(step(placed, 9.0))["conditions"]]
+    assert kinds[0] == "PodScheduled"
+
+
+def node(**annotations: str) -> Node:
+    return make(Node, "n1", metadata={"labels": {FAKE_LABEL: "true"}, "annotations": annotations})
+
+
+SILENCE = {
+    "a fake node runs its pods": (node(), True),
+    "one that was told to fail does not": (node(**{FAIL: "true"}), False),
+    "a real node has a kubelet of its own": (make(Node, "n1"), False),
+}
+
+
+@pytest.mark.parametrize(("thing", "want"), SILENCE.values(), ids=SILENCE)
+def test_whose_pods_are_run(thing: Node, want: bool) -> None:
+    kubelet = Kubelet(VirtualClock(), KubeletPace(start=0.0))
+    assert bool(list(kubelet.reconcile("shop/pod", View([thing, pod(phase="Pending")])))) is want
+
+
+def test_a_pod_that_is_seen_before_its_node_starts_when_that_is_seen() -> None:
+    kubelet, view, late = Kubelet(VirtualClock(), KubeletPace(start=0.0)), View([pod(phase="Pending")]), node()
+    assert list(kubelet.reconcile("shop/pod", view)) == []
+    view[Node].put(late)
+    assert list(kubelet.affected(late, view)) == ["shop/pod"]
+    assert status_in(kubelet.reconcile("shop/pod", view))["phase"] == "Running"
+    assert list(kubelet.affected(late, view)) == []
+
+
+DURATIONS = {"90": 90.0, "1.5s": 1.5, "500ms": 0.5, "1m30s": 90.0, "2h": 7200.0}
+
+
+@pytest.mark.parametrize(("text", "want"), DURATIONS.items())
+def test_durations(text: str, want: float) -> None:
+    assert duration(text, where="--for") == want
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5 s", "-3s", "3d"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(InputError, match="write it like 30s"):
+        duration(text, where="--for")
+
+
+def test_a_pod_that_came_with_a_node_is_scheduled_all_the_same() -> None:
+    conditions = {item["type"]: item for item in status_in(step(pod(phase="Pending"), 2.0))["conditions"]}
+    assert conditions["PodScheduled"]["status"] == "True"
+
+
+def test_what_the_scheduler_said_of_a_pod_stays() -> None:
+    said_before = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    thing = make(Pod, "web", spec={"nodeName": "n1"}, status={"phase": "Pending", "conditions": [said_before]})
+    told = [item for item in status_in(step(thing, 2.0))["conditions"] if item["type"] == "PodScheduled"]
+    assert told == [said_before]

@@ -1,0 +1,95 @@
+from typing import Any
+
+import pytest
+from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
+
+from moorage.cluster.controllers.actions import Patch
+from moorage.cluster.controllers.nodes import evict, reconcile, stray
+from moorage.kube.api.meta import format_micro_time, format_time
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.records import Lease
+
+CORDON, NOT_READY, UNREACHABLE = (
+    f"node.kubernetes.io/{name}" for name in ("unschedulable", "not-ready", "unreachable")
+)
+
+
+def node(ready: str = "True", *taints: tuple[str, str], cordoned: bool = False) -> Node:
+    conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": format_time(NOW - 300)}]
+    spec: dict[str, Any] = {"taints": [{"key": key, "effect": effect} for key, effect in taints]}
+    return make(Node, "n1", age=500.0, spec=spec | {"unschedulable": cordoned}, status={"conditions": conditions})
+
+
+def lease(seconds_ago: float) -> Lease:
+    spec = {"renewTime": format_micro_time(NOW - seconds_ago), "leaseDurationSeconds": 40}
+    return make(Lease, "n1", metadata={"namespace": "kube-node-lease"}, spec=spec)
+
+
+def both(key: str) -> list[tuple[str, str]]:
+    return [(key, "NoSchedule"), (key, "NoExecute")]
+
+
+CASES = {
+    "a node that reports has no taints": (node(), lease(5), None),
+    "one that is not ready gets two": (node("False"), lease(5), both(NOT_READY)),
+    "one that has fallen silent gets others": (node(), lease(51), both(UNREACHABLE)),
+    "a late one gets time": (node(), lease(49), None),
+    "one that has them keeps them": (node("Unknown", *both(UNREACHABLE)), lease(200), None),
+    "one that is back loses them, and no others": (
+        node("True", ("gpu", "NoSchedule"), *both(UNREACHABLE)),
+        lease(5),
+        [("gpu", "NoSchedule")],
+    ),
+    "a cordon is a taint": (node(cordoned=True), lease(5), [(CORDON, "NoSchedule")]),
+    "without a lease the condition counts": (node(), None, both(UNREACHABLE)),
+}
+
+
+@pytest.mark.parametrize(("thing", "renewed", "want"), CASES.values(), ids=CASES)
+def test_taints(thing: Node, renewed: Lease | None, want: list[tuple[str, str]] | None) -> None:
+    patches = [a for a in reconcile(thing, renewed, NOW) if isinstance(a, Patch) and not a.subresource]
+    found = [[(t["key"], t["effect"]) for t in patch.patch["spec"]["taints"] or ()] for patch in patches]
+    assert found == ([] if want is None else [want])
+
+
+def test_a_silent_node_is_unknown() -> None:
+    status = status_in(reconcile(node(), lease(60), NOW))
+    assert [(item["type"], item["status"]) for item in status["conditions"]] == [("Ready", "Unknown")]
+
+
+def test_looks_again_when_the_lease_will_have_run_out() -> None:
+    assert waits_in(reconcile(node(), lease(10), NOW)) == [pytest.approx(40.1)]
+
+
+def tolerating(seconds: int | None) -> Pod:
+    toleration: dict[str, Any] = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute"}
+    if seconds is not None:
+        toleration["tolerationSeconds"] = seconds
+    return pod("p", tolerations=[toleration])
+
+
+EVICTIONS = {
+    "a pod that does not tolerate it goes": (pod("p"), 0.0, ["delete p"], []),
+    "one that tolerates it for a while stays": (tolerating(300), 10.0, [], [290.0]),
+    "until the while is over": (tolerating(300), 300.0, ["delete p"], []),
+    "one that tolerates it stays for ever": (tolerating(None), 9999.0, [], []),
+    "one that is stopping needs no help": (pod("p", stopping=True), 10.0, [], []),
+}
+
+
+@pytest.mark.parametrize(("thing", "tainted_for", "want", "waits"), EVICTIONS.values(), ids=EVICTIONS)
+def test_evicts(thing: Pod, tainted_for: float, want: list[str], waits: list[float]) -> None:
+    actions = list(evict(thing, node("Unknown", *both(UNREACHABLE)), NOW - tainted_for, NOW))
+    assert said(actions) == want
+    assert waits_in(actions) == waits
+
+
+def test_pods_of_a_silent_node_are_not_ready() -> None:
+    status = status_in(evict(tolerating(300), node("Unknown", *both(UNREACHABLE)), NOW, NOW))
+    assert [(item["type"], item["status"]) for item in status["conditions"]] == [("Ready", "False")]
+
+
+def test_a_pod_whose_node_is_gone_goes_at_once_after_a_while() -> None:
+    assert said(stray(pod("p"), NOW - 19, NOW)) == []
+    assert said(stray(pod("p"), NOW - 20, NOW)) == ["delete p at once"]

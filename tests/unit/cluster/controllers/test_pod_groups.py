@@ -1,0 +1,234 @@
+"""Jobs become groups, groups are kept while they are used, and their claims are shared."""
+
+from typing import Any
+
+import pytest
+from tests.support.reconciling import make, pod, said
+
+from moorage.cluster.controllers.actions import Create, Patch
+from moorage.cluster.controllers.garbage import GROUPS, GarbageCollector
+from moorage.cluster.controllers.job import JobController
+from moorage.cluster.controllers.pod_groups import JobGroup, PodGroupProtection, group_name, group_of
+from moorage.cluster.controllers.resource_claims import (
+    MADE_FOR,
+    ClaimUseController,
+    GroupClaimController,
+    PodClaimController,
+)
+from moorage.cluster.controllers.view import View
+from moorage.common.clock import VirtualClock
+from moorage.kube.api.devices import ResourceClaim, ResourceClaimTemplate
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import PodGroup, Workload
+from moorage.kube.api.workloads import CronJob, Job
+
+UID = "4d2aa5a5-bcca-4b2d-82c9-22d6810e1633"
+NAME = "train-7464df7ddb-train-pgt-0-5fc59b7747"
+SPEC = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+
+
+def job(*, owner: KubeObject | None = None, template: dict[str, Any] | None = None, **content: Any) -> Job:
+    metadata = {"uid": UID, "annotations": content.pop("annotations", {})}
+    spec = {"parallelism": 3, "template": {"spec": {**SPEC, **(template or {})}}, **content}
+    return make(Job, "train", owner=owner, metadata=metadata, spec=spec)
+
+
+def made(actions: Any) -> tuple[type[KubeObject], dict[str, Any]]:
+    (action,) = actions
+    assert isinstance(action, Create)
+    return action.kind, action.data
+
+
+def workload(of: Job, **spec: Any) -> Workload:
+    (action,) = group_of(of, View(), has_started=False).actions
+    assert isinstance(action, Create)
+    name = action.data["metadata"]["name"]
+    return make(Workload, name, owner=of, spec={**action.data["spec"], **spec})
+
+
+def group(of: Job) -> PodGroup:
+    (action,) = group_of(of, View([workload(of)]), has_started=False).actions
+    assert isinstance(action, Create)
+    return make(PodGroup, action.data["metadata"]["name"], owner=of, spec=action.data["spec"])
+
+
+TEMPLATES: dict[str, tuple[Job, dict[str, Any]]] = {
+    "a job that says nothing": (job(), {"schedulingPolicy": {"basic": {}}}),
+    "one that leaves its group open": (job(scheduling={}), {"schedulingPolicy": {"basic": {}}}),
+    "a gang of all": (
+        job(scheduling={"schedulingPolicy": {"gang": {}}}),
+        {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    ),
+    "a gang of a job that rests": (
+        job(parallelism=0, scheduling={"schedulingPolicy": {"gang": {}}}),
+        {"schedulingPolicy": {"gang": {"minCount": 1}}},
+    ),
+    "a gang of some": (
+        job(scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}}),
+        {"schedulingPolicy": {"gang": {"minCount": 2}}},
+    ),
+    "one with everything": (
+        job(
+            scheduling={
+                "schedulingConstraints": {"topology": [{"key": "rack"}]},
+                "disruptionMode": {"all": {}},
+                "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "eight"}],
+            },
+            template={"priorityClassName": "high"},
+        ),
+        {
+            "schedulingPolicy": {"basic": {}},
+            "schedulingConstraints": {"topology": [{"key": "rack"}]},
+            "disruptionMode": {"all": {}},
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "eight"}],
+            "priorityClassName": "high",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("of", "want"), TEMPLATES.values(), ids=TEMPLATES)
+def test_the_workload_and_the_group_of(of: Job, want: dict[str, Any]) -> None:
+    kind, data = made(group_of(of, View(), has_started=False).actions)
+    assert (kind, data["metadata"]["name"]) == (Workload, "train-7464df7ddb")
+    assert data["spec"]["podGroupTemplates"] == [{"name": "train-pgt-0", **want}]
+    assert data["spec"]["controllerRef"] == {"apiGroup": "batch", "kind": "Job", "name": "train"}
+    above = workload(of)
+    kind, data = made(group_of(of, View([above]), has_started=False).actions)
+    assert (kind, data["metadata"]["name"]) == (PodGroup, NAME)
+    reference = {"workloadRef": {"workloadName": "train-7464df7ddb", "templateName": "train-pgt-0"}}
+    assert data["spec"] == {**reference, **want}
+    owners = [(item["kind"], item.get("controller", False)) for item in data["metadata"]["ownerReferences"]]
+    assert owners == [("Job", True), ("Workload", False)]
+
+
+CRON = make(CronJob, "nightly")
+OWN = job(template={"schedulingGroup": {"podGroupName": "mine"}})
+ALONE: dict[str, tuple[Job, list[KubeObject], bool]] = {
+    "pods that say which group they are of": (OWN, [], False),
+    "a job that something else manages": (job(owner=CRON), [], False),
+    "a job whose manager has no workload": (
+        job(owner=CRON, annotations={"scheduling.k8s.io/group-template-name": "workers"}),
+        [],
+        False,
+    ),
+    "a job that has begun without": (job(), [], True),
+}
+
+
+@pytest.mark.parametrize(("of", "objects", "has_started"), ALONE.values(), ids=ALONE)
+def test_no_group_for(of: Job, objects: list[KubeObject], has_started: bool) -> None:
+    assert group_of(of, View(objects), has_started=has_started) == JobGroup()
+
+
+def test_a_group_of_the_workload_that_the_manager_of_a_job_has() -> None:
+    of = job(owner=CRON, annotations={"scheduling.k8s.io/group-template-name": "workers"})
+    template = {"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}
+    above = make(Workload, "js-wl", owner=CRON, spec={"podGroupTemplates": [template]})
+    kind, data = made(group_of(of, View([above]), has_started=False).actions)
+    assert (kind, data["metadata"]["name"]) == (PodGroup, "js-wl-workers-7586587989")
+    assert [item["kind"] for item in data["metadata"]["ownerReferences"]] == ["Job"]
+    there = make(PodGroup, "js-wl-workers-7586587989", spec=data["spec"])
+    assert group_of(of, View([above, there]), has_started=True).name == there.name
+    assert JobController(VirtualClock(), makes_groups=True).affected(above, View([of])) == [of.key]
+
+
+def test_pods_are_made_into_the_group() -> None:
+    of = job(scheduling={"schedulingPolicy": {"gang": {}}})
+    view = View([of, workload(of), group(of)])
+    actions = [
+        a for a in JobController(VirtualClock(), makes_groups=True).reconcile(of.key, view) if isinstance(a, Create)
+    ]
+    assert [action.data["spec"]["schedulingGroup"] for action in actions] == [{"podGroupName": NAME}] * 3
+
+
+def test_a_changed_count_is_passed_on() -> None:
+    before = job(scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}})
+    after = job(scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}})
+    found = group_of(after, View([workload(before), group(before)]), has_started=True)
+    patches = [action for action in found.actions if isinstance(action, Patch)]
+    assert found.name == NAME
+    assert patches[0].patch["spec"]["podGroupTemplates"][0]["schedulingPolicy"] == {"gang": {"minCount": 2}}
+    assert patches[1].patch == {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+
+
+def test_names_fit() -> None:
+    assert len(group_name("w" * 253, "t" * 63)) <= 253
+
+
+GONE = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["scheduling.k8s.io/podgroup-protection", "mine"]}
+MEMBER = {"schedulingGroup": {"podGroupName": "g"}}
+PROTECTED: dict[str, tuple[list[KubeObject], list[str]]] = {
+    "a group that nobody deleted": ([make(PodGroup, "g", metadata={"finalizers": GONE["finalizers"]})], []),
+    "a group without pods": ([make(PodGroup, "g", metadata=GONE)], ["change g"]),
+    "a group with a pod": ([make(PodGroup, "g", metadata=GONE), pod("p", **MEMBER)], []),
+    "a group whose pod has ended": (
+        [make(PodGroup, "g", metadata=GONE), pod("p", phase="Succeeded", **MEMBER)],
+        ["change g"],
+    ),
+    "a group beside a pod of another": ([make(PodGroup, "g", metadata=GONE), pod("p")], ["change g"]),
+}
+
+
+@pytest.mark.parametrize(("objects", "want"), PROTECTED.values(), ids=PROTECTED)
+def test_protection_of(objects: list[KubeObject], want: list[str]) -> None:
+    actions = list(PodGroupProtection().reconcile("shop/g", View(objects)))
+    assert said(actions) == want
+    kept = [action.patch for action in actions if isinstance(action, Patch)]
+    assert kept == [{"metadata": {"finalizers": ["mine"]}}] * len(want)
+
+
+ENTRY = {"name": "gpu", "resourceClaimTemplateName": "eight"}
+TEMPLATE = make(ResourceClaimTemplate, "eight", spec={"spec": {"devices": {}}})
+GROUP = make(PodGroup, "g", spec={"resourceClaims": [ENTRY]})
+CLAIM = make(ResourceClaim, "g-gpu-x", owner=GROUP, metadata={"annotations": {MADE_FOR: "gpu"}})
+
+
+def test_the_claim_of_a_group_is_made_once_and_written_down() -> None:
+    kind, data = made(GroupClaimController().reconcile("shop/g", View([GROUP, TEMPLATE])))
+    assert (kind, data["metadata"]["generateName"]) == (ResourceClaim, "g-gpu-")
+    assert data["metadata"]["ownerReferences"][0]["kind"] == "PodGroup"
+    (patch,) = GroupClaimController().reconcile("shop/g", View([GROUP, TEMPLATE, CLAIM]))
+    assert isinstance(patch, Patch)
+    statuses = [{"name": "gpu", "resourceClaimName": "g-gpu-x"}]
+    assert (patch.patch, patch.subresource) == ({"status": {"resourceClaimStatuses": statuses}}, "status")
+
+
+ENTRIES: dict[str, tuple[dict[str, str], list[KubeObject], list[str]]] = {
+    "the same entry as the group's is served by the group's claim": (ENTRY, [GROUP, CLAIM], ["status of p"]),
+    "it waits for that claim": (ENTRY, [GROUP], []),
+    "and for the group": (ENTRY, [], []),
+    "another name is a claim of the pod's own": ({**ENTRY, "name": "mine"}, [GROUP, CLAIM], ["create p-mine-"]),
+}
+
+
+@pytest.mark.parametrize(("entry", "objects", "want"), ENTRIES.values(), ids=ENTRIES)
+def test_claims_of_members(entry: dict[str, str], objects: list[KubeObject], want: list[str]) -> None:
+    member = pod("p", resourceClaims=[entry], **MEMBER)
+    actions = list(PodClaimController(has_groups=True).reconcile("shop/p", View([member, TEMPLATE, *objects])))
+    words = [
+        f"create {action.data['metadata']['generateName']}" if isinstance(action, Create) else "status of p"
+        for action in actions
+    ]
+    assert words == want
+
+
+@pytest.mark.parametrize(("is_there", "want"), [(True, []), (False, [None])])
+def test_what_a_group_reserved_is_given_back_when_it_is_gone(is_there: bool, want: list[Any]) -> None:
+    user = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": GROUP.uid}
+    claim = make(ResourceClaim, "c", status={"reservedFor": [user], "allocation": {}})
+    view = View([claim, *([GROUP] if is_there else [])])
+    actions = list(ClaimUseController(has_groups=True).reconcile("shop/c", view))
+    assert [action.patch["status"]["reservedFor"] for action in actions if isinstance(action, Patch)] == want
+    if not is_there:
+        assert ClaimUseController(has_groups=True).affected(GROUP, view) == ["shop/c"]
+
+
+def test_garbage_heeds_groups_and_leaves_namesakes_of_other_groups_alone() -> None:
+    of = job()
+    ours = GarbageCollector(VirtualClock(), GROUPS)
+    assert said(ours.reconcile(f"PodGroup/shop/{NAME}", View([group(of)]))) == [f"delete {NAME}"]
+    reference = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "name": "v", "uid": "u"}
+    theirs = make(Pod, "p", metadata={"ownerReferences": [reference]})
+    assert said(ours.reconcile("Pod/shop/p", View([theirs]))) == []

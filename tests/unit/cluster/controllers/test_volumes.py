@@ -1,0 +1,139 @@
+from typing import Any
+
+import pytest
+from tests.support.reconciling import make, pod, said, status_in
+
+from moorage.cluster.controllers.actions import Create
+from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.volumes import PROVISIONED_BY, PROVISIONERS, ClaimController, reconcile
+from moorage.kube.api.claims import SELECTED_NODE
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+
+
+def claim(
+    name: str = "data", *, size: str = "5Gi", annotations: dict[str, str] | None = None, **spec: Any
+) -> PersistentVolumeClaim:
+    content = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
+    return make(PersistentVolumeClaim, name, metadata={"annotations": annotations or {}}, spec=content)
+
+
+def volume(
+    name: str, size: str = "10Gi", *, of: str = "manual", claimed_by: str = "", uid: str = "", **metadata: Any
+) -> PersistentVolume:
+    spec: dict[str, Any] = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": of}
+    if claimed_by:
+        spec["claimRef"] = {"namespace": "shop", "name": claimed_by, "uid": uid}
+    return make(PersistentVolume, name, metadata=metadata, spec=spec)
+
+
+def storage_class(
+    name: str = "fast", *, mode: str = "Immediate", default: bool = False, **content: Any
+) -> StorageClass:
+    marks = {"storageclass.kubernetes.io/is-default-class": "true"} if default else {}
+    content = {"provisioner": "disk.example.org", "volumeBindingMode": mode, **content}
+    return make(StorageClass, name, metadata={"annotations": marks}, **content)
+
+
+LATE = storage_class(mode="WaitForFirstConsumer")
+ZONED = make(Node, "n1", metadata={"labels": {"topology.kubernetes.io/zone": "z1", "kubernetes.io/hostname": "n1"}})
+TOLD = dict.fromkeys(PROVISIONERS, "disk.example.org")
+MANUAL = claim(storageClassName="manual")
+CASES: dict[str, tuple[list[KubeObject], list[str]]] = {
+    "the smallest volume that fits is taken": (
+        [MANUAL, volume("big", "20Gi"), volume("fit"), volume("small", "1Gi")],
+        ["change fit"],
+    ),
+    "one of another class does not fit": ([MANUAL, volume("other", of="else")], []),
+    "one that is another's is not taken": ([MANUAL, volume("taken", claimed_by="other")], []),
+    "one set aside for the claim is taken": (
+        [MANUAL, volume("mine", "99Gi", claimed_by="data"), volume("fit")],
+        ["change mine"],
+    ),
+    "only a volume that is the claim's for sure is named by it": (
+        [MANUAL, volume("mine", claimed_by="data", uid="uid-of-data"), volume("fit")],
+        ["change data"],
+    ),
+    "a volume is made where there is none": (
+        [claim(storageClassName="fast"), storage_class()],
+        ["change data", "create PersistentVolume pvc-uid-of-data"],
+    ),
+    "who is to make it is said once": (
+        [claim(storageClassName="fast", annotations=TOLD), storage_class()],
+        ["create PersistentVolume pvc-uid-of-data"],
+    ),
+    "not before the first consumer has a node": ([claim(storageClassName="fast"), LATE], []),
+    "then it is": (
+        [claim(storageClassName="fast", annotations={SELECTED_NODE: "n1"}), LATE, ZONED],
+        ["change data", "create PersistentVolume pvc-uid-of-data"],
+    ),
+    "a class that makes none makes none": (
+        [claim(storageClassName="fast"), storage_class(provisioner="kubernetes.io/no-provisioner")],
+        [],
+    ),
+    "a claim without a class gets the default one": ([claim(), storage_class(default=True)], ["change data"]),
+    "one that wants none does not": ([claim(storageClassName=""), storage_class(default=True)], []),
+}
+
+
+@pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
+def test_finds_or_makes_a_volume(objects: list[KubeObject], want: list[str]) -> None:
+    assert said(ClaimController().reconcile("shop/data", View(objects))) == want
+
+
+def test_both_sides_of_a_binding_are_written() -> None:
+    mine = volume("fit", claimed_by="data", uid="uid-of-data")
+    status = status_in(ClaimController().reconcile("shop/data", View([MANUAL, mine])))
+    assert status == {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10Gi"}}
+
+
+REACH = {
+    "of the node's zone": ({}, {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z1"]}),
+    "of the node alone": (
+        {"moorage.io/topology": "host"},
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("parameters", "want"), REACH.values(), ids=REACH)
+def test_a_made_volume_can_be_reached_from_the_chosen_node(parameters: dict[str, str], want: dict[str, Any]) -> None:
+    late = storage_class(mode="WaitForFirstConsumer", parameters=parameters)
+    objects = [claim(storageClassName="fast", annotations={SELECTED_NODE: "n1", **TOLD}), late, ZONED]
+    (create,) = ClaimController().reconcile("shop/data", View(objects))
+    assert isinstance(create, Create)
+    (term,) = create.data["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [want]
+
+
+def test_a_claim_in_use_is_kept_until_its_last_pod_has_ended() -> None:
+    metadata = {"finalizers": ["kubernetes.io/pvc-protection"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    dying = make(PersistentVolumeClaim, "data", metadata=metadata)
+    uses = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+    controller = ClaimController()
+    assert said(controller.reconcile(dying.key, View([dying, pod(**uses)]))) == []
+    assert said(controller.reconcile(dying.key, View([dying, pod(phase="Succeeded", **uses)]))) == ["change data"]
+
+
+def bound(policy: str, **annotations: str) -> PersistentVolume:
+    reference = {"namespace": "shop", "name": "data", "uid": "uid-of-data"}
+    spec = {"claimRef": reference, "persistentVolumeReclaimPolicy": policy}
+    return make(PersistentVolume, "pv", metadata={"annotations": annotations}, spec=spec, status={"phase": "Bound"})
+
+
+AFTERWARDS: dict[str, tuple[PersistentVolume, PersistentVolumeClaim | None, list[str], str]] = {
+    "a volume whose claim is there stays bound": (bound("Delete"), claim(), [], ""),
+    "one that was made goes with its claim": (bound("Delete", **{PROVISIONED_BY: "x"}), None, ["delete pv"], ""),
+    "one that is retained is released": (bound("Retain", **{PROVISIONED_BY: "x"}), None, [], "Released"),
+    "one that nobody claimed is available": (volume("pv"), None, [], "Available"),
+}
+
+
+@pytest.mark.parametrize(("thing", "its_claim", "want", "phase"), AFTERWARDS.values(), ids=AFTERWARDS)
+def test_volumes_after_their_claims(
+    thing: PersistentVolume, its_claim: PersistentVolumeClaim | None, want: list[str], phase: str
+) -> None:
+    actions = list(reconcile(thing, its_claim))
+    assert said(actions) == want
+    assert status_in(actions).get("phase", "") == phase

@@ -1,0 +1,210 @@
+"""Workloads in described clusters: their pods are made by the embedded cluster's controllers, and placed."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.simulation.made_pods import with_made_pods
+from moorage.cluster.simulation.until_quiet import Run, run_until_quiet
+from moorage.common.errors import InputError
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
+
+Object = dict[str, Any]
+LABELS = {"app": "x"}
+SELECTED = {"selector": {"matchLabels": LABELS}}
+
+
+def node(name: str, **allocatable: object) -> Object:
+    room = {"cpu": 4, "memory": "8Gi", "pods": 20, **allocatable}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": room}}
+
+
+def template(cpu: str = "1", annotations: dict[str, str] | None = None, **spec: Any) -> Object:
+    container = {"name": "c", "image": "x:1", "resources": {"requests": {"cpu": cpu}}}
+    metadata = {"labels": LABELS, "annotations": annotations or {}}
+    return {"metadata": metadata, "spec": {"containers": [container], **spec}}
+
+
+def workload(kind: str, **spec: Any) -> Object:
+    groups = {"Job": "batch/v1", "CronJob": "batch/v1", "ReplicationController": "v1"}
+    return {"apiVersion": groups.get(kind, "apps/v1"), "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+
+
+def run(*objects: Object, until: float | None = None) -> Run:
+    return run_until_quiet(cluster_from(objects), load_policy(collect_plugins()), until=until)
+
+
+def nodes_of(result: Run) -> Counter[str]:
+    return Counter(decision.node for decision in result.decisions)
+
+
+MAKERS: dict[str, tuple[Object, int]] = {
+    "a deployment": (workload("Deployment", replicas=3, template=template(), **SELECTED), 3),
+    "a replica set": (workload("ReplicaSet", replicas=3, template=template(), **SELECTED), 3),
+    "a replication controller": (workload("ReplicationController", replicas=2, template=template()), 2),
+    "a stateful set, pod after pod": (
+        workload("StatefulSet", replicas=3, serviceName="x", template=template(), **SELECTED),
+        3,
+    ),
+    "a daemon set, on every node": (workload("DaemonSet", template=template(), **SELECTED), 2),
+    "a job, completion after completion": (
+        workload("Job", completions=4, parallelism=1, template=template(restartPolicy="Never")),
+        4,
+    ),
+    "a workload that selects only": (workload("ReplicaSet", **SELECTED), 0),
+}
+
+
+@pytest.mark.parametrize(("thing", "pods"), MAKERS.values(), ids=MAKERS)
+def test_pods_are_made_and_placed(thing: Object, pods: int) -> None:
+    result = run(node("a"), node("b"), thing)
+
+    assert [decision.result for decision in result.decisions] == ["scheduled"] * pods
+    assert all(decision.pod.startswith("default/x-") for decision in result.decisions)
+
+
+FIRST: dict[str, tuple[Object, int]] = {
+    **{name: MAKERS[name] for name in ("a deployment", "a replication controller", "a daemon set, on every node")},
+    "of a stateful set, the first one only": (MAKERS["a stateful set, pod after pod"][0], 1),
+    "of a job, as many as may run at once": (MAKERS["a job, completion after completion"][0], 1),
+}
+
+
+@pytest.mark.parametrize(("thing", "pods"), FIRST.values(), ids=FIRST)
+def test_one_pass_tries_the_pods_that_are_made_before_any_runs(thing: Object, pods: int) -> None:
+    cluster = with_made_pods(cluster_from([node("a"), node("b"), thing]), FeatureGates())
+
+    assert len(cluster.pending) == pods
+    assert len(cluster.nodes) == 2
+
+
+def test_a_cluster_without_workloads_is_left_as_it_is() -> None:
+    cluster = cluster_from([node("a"), MAKERS["a workload that selects only"][0]])
+    assert with_made_pods(cluster, FeatureGates()) is cluster
+
+
+def test_room_that_finished_jobs_leave_is_used() -> None:
+    job = workload("Job", completions=6, parallelism=6, template=template("2", restartPolicy="Never"))
+    result = run(node("a"), job)
+
+    assert nodes_of(result) == {"a": 6}
+    assert {record.phase for record in result.timeline} == {"Succeeded"}
+    assert max(decision.attempts for decision in result.decisions) > 1
+
+
+def test_a_cron_job_makes_jobs_until_time_is_up() -> None:
+    jobs = {"spec": {"template": template(restartPolicy="Never")}}
+    result = run(node("a"), workload("CronJob", schedule="*/10 * * * *", jobTemplate=jobs), until=3600.0)
+
+    assert len(result.decisions) == 6
+    assert (result.seconds, result.is_quiet) == (3600.0, False)
+
+
+def test_limit_ranges_shape_the_pods_of_workloads() -> None:
+    limits = {"limits": [{"type": "Container", "defaultRequest": {"cpu": "3"}}]}
+    limit_range = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": limits}
+    thing = workload("ReplicaSet", replicas=2, template=template(), **SELECTED)
+    del thing["spec"]["template"]["spec"]["containers"][0]["resources"]
+
+    assert nodes_of(run(node("a"), thing, limit_range)) == {"a": 1, "": 1}
+
+
+def owned(name: str, kind: str, uid: str, **labels: str) -> Object:
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": "x", "uid": uid, "controller": True}
+    metadata = {"name": name, "labels": {**LABELS, **labels}, "ownerReferences": [owner]}
+    spec = {"nodeName": "a", "containers": [{"name": "c", "image": "x:1"}]}
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet", "ReplicaSet"])
+def test_pods_of_a_dumped_cluster_stay(kind: str) -> None:
+    """Their revision is a hash that another controller computed: nobody is to be replaced because of it."""
+    thing = workload(kind, template=template(), **SELECTED)
+    thing["metadata"]["uid"] = "u1"
+    result = run(node("a"), thing, owned("x-0", kind, "u1", **{"controller-revision-hash": "x-5d4f8c7b9"}))
+
+    assert result.decisions == []
+    assert [(record.pod, record.deleted) for record in result.timeline] == [("default/x-0", None)]
+
+
+def test_what_came_without_its_owner_is_not_garbage() -> None:
+    thing = workload("Deployment", replicas=1, template=template(), **SELECTED)
+    stray = owned("stray", "ReplicaSet", "elsewhere")
+    result = run(node("a"), thing, stray)
+
+    assert [record.deleted for record in result.timeline if record.pod == "default/stray"] == [None]
+
+
+def test_a_workload_that_only_selects_does_nothing() -> None:
+    """The scheduler reads it; its controller must neither make pods nor delete those it is said to own."""
+    selects = workload("ReplicaSet", replicas=0, **SELECTED)
+    selects["metadata"] = {"name": "y", "uid": "u1"}
+    other = workload("Deployment", replicas=1, template=template(), **SELECTED)
+    result = run(node("a"), selects, other, owned("y-1", "ReplicaSet", "u1"), owned("y-2", "ReplicaSet", "u1"))
+
+    assert len(result.decisions) == 1
+    assert {record.deleted for record in result.timeline} == {None}
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
+def test_what_no_server_would_take_is_still_read_by_the_scheduler(kind: str) -> None:
+    thing = workload(kind, selector={"matchLabels": {"app": "other"}}, template=template())
+    cluster = cluster_from([thing])
+
+    assert (len(cluster.objects), cluster.workloads) == (2, ())
+    assert "`selector` does not match template `labels`" in cluster.selecting[f"the input, object 1 ({kind} x)"]
+
+
+BAD: dict[str, tuple[Object, str]] = {
+    "no selector": (
+        workload("Deployment", template=template()),
+        'Deployment.apps "x" is invalid: [spec.selector: Required value, ',
+    ),
+    "a template without containers": (
+        workload("DaemonSet", template={"metadata": {"labels": LABELS}}, **SELECTED),
+        "spec.template.spec.containers: Required value",
+    ),
+    "a quantity that is none": (
+        workload("Deployment", template=template("much"), **SELECTED),
+        "(Deployment x)",
+    ),
+    "a priority class that is not there": (
+        workload("Deployment", template=template(priorityClassName="high"), **SELECTED),
+        "(Deployment x), the pod template, spec.priorityClassName: ",
+    ),
+    "a schedule that is none": (
+        workload("CronJob", schedule="now", jobTemplate={"spec": {"template": template(restartPolicy="Never")}}),
+        "spec.schedule",
+    ),
+}
+
+
+@pytest.mark.parametrize(("thing", "message"), BAD.values(), ids=BAD)
+def test_a_workload_that_no_server_would_take_is_refused(thing: Object, message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        cluster_from([thing])
+    assert message in str(raised.value)
+
+
+def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+    things = [node("a", cpu=20), node("b", cpu=20)]
+    things += [{**thing, "metadata": {"name": f"x{number}"}} for number, (thing, _) in enumerate(MAKERS.values())]
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": things}))
+    program = "from moorage.cli.main import main; raise SystemExit(main())"
+    command = (sys.executable, "-c", program, "simulate", "-f", str(file), "-o", "json")
+    printed = [
+        subprocess.run(command, capture_output=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2")
+    ]
+    assert printed[0] == printed[1]
+    assert len(json.loads(printed[0])["decisions"]) == 17

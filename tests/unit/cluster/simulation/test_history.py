@@ -1,0 +1,94 @@
+"""What is told of a simulation's course: waits, evictions, ends, and how full the nodes were."""
+
+from typing import Any
+
+import pytest
+
+from moorage.cluster.files.loading import cluster_from
+from moorage.cluster.simulation.history import PodHistory, Utilisation
+from moorage.cluster.simulation.run_report import timeline_lines, utilisation_table, wait_summary
+from moorage.cluster.simulation.until_quiet import Run, run_until_quiet
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
+
+
+def node(name: str, pool: str, cpu: int = 4) -> dict[str, Any]:
+    room = {"cpu": cpu, "memory": "8Gi", "pods": 10}
+    metadata = {"name": name, "labels": {"pool": pool}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"allocatable": room}}
+
+
+def pod(name: str, *, lasts: str = "", pool: str = "", **spec: Any) -> dict[str, Any]:
+    annotations = {"moorage.io/run-for": lasts, "moorage.io/start-delay": "0s"} if lasts else {}
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}}}
+    chosen = {"nodeSelector": {"pool": pool}} if pool else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"containers": [container], "restartPolicy": "Never", **chosen, **spec},
+    }
+
+
+def run(*objects: dict[str, Any], until: float, group_by: str = "") -> Run:
+    return run_until_quiet(cluster_from(objects), load_policy(collect_plugins()), until=until, group_by=group_by)
+
+
+def test_a_pod_that_ends_frees_what_it_took() -> None:
+    result = run(node("a", "x"), pod("p", lasts="50s"), until=100.0)
+
+    (cpu,) = (item for item in result.utilisation if item.resource == "cpu")
+    assert (cpu.allocatable, cpu.requested, cpu.peak) == (4.0, 0.0, 2.0)
+    assert cpu.mean == pytest.approx(1.0, abs=0.01)
+    (life,) = result.timeline
+    assert (life.pod, life.node, life.phase) == ("default/p", "a", "Succeeded")
+    assert life.finished == pytest.approx(50.0, abs=0.1)
+
+
+def test_groups_are_counted_apart() -> None:
+    objects = (node("a", "x"), node("b", "x"), node("c", "y"), pod("p", pool="x"), pod("q", pool="y"))
+    result = run(*objects, until=10.0, group_by="pool")
+
+    found = {(item.group, item.resource): (item.allocatable, item.requested) for item in result.utilisation}
+    assert found["x", "cpu"] == (8.0, 2.0)
+    assert found["y", "cpu"] == (4.0, 2.0)
+    assert found["x", "pods"] == (20.0, 1.0)
+
+
+def test_pods_wait_for_room_and_say_how_long() -> None:
+    never = pod("third", pool="nowhere")
+    result = run(node("a", "x", cpu=2), pod("first", lasts="30s"), pod("second"), never, until=60.0)
+
+    lives = {life.pod: life for life in result.timeline}
+    assert lives["default/second"].waited == pytest.approx(30.0, abs=0.2)
+    assert (lives["default/third"].waited, lives["default/third"].bound) == (60.0, None)
+    lines = [what for _, what in timeline_lines(result, whole=False)]
+    assert lines == [
+        "default/first succeeded on a 30s after it was placed",
+        "default/second placed on a, waited 30s",
+        "default/third has no node, after 1m0s",
+    ]
+    assert len(list(timeline_lines(result, whole=True))) == 4
+    assert wait_summary(result.timeline) == "Waited for a node: median 15s, longest 30s (default/second)"
+
+
+def test_nobody_waited() -> None:
+    assert wait_summary([PodHistory("default/p", 0.0, node="a")]) == ""
+
+
+TABLES = {
+    "without groups": (
+        [Utilisation("memory", 2**33, 2**32, 2**32, 2**31)],
+        "Resource  Allocatable  At the end  Mean       Peak\nmemory    8Gi          4Gi (50%)   2Gi (25%)  4Gi (50%)",
+    ),
+    "with groups, one of nodes that say nothing": (
+        [Utilisation("cpu", 4.0, 0.5, 1.0, 0.25, "x"), Utilisation("cpu", 0.0, 0.0, 0.0, 0.0)],
+        "Group  Resource  Allocatable  At the end  Mean      Peak\n"
+        "x      cpu       4            0.5 (12%)   0.2 (6%)  1 (25%)\n"
+        "-      cpu       0            0 (-)       0 (-)     0 (-)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rows", "table"), TABLES.values(), ids=TABLES)
+def test_utilisation_is_laid_out(rows: list[Utilisation], table: str) -> None:
+    assert utilisation_table(rows) == table

@@ -1,0 +1,79 @@
+"""A recorded simulation, shown at any moment."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from tests.unit.insight.page.clusters import job, loaded, node, pod, policy, replayed
+
+from moorage.cluster.files.loading import cluster_of
+from moorage.cluster.simulation import recording, replay
+from moorage.cluster.simulation.recording import RunRecorder, StepKind
+from moorage.cluster.simulation.replay import ClusterMoment
+from moorage.cluster.simulation.until_quiet import run_until_quiet
+
+CLUSTER = (node("n1"), node("n2"), pod("web", node="n1"), pod("too-big", "9"), job("short", 6, 1), job("long", 6, 5))
+
+
+def facts(moment: ClusterMoment) -> tuple[object, ...]:
+    waiting = {key: (record.place, record.attempts, record.failure) for key, record in moment.waiting.items()}
+    return moment.requested["cpu"].tolist(), moment.pods.tolist(), dict(moment.placed), waiting, moment.bound
+
+
+def test_any_moment_is_the_same_from_wherever_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "CHECKPOINT_STEPS", 7)
+    run, chance = replayed(CLUSTER), Random(1)
+    for _ in range(40):
+        seconds = chance.uniform(-1.0, run.seconds + 1.0)
+        assert facts(run.at(seconds)) == facts(run.apart().at(seconds))
+
+
+def test_what_is_taken_of_a_node_is_what_its_pods_ask_for() -> None:
+    run = replayed(CLUSTER)
+    for seconds in np.linspace(0.0, run.seconds, 25):
+        moment = run.at(float(seconds))
+        for row, taken in enumerate(run.nodes):
+            on_it = [run.pods[key] for key, name in moment.placed.items() if name == taken.name]
+            assert moment.requested["cpu"][row] == sum(found.requests["cpu"] for found in on_it) <= 4000
+            assert moment.pods[row] == len(on_it)
+
+
+def test_it_begins_as_given_and_ends_with_the_last_news() -> None:
+    run = replayed(CLUSTER)
+    assert run.at(-1.0).placed == {}
+    begin = run.at(0.0)
+    assert (begin.placed, "shop/too-big" in begin.waiting) == ({"shop/web": "n1"}, True)
+    end = run.at(run.seconds)
+    assert (list(end.placed), list(end.waiting)) == (["shop/web"], ["shop/too-big"])
+    assert end.bound == 12
+    # The pod that fits nowhere is tried for the rest of the day, and always fails alike.
+    assert 300 < run.seconds < 900
+    assert max(step.moment for step in run.steps) == run.seconds
+
+
+def test_why_a_pod_waits_is_known_and_the_commonest_reason_stands_first() -> None:
+    run = replayed((node("n1"), node("n2"), node("n3", spec={"unschedulable": True}), pod("too-big", "9")))
+    record = run.at(run.seconds).waiting["shop/too-big"]
+    assert record.failure is not None
+    assert record.failure.reasons == ("Insufficient cpu", "node(s) were unschedulable")
+    assert record.place == "unschedulable"
+    assert [step.what for step in run.steps].count(StepKind.WAITS) == 1
+
+
+def test_the_pods_of_a_moment_can_be_asked_about() -> None:
+    run = replayed(CLUSTER)
+    pods = {found.key: found.node_name for found in run.pods_at(30.0)}
+    assert len(pods) == 14
+    assert (pods["shop/web"], pods["shop/too-big"]) == ("n1", "")
+    assert len([name for name in pods.values() if name]) == 8
+
+
+def test_a_pod_that_fails_all_day_is_left_alone_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "MAX_REPEATS", 3)
+    recorder = RunRecorder()
+    run_until_quiet(cluster_of(loaded(CLUSTER).documents), policy(), recorder=recorder)
+    failures = [step for step in recorder.steps if step.what is StepKind.TRIED and step.pod == "shop/too-big"]
+    assert len(failures) == 3
+    assert recorder.attempts.decisions[recorder.pods["shop/too-big"].uid].attempts > 3
+    moved = [step for step in recorder.steps if step.what is StepKind.MOVED and step.pod == "shop/too-big"]
+    assert moved[-1].detail[0] == "unschedulable"

@@ -1,0 +1,19 @@
+"""Virtual time and what happens outside of it."""
+
+import asyncio
+import threading
+
+from moorage.cluster.virtual_time import run_virtual
+from moorage.common.clock import VirtualClock
+
+
+def test_a_thread_that_is_left_is_waited_for_in_the_end() -> None:
+    """A name that is looked up leaves one: nothing in virtual time ends it."""
+    may_end = threading.Event()
+
+    async def work() -> None:
+        asyncio.get_running_loop().run_in_executor(None, may_end.wait)
+        threading.Timer(0.2, may_end.set).start()
+
+    run_virtual(work(), VirtualClock())
+    assert may_end.is_set()

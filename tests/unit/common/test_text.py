@@ -1,0 +1,86 @@
+"""No message is longer than a few pages, wherever it goes, and what is shortened says so."""
+
+import io
+import json
+import time
+
+import pytest
+import structlog
+
+from moorage.common.errors import ApiError, ConfigError, ConfigErrors, InputError, QuantityError, did_you_mean, explain
+from moorage.common.text import MAX_MESSAGE, MAX_NOTE_BYTES, cut_note, shorten_values, shortened
+from moorage.scheduler.daemon.logs import configure_logs
+from moorage.scheduler.daemon.options import LoggingOptions
+from moorage.scheduler.framework.faults import described
+
+LONG = "x" * 300_000
+
+
+@pytest.mark.parametrize("length", [0, 1, MAX_MESSAGE - 1, MAX_MESSAGE])
+def test_what_is_short_stays_as_it_is(length: int) -> None:
+    assert shortened("x" * length) == "x" * length
+
+
+@pytest.mark.parametrize("limit", [60, 1000, MAX_MESSAGE])
+def test_the_middle_is_left_out_and_how_much_is_said(limit: int) -> None:
+    found = shortened(f"begin{LONG}end", limit)
+    assert len(found) <= limit + 20
+    assert found.startswith("begin")
+    assert found.endswith("end")
+    assert "characters left out" in found
+
+
+ERRORS = {
+    "a problem": InputError("here", LONG, hint="write less"),
+    "a place": InputError(LONG, "is wrong", hint="write less"),
+    "a hint": InputError("here", "is wrong", hint=f"{LONG} write less"),
+    "the API's words": ApiError(f"{LONG} write less"),
+    "a quantity": QuantityError(f"{LONG} write less"),
+    "many problems": ConfigErrors([ConfigError(LONG, LONG, hint="write less") for _ in range(5000)]),
+}
+
+
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+def test_errors_are_short_and_end_with_the_advice(error: ApiError | InputError | QuantityError) -> None:
+    assert len(explain(error)) < 5 * MAX_MESSAGE
+    assert "characters left out" in str(error)
+    assert str(error).endswith(("write less", "more"))
+
+
+def test_what_a_plugin_raises_is_short() -> None:
+    assert len(described(ValueError(LONG))) < MAX_MESSAGE
+
+
+def test_no_similar_name_is_looked_for_what_is_none() -> None:
+    began = time.process_time()
+    assert did_you_mean(LONG, [f"name-{number}" for number in range(1000)]) == ""
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    "value", [LONG, [LONG], {"a": LONG}, 10**6000, ValueError(LONG)], ids=["text", "list", "dict", "number", "error"]
+)
+def test_lines_of_the_log_are_short(form: str, value: object) -> None:
+    before, stream = structlog.get_config(), io.StringIO()
+    try:
+        configure_logs(LoggingOptions(format=form), stream)
+        structlog.get_logger("a").warning("something", value=value, pod="default/p", seconds=1.5, count=3)
+    finally:
+        structlog.configure(**before)
+    line = stream.getvalue()
+    assert len(line) < 2 * MAX_MESSAGE
+    assert "default/p" in line
+    if form == "json":
+        assert json.loads(line)["count"] == 3
+
+
+def test_ordinary_values_are_logged_as_they_are() -> None:
+    event = {"a": "b", "n": 5, "x": 1.5, "t": True, "none": None, "list": [1]}
+    assert shorten_values(None, "info", dict(event)) == event
+
+
+@pytest.mark.parametrize("note", ["a" * 5000, "\u00e9" * 5000, "\U0001f600" * 5000], ids=["ascii", "accents", "faces"])
+def test_notes_of_events_are_cut_to_their_bytes(note: str) -> None:
+    assert len(cut_note(note).encode()) <= MAX_NOTE_BYTES
+    assert cut_note(note).endswith(" ...")

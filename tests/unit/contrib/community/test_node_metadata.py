@@ -1,0 +1,78 @@
+"""NodeMetadata: numbers and times that nodes have as labels or annotations."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from moorage.contrib.community.node_metadata import NodeMetadata
+from moorage.kube.api.node import Node
+from moorage.scheduler.config.community_args import NodeMetadataArgs
+from moorage.scheduler.framework.handle import Handle
+from moorage.testing import check_plugin, make_node, make_pod
+from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
+
+KEY = "example.com/worth"
+NUMBERS, TIMES = ("Number", "Highest"), ("Timestamp", "Newest")
+CASES: dict[str, tuple[tuple[str, str], list[str | None], list[int], dict[str, Any]]] = {
+    "the highest is the best": (NUMBERS, ["10", "100", "55"], [1, 100, 50], {}),
+    "or the lowest": (("Number", "Lowest"), ["10", "100", "55"], [100, 1, 50], {}),
+    "fractions count": (("Number", "Lowest"), ["2.5", "1.2"], [1, 100], {}),
+    "a node without says nothing": (NUMBERS, [None, "7"], [0, 1], {}),
+    "nor does one whose value is no number": (NUMBERS, ["much", "3", "5"], [0, 1, 100], {}),
+    "nor one that is beyond reason": (NUMBERS, ["1e300", "nan", "inf", "5"], [0, 0, 0, 1], {}),
+    "nobody says anything": (NUMBERS, [None, ""], [0, 0], {}),
+    "all say the same": (NUMBERS, ["50", "50"], [1, 1], {}),
+    "a default stands for what is missing, not for what is wrong": (
+        NUMBERS,
+        [None, "50", "150", "x"],
+        [50, 1, 100, 0],
+        {"default_value": "100"},
+    ),
+    "negative numbers are numbers": (NUMBERS, ["-10", "0", "10"], [1, 50, 100], {}),
+    "the newest is the best": (
+        TIMES,
+        ["2026-01-01T00:00:00Z", "2026-01-03T00:00:00Z", "2026-01-02T01:00:00+01:00"],
+        [1, 100, 50],
+        {},
+    ),
+    "or the oldest, by a layout of one's own": (
+        ("Timestamp", "Oldest"),
+        ["2025-11-01", "2025-12-01", "01.12.2025"],
+        [100, 1, 0],
+        {"timestamp_format": "2006-01-02"},
+    ),
+    "fractions of seconds are allowed": (TIMES, ["2026-01-01T00:00:00.5Z", "2026-01-02T00:00:00Z"], [1, 100], {}),
+}
+
+
+def node_with(name: str, value: str | None, source: str) -> Node:
+    written = {} if value is None else {KEY: value}
+    if source == "Label":
+        return make_node(name, labels=written)
+    node = make_node(name)
+    return replace(node, metadata=replace(node.metadata, annotations=written))
+
+
+@pytest.mark.parametrize("form", SCORE_FORMS)
+@pytest.mark.parametrize("source", ["Label", "Annotation"])
+@pytest.mark.parametrize(("how", "values", "scores", "more"), CASES.values(), ids=CASES)
+def test_scores(
+    how: tuple[str, str],
+    values: list[str | None],
+    scores: list[int],
+    more: dict[str, Any],
+    source: str,
+    form: ScoreForm,
+) -> None:
+    plugin = NodeMetadata(args=NodeMetadataArgs(KEY, source, *how, **more))
+    rig = Rig(*(node_with(f"n{number}", value, source) for number, value in enumerate(values)))
+    assert run_score(plugin, rig, make_pod(), form) == scores
+
+
+@pytest.mark.parametrize("source", ["Label", "Annotation"])
+def test_both_forms_agree(source: str) -> None:
+    def make(_: Handle) -> NodeMetadata:
+        return NodeMetadata(args=NodeMetadataArgs("disk", source, *NUMBERS, default_value="3"))
+
+    check_plugin(make, examples=20)

@@ -1,0 +1,87 @@
+"""Devices of dynamic resource allocation in the measure of fragmentation: whole ones, and shares of capacity."""
+
+from msgspec.structs import replace
+
+from moorage.contrib.gpu.claimed_devices import ClaimedDevices
+from moorage.contrib.gpu.demand import GpuDemand
+from moorage.contrib.gpu.gpu_share import GpuShare
+from moorage.kube.api.devices import (
+    AllocationResult,
+    Device,
+    DeviceAllocationResult,
+    DeviceCapacity,
+    DeviceClaim,
+    DeviceRequest,
+    DeviceRequestAllocationResult,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimStatus,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from moorage.kube.api.meta import ObjectMeta
+from moorage.kube.api.pod import PodResourceClaim
+from moorage.scheduler.config.gpu_args import GpuShareArgs
+from moorage.testing import make_node, make_pod
+from moorage.testing.rig import Rig
+
+DRIVER = "gpu.example.com"
+
+
+def published(name: str, node: str, devices: int, *, generation: int = 1, driver: str = DRIVER) -> ResourceSlice:
+    found = tuple(
+        Device(name=f"gpu-{number}", capacity={"memory": DeviceCapacity("80Gi")}) for number in range(devices)
+    )
+    pool = ResourcePool(node, generation, 1)
+    return ResourceSlice(ObjectMeta(name=name), spec=ResourceSliceSpec(driver, pool, node, devices=found))
+
+
+def claim(name: str, *devices: str, memory: str = "", node: str = "a", count: int = 1) -> ResourceClaim:
+    asked = DeviceClaim(requests=(DeviceRequest("gpus", ExactDeviceRequest("gpu", count=count)),))
+    results = tuple(
+        DeviceRequestAllocationResult(
+            "gpus",
+            DRIVER,
+            node,
+            device,
+            share_id=f"{name}-{device}" if memory else None,
+            consumed_capacity={"memory": memory} if memory else {},
+        )
+        for device in devices
+    )
+    allocation = AllocationResult(DeviceAllocationResult(results)) if devices else None
+    metadata = ObjectMeta(name=name, namespace="default")
+    return ResourceClaim(metadata, spec=ResourceClaimSpec(asked), status=ResourceClaimStatus(allocation))
+
+
+def test_what_claims_hold_is_taken() -> None:
+    rig = Rig(published("s", "a", 3), claim("one", "gpu-1"), claim("part", "gpu-2", memory="20Gi"))
+    devices = ClaimedDevices(rig, DRIVER)
+    assert devices.free_on("a") == (1000, 0, 750)
+    rig.add(claim("more", "gpu-2", memory="40Gi"))
+    assert devices.free_on("a") == (1000, 0, 250)
+    rig.add(claim("part"))
+    assert devices.free_on("a") == (1000, 0, 500), "it was given back"
+    assert devices.free_on("b") == ()
+
+
+def test_only_the_latest_slices_of_the_driver_count() -> None:
+    rig = Rig(published("old", "a", 3), published("new", "a", 1, generation=2), published("x", "a", 5, driver="other"))
+    assert ClaimedDevices(rig, DRIVER).free_on("a") == (1000,)
+
+
+def test_the_metrics_count_devices_and_what_claims_ask_for() -> None:
+    waiting = make_pod("waiting", resource_claims=(PodResourceClaim("gpus", "two"),))
+    rig = Rig(make_node("a"), published("s", "a", 3), claim("one", "gpu-1"), claim("two", count=2), waiting)
+    assert ClaimedDevices(rig, DRIVER).demand_of(waiting) == GpuDemand(2, 1000)
+    args = GpuShareArgs(dra_driver=DRIVER, pool_label="kubernetes.io/hostname")
+    found = {(name, *labels): value for name, labels, value in GpuShare(args=args, handle=rig).gauges()}
+    assert found["moorage_largest_job_gpus", "a"] == 2.0
+    assert found["moorage_fragmentation_ratio", "a", "cpu=0m,gpu=2x1000"] == 0.0
+    rig.add(replace(claim("three", "gpu-0")))
+    assert GpuShare(args=args, handle=rig).gauges()
+    again = {(name, *labels): value for name, labels, value in GpuShare(args=args, handle=rig).gauges()}
+    assert again["moorage_largest_job_gpus", "a"] == 1.0
+    assert round(again["moorage_fragmentation_ratio", "a", "cpu=0m,gpu=2x1000"], 3) == 0.333

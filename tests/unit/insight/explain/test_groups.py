@@ -1,0 +1,196 @@
+"""Gangs: judged as the group's own cycle does, and offered what lets the whole group start."""
+
+from typing import Any
+
+import pytest
+from tests.unit.insight.explain.clusters import Object, node, pod, session
+
+from moorage.insight.explain.explain import explain_pod
+from moorage.insight.explain.explanation import PodExplanation
+from moorage.insight.explain.page import group_lines
+from moorage.insight.explain.workloads import explain_workload, workload_named
+from moorage.insight.whatif.edits import edit_from
+from moorage.insight.whatif.session import Session
+
+GATES = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+RACK = "rack"
+TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
+
+
+def gang(count: int, *, name: str = "ring", topology: str = "") -> Object:
+    spec: Object = {"schedulingPolicy": {"gang": {"minCount": count}}}
+    if topology:
+        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    return {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+
+
+def members(count: int, **spec: Any) -> list[Object]:
+    return [pod(f"ring-{number}", schedulingGroup={"podGroupName": "ring"}, **spec) for number in range(count)]
+
+
+def opened(*things: Object) -> Session:
+    return session(*things, gates=GATES)
+
+
+def explained_group(*things: Object) -> tuple[int, int, PodExplanation]:
+    with opened(*things) as cluster:
+        workload = workload_named(cluster, "podgroup/ring", "default")
+        assert workload is not None
+        found = explain_workload(cluster, workload)
+    assert found.next is not None
+    return found.fits, found.of, found.next
+
+
+SIX_OF_EIGHT = [node("n1"), node("n2"), pod("blocker", on="n2", requests={"cpu": "2"}), gang(8), *members(8)]
+
+
+def test_a_group_says_how_many_fit_and_what_stops_it() -> None:
+    fits, of, stuck = explained_group(*SIX_OF_EIGHT)
+    assert (fits, of) == (6, 8)
+    assert stuck.group is not None
+    lines = group_lines(stuck.group)
+    assert lines[0] == "ring: 6 of 8 pods fit together; it takes 8 to start"
+    assert "minCount (8) cannot be satisfied: 6 scheduled, 1 remaining" in lines[1]
+    assert [(item.reason, item.nodes, item.short) for item in stuck.reasons] == [("Insufficient cpu", 2, {"cpu": "1"})]
+
+
+def test_changes_let_the_whole_group_start() -> None:
+    _, _, stuck = explained_group(*SIX_OF_EIGHT)
+    texts = {change.kind: change.text for change in stuck.changes}
+    assert texts["group"] == "Let ring start with 6 pods: lower its minCount from 8 to 6"
+    assert texts["request"] == "Lower the cpu request of container main from 1 to 666m, in all 8 pods"
+    assert texts["add-node"] == "Add a node like n1"
+    assert texts["delete-pod"] == "Delete default/blocker"
+    for change in stuck.changes:
+        with opened(*SIX_OF_EIGHT) as cluster:
+            cluster.apply(*(edit_from(edit) for edit in change.edits))
+            assert cluster.try_group("default/ring").fits, change.text
+
+
+def test_a_member_that_would_fit_alone_is_told_of_its_group() -> None:
+    with opened(*SIX_OF_EIGHT) as cluster:
+        alone = explain_pod(cluster, "default/ring-0")
+        assert cluster.try_pod("default/ring-0").node
+    assert alone.decision.node == ""
+    assert alone.decision.message.startswith("pod group is unschedulable")
+    assert alone.group is not None
+    assert (alone.group["fits"], alone.group["minCount"]) == (6, 8)
+    assert "add-node" in {change.kind for change in alone.changes}
+
+
+def test_what_is_in_the_way_of_all_is_changed_for_all() -> None:
+    things = [node("n1", taints=[TAINT]), node("n2", taints=[TAINT]), gang(4), *members(4)]
+    fits, of, stuck = explained_group(*things)
+    assert (fits, of) == (0, 4)
+    first = stuck.changes[0]
+    assert (first.kind, first.text, len(first.edits)) == (
+        "toleration",
+        "Tolerate gpu=only:NoSchedule, in all 4 pods",
+        4,
+    )
+
+
+def test_no_rack_holds_them_all() -> None:
+    racks = [node(f"{rack}-{number}", labels={RACK: rack}) for rack in ("r1", "r2") for number in range(2)]
+    taken = pod("other", on="r1-0", requests={"cpu": "3"})
+    things = [*racks, taken, gang(10, topology=RACK), *members(10)]
+    fits, of, stuck = explained_group(*things)
+    assert (fits, of) == (8, 10)
+    assert stuck.group is not None
+    assert "no rack holds 10; the best of 2, r2, holds 8" in group_lines(stuck.group)
+    assert [item.nodes for item in stuck.reasons] == [2], "only the nodes of the rack that the rest is in"
+    texts = {change.kind: change.text for change in stuck.changes}
+    assert texts["topology"] == "Let the pods of ring be in several domains of rack: drop the constraint"
+    assert texts["group"] == "Let ring start with 8 pods: lower its minCount from 10 to 8"
+    assert texts["add-node"] == "Add a node like r2-0"
+
+
+def test_several_nodes_are_added_where_one_is_not_enough() -> None:
+    things = [node("n1"), gang(13), *members(13)]
+    _, _, stuck = explained_group(*things)
+    (added,) = [change for change in stuck.changes if change.kind == "add-node"]
+    assert added.text == "Add 3 nodes like n1"
+    for left_out in range(3):
+        with opened(*things) as cluster:
+            cluster.apply(*(edit_from(edit) for at, edit in enumerate(added.edits) if at != left_out))
+            assert not cluster.try_group("default/ring").fits
+
+
+def test_gates_of_some_members_hold_all_of_them_back() -> None:
+    free, held = members(2)
+    held["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+    with opened(node("n1"), gang(2), free, held) as cluster:
+        explained = explain_pod(cluster, "default/ring-0")
+    assert explained.decision.result.value == "gated"
+    assert [(change.kind, change.text) for change in explained.changes] == [
+        ("gate", "Remove the scheduling gates of 1 of its pods")
+    ]
+
+
+def test_too_few_members() -> None:
+    with opened(node("n1"), gang(3), *members(2)) as cluster:
+        explained = explain_pod(cluster, "default/ring-0")
+    assert explained.group is not None
+    assert "only 2 of the 3 pods that it needs have been made" in group_lines(explained.group)
+    once = "waiting for minCount pods from a gang to appear in scheduling queue"
+    assert explained.decision.message == once, "not once for each of its pods"
+    assert [change.text for change in explained.changes] == [
+        "Let ring start with 2 pods: lower its minCount from 3 to 2"
+    ]
+
+
+WITHOUT_GANGS = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - plugins: {multiPoint: {disabled: [{name: GangScheduling}]}}
+"""
+
+
+@pytest.mark.parametrize("config", [None, WITHOUT_GANGS])
+def test_a_pod_whose_group_is_not_there_is_held_back(config: str | None) -> None:
+    """The queue sees to that even where no plugin does."""
+    with session(node("n1"), *members(1), gates=GATES, config=config) as cluster:
+        explained = explain_pod(cluster, "default/ring-0")
+    assert explained.decision.result.value == "gated"
+    assert "ring" in explained.decision.message
+    (change,) = explained.changes
+    assert (change.kind, change.node) == ("group", "n1")
+    assert change.edits[0]["patch"] == [{"op": "remove", "path": "/spec/schedulingGroup"}]
+
+
+def test_a_group_that_fits_has_nothing_to_complain_of() -> None:
+    with opened(node("n1"), gang(2), *members(3)) as cluster:
+        workload = workload_named(cluster, "podgroup/ring", "default")
+        assert workload is not None
+        found = explain_workload(cluster, workload)
+        member = explain_pod(cluster, "default/ring-1")
+    assert (found.fits, found.of, found.next) == (3, 3, None)
+    assert member.decision.node == "n1"
+    assert member.changes == ()
+
+
+JOB: Object = {
+    "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},
+    "spec": {"parallelism": 8, "completions": 8, "scheduling": {"schedulingPolicy": {"gang": {}}},
+             "template": {"spec": {"containers": [
+                 {"name": "main", "image": "app", "resources": {"requests": {"cpu": "1"}}}]}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["request", "group"])
+def test_a_job_that_is_a_gang_is_changed_in_its_own_words(kind: str) -> None:
+    things = [node("n1"), node("n2"), pod("blocker", on="n2", requests={"cpu": "2"}), JOB]
+    with opened(*things) as cluster:
+        workload = workload_named(cluster, "job/train", "default")
+        assert workload is not None
+        found = explain_workload(cluster, workload)
+    assert (found.workload, found.fits, found.of) == ("job/train", 6, 8)
+    assert found.next is not None
+    paths = {
+        "request": "/spec/template/spec/containers/0/resources/requests/cpu",
+        "group": "/spec/scheduling/schedulingPolicy/gang/minCount",
+    }
+    (edit,) = next(change.edits for change in found.next.changes if change.kind == kind)
+    assert edit["object"]["kind"] == "Job"
+    assert [operation["path"] for operation in edit["patch"]] == [paths[kind]]

@@ -1,0 +1,62 @@
+"""Whole workloads: how many pods fit, and changes that help the next one without harming those before it."""
+
+import pytest
+from tests.unit.insight.explain.clusters import Object, node, pod, session
+
+from moorage.common.errors import InputError
+from moorage.insight.explain.explanation import WorkloadExplanation
+from moorage.insight.explain.workloads import explain_workload, workload_named
+
+TEMPLATE: Object = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": {"containers": [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "2"}}}]},
+}
+WEB: Object = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {"replicas": 5, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE},
+}
+
+
+def explained(*things: Object) -> WorkloadExplanation:
+    with session(WEB, *things) as opened:
+        workload = workload_named(opened, "deployment/web", "default")
+        assert workload is not None
+        return explain_workload(opened, workload)
+
+
+def test_no_pod_of_a_workload_goes_for_another_of_it() -> None:
+    """Whether it runs, or is only thought of: it would come back, and wait in the place of the other."""
+    running = pod("web-x", on="n1", labels={"app": "web"}, requests={"cpu": "2"})
+    found = explained(node("n1"), node("n2"), running)
+    assert (found.fits, found.of) == (4, 5)
+    assert found.next is not None
+    assert [change.kind for change in found.next.changes] == ["request", "add-node", "node-capacity"]
+
+
+def test_pods_of_others_may_go_for_it() -> None:
+    found = explained(node("n1"), node("n2"), pod("other", on="n2", requests={"cpu": "4"}))
+    assert (found.fits, found.of) == (2, 5)
+    assert found.next is not None
+    gone = [edit["delete"]["name"] for change in found.next.changes for edit in change.edits if "delete" in edit]
+    assert gone == ["other"]
+
+
+def test_other_kinds_are_refused() -> None:
+    with session(WEB) as opened, pytest.raises(InputError, match="a DaemonSet is nothing that explain can place"):
+        workload_named(opened, "ds/agent", "default")
+
+
+def test_a_namespace_may_be_called_like_a_kind() -> None:
+    held = pod("p")
+    held["metadata"]["namespace"] = "service"
+    with session(held) as opened:
+        assert workload_named(opened, "service/p", "default") is None
+
+
+def test_a_pod_of_another_namespace_is_pointed_at() -> None:
+    held = pod("big")
+    held["metadata"]["namespace"] = "shop"
+    with session(held, pod("bug")) as opened, pytest.raises(InputError, match="there is 'shop/big'"):
+        opened.pod("default/big")

@@ -1,0 +1,89 @@
+"""Clusters for the page: a few nodes, pods on them, and pods that wait for different reasons."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from moorage.cluster.files.loading import cluster_of
+from moorage.cluster.simulation.recording import RunRecorder
+from moorage.cluster.simulation.replay import Replay
+from moorage.cluster.simulation.until_quiet import run_until_quiet
+from moorage.insight.page.played import PlayedCluster, PlayedRun
+from moorage.insight.page.still import StillCluster
+from moorage.insight.whatif.sources import LoadedCluster
+from moorage.kube.manifests import documents_of
+from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
+
+Content = dict[str, Any]
+
+
+def node(name: str, **more: Any) -> Content:
+    """Describe a node of four CPUs; ``labels``, ``spec`` and ``allocatable`` may be given."""
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "10", **more.get("allocatable", {})}
+    metadata = {"name": name, "labels": {"topology.kubernetes.io/zone": f"zone-{name[-1]}", **more.get("labels", {})}}
+    status = {"allocatable": allocatable, "capacity": allocatable}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": more.get("spec", {}), "status": status}
+
+
+def pod(name: str, cpu: str = "1", *, node: str = "", **spec: Any) -> Content:
+    """Describe a pod, on a node or waiting."""
+    container = {"name": "main", "image": "main:1", "resources": {"requests": {"cpu": cpu}}}
+    placed = {"nodeName": node} if node else {}
+    metadata = {"name": name, "namespace": "shop", "labels": {"app": name.partition("-")[0]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [container], **placed, **spec},
+    }
+
+
+def job(name: str, completions: int, minutes: int, cpu: str = "1") -> Content:
+    """Describe a job whose pods run for some minutes."""
+    template = {
+        "metadata": {"annotations": {"moorage.io/run-for": f"{minutes}m"}},
+        "spec": {"restartPolicy": "Never", "containers": pod("x", cpu)["spec"]["containers"]},
+    }
+    spec = {"completions": completions, "parallelism": completions, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "batch"}, "spec": spec}
+
+
+SMALL = (
+    node("n1"),
+    node("n2", spec={"unschedulable": True}),
+    node("n3", spec={"taints": [{"key": "gpu", "effect": "NoSchedule"}]}, allocatable={"example.com/gpu": "2"}),
+    pod("web-1", node="n1"),
+    pod("web-2", "2", node="n1"),
+    pod("big-1", "5"),
+    pod("big-2", "5"),
+    pod("held", schedulingGates=[{"name": "example.com/quota"}]),
+    pod("fits"),
+)
+
+
+def policy(text: str = "") -> Policy:
+    """Load a policy; the default one without a text."""
+    return load_policy(collect_plugins(), text or None)
+
+
+def loaded(contents: Sequence[Content] = SMALL, note: str = "") -> LoadedCluster:
+    """Take objects for a cluster that was read."""
+    return LoadedCluster(list(documents_of(contents, source="test")), note, honours_nominations=False)
+
+
+def still(contents: Sequence[Content] = SMALL, title: str = "test") -> StillCluster:
+    """Show a cluster as it is."""
+    return StillCluster(loaded(contents), policy(), title)
+
+
+def replayed(contents: Sequence[Content], text: str = "") -> Replay:
+    """Simulate a cluster and record it."""
+    recorder = RunRecorder()
+    run_until_quiet(cluster_of(loaded(contents).documents), policy(text), recorder=recorder)
+    return Replay(recorder)
+
+
+def played(contents: Sequence[Content], configurations: Mapping[str, str] | None = None) -> PlayedCluster:
+    """Simulate a cluster under one or more configurations, by name."""
+    texts = configurations or {"as configured": ""}
+    runs = [PlayedRun(name, policy(text), replayed(contents, text)) for name, text in texts.items()]
+    return PlayedCluster(loaded(contents), runs, "cluster.yaml")

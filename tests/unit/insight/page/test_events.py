@@ -1,0 +1,127 @@
+"""Server-sent events: the newest version, to readers of any speed, at no cost for slow ones."""
+
+import asyncio
+
+from moorage.insight.page import events
+from moorage.insight.page.events import EventStream, PageNews
+from moorage.kube.http.messages import HttpRequest, Reply
+
+
+class Reader:
+    """Takes what is sent, unless it is full."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.got: list[bytes] = []
+        self.has_ended = False
+        self.was_dropped = False
+
+    def send(self, piece: bytes) -> None:
+        assert not self.is_full, "a reader who does not read is not sent to"
+        self.got.append(piece)
+
+    def end(self) -> None:
+        self.has_ended = True
+
+    def abort(self) -> None:
+        self.was_dropped = True
+
+    @property
+    def versions(self) -> list[bytes]:
+        return [piece.split(b"data: ")[1].strip() for piece in self.got if b"data: " in piece]
+
+
+async def nothing(_request: HttpRequest) -> Reply:
+    return Reply(500, b"")
+
+
+def reading(news: PageNews) -> tuple[Reader, EventStream]:
+    reader, stream = Reader(), news.stream()
+    assert isinstance(stream, EventStream)
+    stream.start(reader)
+    return reader, stream
+
+
+def in_a_loop(test: object) -> None:
+    async def go() -> None:
+        news = PageNews(nothing)
+        test(news)  # type: ignore[operator]
+        await news.stop()
+
+    asyncio.run(go())
+
+
+def test_a_slow_reader_gets_the_newest_version_once_it_reads() -> None:
+    def test(news: PageNews) -> None:
+        reader, stream = reading(news)
+        reader.is_full = True
+        for number in range(50):
+            news.latest = b'{"version":%d}' % number
+            stream.tick()
+        reader.is_full = False
+        stream.go_on()
+        assert reader.versions == [b'{"version":49}']
+
+    in_a_loop(test)
+
+
+def test_a_reader_who_never_reads_is_dropped() -> None:
+    def test(news: PageNews) -> None:
+        reader, stream = reading(news)
+        reader.is_full = True
+        for _ in range(events.STALLED_TICKS):
+            stream.tick()
+        assert reader.was_dropped
+
+    in_a_loop(test)
+
+
+def test_nothing_is_sent_twice_and_silence_is_broken_now_and_then() -> None:
+    def test(news: PageNews) -> None:
+        reader, stream = reading(news)
+        news.latest = b'{"version":1}'
+        for _ in range(events.QUIET_TICKS):
+            stream.tick()
+        assert reader.versions == [b'{"version":1}']
+        assert sum(b"still here" in piece for piece in reader.got) == 1
+
+    in_a_loop(test)
+
+
+def test_a_stream_ends_after_a_while_so_that_access_is_checked_again() -> None:
+    def test(news: PageNews) -> None:
+        reader, stream = reading(news)
+        for _ in range(events.MAX_TICKS):
+            stream.tick()
+        assert reader.has_ended
+
+    in_a_loop(test)
+
+
+def test_there_are_only_so_many_readers() -> None:
+    def test(news: PageNews) -> None:
+        for _ in range(events.MAX_READERS):
+            reading(news)
+        refused = news.stream()
+        assert isinstance(refused, Reply)
+        assert refused.status == 503
+
+    in_a_loop(test)
+
+
+def test_the_version_is_asked_for_while_somebody_reads() -> None:
+    async def go() -> list[bytes]:
+        answers = iter(range(10))
+
+        async def version(request: HttpRequest) -> Reply:
+            assert request.path == "/ui/api/version"
+            return Reply(200, b'{"version":%d}' % next(answers))
+
+        news = PageNews(version)
+        reader, _ = reading(news)
+        while not reader.versions:
+            await asyncio.sleep(0)
+        await news.stop()
+        return reader.versions
+
+    assert asyncio.run(go()) == [b'{"version":0}']

@@ -1,0 +1,152 @@
+"""A scheduler at work as a page: its queue, its decisions, and that looking on changes nothing for others."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from tests.unit.insight.page.clusters import SMALL, loaded, pod, policy
+
+from moorage.cluster.files.loading import cluster_of
+from moorage.cluster.simulation.one_pass import DryRunApi, make_known
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import InputError
+from moorage.insight.page.data import WaitingGroup
+from moorage.insight.page.helping import Helping
+from moorage.insight.page.live import PAUSE_SECONDS, LiveCluster
+from moorage.insight.page.watching import PageObserver
+from moorage.scheduler.engine.observing import AttemptObserver, observed_by
+from moorage.scheduler.engine.outcomes import Outcome
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.wiring.parts import Observers, Parts, assemble
+
+
+class Counting(AttemptObserver):
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.ends = 0
+        self.bindings = 0
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        self.ends += 1
+
+    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+        self.bindings += 1
+
+
+async def no_answer(question: str, _asked: Mapping[str, Any]) -> Any:
+    return {} if question == "helps" else {"asked": question}
+
+
+async def worked(moments: VirtualClock | None = None) -> tuple[LiveCluster, Counting, Parts[DryRunApi]]:
+    """Have a scheduler try everybody once."""
+    clock, counting = VirtualClock(1000.0), Counting()
+    observer = PageObserver(clock)
+    both = observed_by(counting, observer)
+    parts = assemble(policy(), DryRunApi(), clock, observers=Observers(attempts=both))
+    make_known(cluster_of(loaded(SMALL).documents), parts, clock)
+    await parts.scheduler.life.start()
+    while parts.scheduler.queue.sizes().active:
+        await parts.scheduler.schedule_next()
+    await parts.background.drain()
+    return LiveCluster(parts.scheduler, observer, clock, "test", no_answer, (moments or clock).now), counting, parts
+
+
+def test_what_the_scheduler_knows_is_shown() -> None:
+    async def go() -> None:
+        live, counting, parts = await worked()
+        state = live.state(0, 0.0)
+        assert (state.nodes, state.waiting, state.bound) == (3, 3, 1)
+        assert state.queues == {"unschedulable": 2, "gated": 1}
+        assert {group.reasons[0]: group.pods for group in state.groups} == {
+            "Insufficient cpu": 2,
+            "held back by SchedulingGates": 1,
+        }
+        assert [(line.pod, line.result) for line in live.decisions(0, 0.0, 0)] == [
+            ("shop/big-1", "unschedulable"),
+            ("shop/big-2", "unschedulable"),
+            ("shop/fits", "scheduled"),
+        ]
+        assert [line.number for line in live.decisions(0, 0.0, 2)] == [2]
+        assert (sum(live.lines(0, 0.0).placed), sum(live.lines(0, 0.0).failed)) == (1, 2)
+        assert (counting.ends, counting.bindings) == (3, 1)
+        await live.stop()
+        await parts.scheduler.life.close()
+        parts.close()
+
+    asyncio.run(go())
+
+
+def test_a_version_is_new_only_when_something_is() -> None:
+    async def go() -> None:
+        live, _, parts = await worked()
+        version = live.version
+        assert live.version == version
+        late = cluster_of(loaded((pod("late"),)).documents).waiting[0]
+        parts.scheduler.handlers.apply(None, late)
+        assert live.version == version + 1
+        await live.stop()
+        await parts.scheduler.life.close()
+        parts.close()
+
+    asyncio.run(go())
+
+
+def test_a_version_is_told_when_its_state_can_be_had() -> None:
+    """Whoever learns of a version asks for it once: it may not be given the state before."""
+
+    async def go() -> None:
+        moments = VirtualClock()
+        live, _, parts = await worked(moments)
+        first = live.state(0, 0.0)
+        parts.scheduler.handlers.apply(None, cluster_of(loaded((pod("late"),)).documents).waiting[0])
+        assert (live.version, live.state(0, 0.0)) == (first.version, first)
+        moments.advance(PAUSE_SECONDS)
+        told = live.version
+        assert told > first.version
+        assert live.state(0, 0.0).version == told
+        await live.stop()
+        await parts.scheduler.life.close()
+        parts.close()
+
+    asyncio.run(go())
+
+
+def test_a_search_that_failed_is_begun_again() -> None:
+    async def go() -> None:
+        asked: list[Sequence[str]] = []
+
+        async def ask(pods: Sequence[str]) -> Mapping[str, str]:
+            asked.append(pods)
+            if len(asked) == 1:
+                raise TimeoutError
+            return {pods[0]: "a larger node"}
+
+        helping = Helping(ask, retry_seconds=0.0)
+        group = WaitingGroup("g", ("Insufficient cpu",), ("NodeResourcesFit",), 1, ("shop/a",), "no node", 0.0)
+        for _ in range(2):
+            version = helping.version
+            helping.look_at([group])
+            async with asyncio.timeout(60):
+                while helping.version == version:  # a failure must be told as well, or nobody would look again
+                    await asyncio.sleep(0)
+            await helping.stop()
+        assert (len(asked), helping.found["g"].text) == (2, "a larger node")
+
+    asyncio.run(go())
+
+
+def test_a_node_is_answered_for_here_and_the_rest_beside() -> None:
+    async def go() -> None:
+        live, _, parts = await worked()
+        here = await live.ask("node", {"node": "n1", "deep": "no"}, 0, 0.0)
+        assert [item["pod"] for item in here["pods"]] == ["shop/web-2", "shop/fits", "shop/web-1"]
+        assert await live.ask("node", {"node": "n1"}, 0, 0.0) == {"asked": "node"}
+        with pytest.raises(InputError, match="no such node"):
+            await live.ask("node", {"node": "n9", "deep": "no"}, 0, 0.0)
+        await live.stop()
+        await parts.scheduler.life.close()
+        parts.close()
+
+    asyncio.run(go())

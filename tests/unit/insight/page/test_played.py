@@ -1,0 +1,27 @@
+"""Recorded runs on the page: what would help is looked for where it can be known."""
+
+import asyncio
+
+import pytest
+from tests.unit.insight.page.clusters import SMALL, policy, replayed
+
+from moorage.insight.page.played import PlayedCluster, PlayedRun
+from moorage.insight.whatif.sources import LoadedCluster
+from moorage.kube.manifests import documents_of
+
+
+@pytest.mark.parametrize(("known", "is_helped"), [(SMALL, True), ((), False)], ids=["a cluster", "a log alone"])
+def test_help_is_looked_for_if_the_nodes_are_known(known: tuple[dict[str, object], ...], is_helped: bool) -> None:
+    run = PlayedRun("run", policy(), replayed(SMALL))
+
+    async def go() -> bool:
+        cluster = LoadedCluster(list(documents_of(known, source="test")), "", honours_nominations=False)
+        source = PlayedCluster(cluster, [run], "test")
+        await source.start()
+        try:
+            assert source.state(0, 1e9).groups
+            return bool(source._helping)
+        finally:
+            await source.stop()
+
+    assert asyncio.run(go()) is is_helped

@@ -1,0 +1,117 @@
+"""Edit and try: what moves, and that the session is left as it was."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.unit.insight.page.clusters import SMALL, loaded, node, pod, policy
+
+from moorage.common.errors import InputError
+from moorage.insight.page.answers import answer
+from moorage.insight.whatif.session import Session
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: new, namespace: shop}
+spec: {containers: [{name: main, image: new:1, resources: {requests: {cpu: 1}}}]}
+"""
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: many, namespace: shop}
+spec:
+  selector: {matchLabels: {app: many}}
+  template: {metadata: {labels: {app: many}}, spec: {containers: [{name: main, image: m:1}]}}
+"""
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    contents = (*SMALL[:1], node("n4"), *SMALL[3:5], pod("big-1", "5"))
+    with loaded(contents).session(policy()) as opened:
+        yield opened
+
+
+def tried(session: Session, **wish: Any) -> dict[str, Any]:
+    found: dict[str, Any] = answer(session, "try", wish)
+    return found
+
+
+def test_a_drained_nodes_pods_go_elsewhere(session: Session) -> None:
+    found = tried(session, drain=["n1"])
+    moves = {move.pod: (move.before, move.after) for move in found["moves"]}
+    assert moves == {"shop/web-1": ("n1", "n4"), "shop/web-2": ("n1", "n4")}
+    assert found["load"].requested["cpu"] == [0, 3000]
+    assert session.pod("shop/web-1").node_name == "n1"
+
+
+def test_pods_that_find_no_place_wait(session: Session) -> None:
+    moves = tried(session, drain=["n1", "n4"])["moves"]
+    assert {move.after for move in moves} == {""}
+    assert all("unschedulable" in move.text for move in moves)
+
+
+def test_pods_are_dropped_in(session: Session) -> None:
+    found = tried(session, drop=POD, copies=7)
+    assert [bool(move.after) for move in found["dropped"]] == [True] * 5 + [False] * 2
+    assert (found["waitingBefore"], found["waitingAfter"]) == (1, 3)
+    with pytest.raises(InputError, match="no such pod"):
+        session.pod("shop/new-1")
+
+
+def test_a_workload_stands_for_its_pods(session: Session) -> None:
+    assert [move.pod for move in tried(session, drop=DEPLOYMENT, copies=2)["dropped"]] == ["shop/many-1", "shop/many-2"]
+
+
+def test_a_pod_of_a_name_that_is_taken_gets_another(session: Session) -> None:
+    taken = POD.replace("name: new,", "name: web-1,")
+    assert [move.pod for move in tried(session, drop=taken)["dropped"]] == ["shop/web-1-copy"]
+
+
+def test_what_explain_offers_can_be_tried(session: Session) -> None:
+    change = answer(session, "pod", {"pod": "shop/big-1"})["changes"][0]
+    moves = {move.pod: move.after for move in tried(session, edits=change["edits"])["moves"]}
+    assert moves == {"shop/big-1": "n4"}
+
+
+def test_other_weights_send_pods_elsewhere() -> None:
+    liked = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 1, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}}
+    ]}}  # fmt: skip
+    contents = (node("n1", labels={"disk": "ssd"}), node("n2"), pod("x", "3", node="n1"), pod("y", affinity=liked))
+    with loaded(contents).session(policy()) as session:
+        before = session.try_pod("shop/y").node
+        weights = {"default-scheduler": {"NodeResourcesFit": 1000, "NodeResourcesBalancedAllocation": 1}}
+        moves = {move.pod: (move.before, move.after) for move in tried(session, weights=weights)["moves"]}
+        assert (before, moves["shop/y"]) == ("n1", ("n1", "n2"))
+        assert session.try_pod("shop/y").node == "n1"
+
+
+def test_who_is_held_back_takes_nobodys_place() -> None:
+    held = pod("held", "4", schedulingGates=[{"name": "example.com/quota"}])
+    with loaded((node("n1"), held)).session(policy()) as session:
+        found = tried(session, drop=POD, copies=4)
+    assert [move.after for move in found["dropped"]] == ["n1"] * 4
+    assert (found["waitingBefore"], found["waitingAfter"]) == (1, 1)
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "there is no such node": ({"drain": ["n9"]}, "no such node"),
+    "this is no YAML": ({"drop": "{"}, "dropped in"),
+    "there is no pod in it": ({"drop": "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}"}, "no pod in it"),
+    "too many copies": ({"drop": POD, "copies": 501}, "no number from 1"),
+    "no copies": ({"drop": POD, "copies": 0}, "no number from 1"),
+    "there is no such profile": ({"weights": {"other": {"NodeAffinity": 1}}}, "no profile"),
+    "there is no such plugin": ({"weights": {"default-scheduler": {"Nothing": 1}}}, "no plugin"),
+    "a weight is positive": ({"weights": {"default-scheduler": {"NodeAffinity": 0}}}, "no weight"),
+    "this is no edit": ({"edits": [{"x": 1}]}, "no edit"),
+    "a node is named by a text": ({"drain": [1]}, "Expected"),
+}
+
+
+@pytest.mark.parametrize(("wish", "text"), BAD.values(), ids=BAD)
+def test_what_cannot_be_tried_is_said(session: Session, wish: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        tried(session, **wish)
+    assert session.pod("shop/web-1").node_name == "n1"

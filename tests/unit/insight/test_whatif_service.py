@@ -1,0 +1,97 @@
+"""The what-if service: what it answers, whom, and what it refuses."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.insight.explain.clusters import node, pod
+
+from moorage.common.errors import InputError
+from moorage.insight.whatif.sources import ClusterSource
+from moorage.insight.whatif_service import MAX_WAITING, ServiceOptions, WhatIfService
+from moorage.kube.http.messages import HttpRequest, Reply
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
+
+CPU = "/spec/containers/0/resources/requests/cpu"
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> ServiceOptions:
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"kind": "List", "items": [node("n1"), pod("big", requests={"cpu": "5"})]}))
+    return ServiceOptions(ClusterSource([str(file)]), load_policy(collect_plugins()))
+
+
+def ask(options: ServiceOptions, path: str, body: Any, *, method: str = "POST", token: str = "") -> tuple[int, Any]:
+    async def go() -> Reply:
+        service = WhatIfService(options)
+        _, server = await service.start()
+        headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        reply = await service.answer(HttpRequest(method, path.encode(), headers, content))
+        await service.stop(server)
+        return reply
+
+    reply = asyncio.run(go())
+    return reply.status, json.loads(reply.body) if reply.content_type == "application/json" else reply.body
+
+
+def test_a_pod_is_explained_after_edits(options: ServiceOptions) -> None:
+    status, said = ask(options, "/v1/explain", {"pod": "default/big"})
+    assert (status, said["result"], said["changes"][0]["kind"]) == (200, "unschedulable", "request")
+    status, said = ask(options, "/v1/explain", {"pod": "big", "edits": said["changes"][0]["edits"]})
+    assert (status, said["result"]) == (200, "scheduled")
+
+
+def test_pods_that_are_not_there_yet_are_placed(options: ServiceOptions) -> None:
+    status, said = ask(
+        options, "/v1/place", {"pods": [pod("a", requests={"cpu": "3"}), pod("b", requests={"cpu": "3"})]}
+    )
+    assert status == 200
+    assert [decision["result"] for decision in said["decisions"]] == ["scheduled", "unschedulable"]
+
+
+def test_copies_are_counted(options: ServiceOptions) -> None:
+    assert ask(options, "/v1/capacity", {"pod": pod("web")})[1]["fits"] == 4
+
+
+REFUSED: dict[str, tuple[str, Any, int]] = {
+    "no such place": ("/v1/bind", {}, 404),
+    "no JSON": ("/v1/explain", b"{", 400),
+    "no object": ("/v1/explain", [], 400),
+    "no such pod": ("/v1/explain", {"pod": "default/bog"}, 422),
+    "no pod": ("/v1/explain", {}, 422),
+    "no edit": ("/v1/explain", {"pod": "big", "edits": [{}]}, 422),
+    "a bad object": ("/v1/place", {"pods": [{"kind": "Pod"}]}, 422),
+    "too many copies": ("/v1/capacity", {"pod": pod("a"), "most": 10**9}, 422),
+}
+
+
+@pytest.mark.parametrize(("path", "body", "status"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_question_is_refused(options: ServiceOptions, path: str, body: Any, status: int) -> None:
+    told = ask(options, path, body)
+    assert told[0] == status
+    assert told[1]["error"]
+
+
+def test_tokens(options: ServiceOptions, tmp_path: Path) -> None:
+    from msgspec.structs import replace
+
+    file = tmp_path / "tokens"
+    file.write_text("one\ntwo\n")
+    guarded = replace(options, token_file=file)
+    assert ask(guarded, "/v1/capacity", {"pod": pod("web")})[0] == 401
+    assert ask(guarded, "/v1/capacity", {"pod": pod("web")}, token="three")[0] == 401
+    assert ask(guarded, "/v1/capacity", {"pod": pod("web")}, token="two")[0] == 200
+    assert ask(guarded, "/healthz", b"", method="GET") == (200, b"ok")
+    with pytest.raises(InputError, match="there are no tokens"):
+        WhatIfService(replace(options, address="0.0.0.0"))
+
+
+def test_too_many_questions_are_told_to_wait(options: ServiceOptions) -> None:
+    service = WhatIfService(options)
+    service._waiting = MAX_WAITING
+    request = HttpRequest("POST", b"/v1/explain", [], b"{}")
+    assert asyncio.run(service.answer(request)).status == 429

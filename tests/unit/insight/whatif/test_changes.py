@@ -1,0 +1,61 @@
+"""What if: settings, nodes that go, nodes that come; and what is wrong with those that cannot be."""
+
+import pytest
+from tests.unit.insight.explain.clusters import Object, node, pod
+
+from moorage.common.errors import InputError
+from moorage.insight.whatif.changes import changed
+from moorage.kube.manifests import documents_of
+
+DAEMON = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}]}
+
+
+def names(**wishes: list[str]) -> dict[str, Object]:
+    owned = pod("owned", on="n1")
+    owned["metadata"] |= DAEMON
+    things = [node("n1", labels={"pool": "old"}), node("n2"), pod("a", on="n1"), owned]
+    documents = changed(documents_of(things, source="here"), **wishes)
+    return {document.content["metadata"]["name"]: dict(document.content) for document in documents}
+
+
+@pytest.mark.parametrize("wish", ["n1", "n[1]", "pool=old"])
+def test_pods_of_a_node_that_goes_wait_again(wish: str) -> None:
+    found = names(removed=[wish])
+    assert sorted(found) == ["a", "n2"]
+    assert "nodeName" not in found["a"]["spec"]
+    assert "status" not in found["a"]
+
+
+def test_nodes_like_one_there_is() -> None:
+    found = names(added=["2xn1"])
+    assert found["n1-new-2"]["metadata"]["labels"]["pool"] == "old"
+    assert found["n1-new-2"]["metadata"]["labels"]["kubernetes.io/hostname"] == "n1-new-2"
+
+
+def test_nodes_of_a_size() -> None:
+    assert names(added=["1xcpu=2,memory=4Gi"])["added-new-1"]["status"]["allocatable"]["cpu"] == "2"
+
+
+def test_settings_are_yaml() -> None:
+    found = names(settings=["node/n1:spec.unschedulable=true", r"node/n2:metadata.labels.example\.com/rack=r1"])
+    assert found["n1"]["spec"]["unschedulable"] is True
+    assert found["n2"]["metadata"]["labels"]["example.com/rack"] == "r1"
+
+
+BAD = {
+    "no such node to take away": ({"removed": ["n"]}, "did you mean 'n2'|did you mean 'n1'"),
+    "no such node to copy": ({"added": ["2xn9"]}, "there is no node 'n9'"),
+    "no number": ({"added": ["n1"]}, "write 3xNAME"),
+    "no such kind": ({"settings": ["nod/n1:a=b"]}, "did you mean 'node'"),
+    "no such object": ({"settings": ["node/n11:a=b"]}, "did you mean 'n1'"),
+    "no field": ({"settings": ["node/n1"]}, "KIND/NAME:FIELD=VALUE"),
+    "a field that there is not": ({"settings": ["node/n1:spec.unschedulabel=true"]}, "has no field spec.unschedulabel"),
+    "a field that is no list": ({"settings": ["node/n1:spec[0]=true"]}, "has no field spec.0"),
+    "a value that is no YAML": ({"settings": ["node/n1:spec.a=[1"]}, "its value is not YAML"),
+}
+
+
+@pytest.mark.parametrize(("wishes", "told"), BAD.values(), ids=BAD)
+def test_what_cannot_be_is_told(wishes: dict[str, list[str]], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        names(**wishes)

@@ -1,0 +1,74 @@
+"""How few nodes are enough, and below which number nothing can go."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.insight.explain.clusters import Object, node, pod, session
+
+from moorage.insight.whatif.packing import FewestNodes, fewest_nodes
+
+
+def found(*things: Object) -> FewestNodes:
+    with session(*things) as opened:
+        return fewest_nodes(opened)
+
+
+def test_nodes_are_emptied_while_their_pods_fit_elsewhere() -> None:
+    pods = [pod(f"p{n}", on=f"n{n}") for n in range(1, 5)]
+    nodes = [node(f"n{n}", cpu="2") for n in range(1, 5)]
+    with session(*nodes, *pods) as opened:
+        answer = fewest_nodes(opened)
+        assert (answer.needed, answer.of, answer.at_least, len(answer.spare)) == (2, 4, 2, 2)
+        assert sorted(info.name for info in opened.scheduler.cache.nodes) == ["n1", "n2", "n3", "n4"], "all is undone"
+
+
+def running(*sizes: tuple[str, ...]) -> list[Object]:
+    """Return nodes of 10 CPUs, each with pods of these sizes."""
+    return [
+        thing
+        for number, pods in enumerate(sizes)
+        for thing in (
+            node(f"n{number}", cpu="10"),
+            *(pod(f"p{number}-{at}", on=f"n{number}", requests={"cpu": cpu}) for at, cpu in enumerate(pods)),
+        )
+    ]
+
+
+def test_packing_anew_beats_emptying() -> None:
+    """No node can be emptied into the others; packed anew, 6+4, 6+4 and 5+5 leave one of the four over."""
+    things = running(("6",), ("6",), ("5", "4"), ("5", "4"))
+    assert (found(*things).needed, found(*things).at_least) == (3, 3)
+
+
+def test_pods_of_which_no_two_share_a_node_need_a_node_each() -> None:
+    answer = found(*running(("6",), ("6",), ("6",)))
+    assert (answer.needed, answer.at_least) == (3, 3)
+
+
+def test_pods_of_daemon_sets_stay_and_take_room() -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
+    daemons = [pod(f"d{n}", on=f"n{n}", requests={"cpu": "2"}) for n in range(2)]
+    for daemon in daemons:
+        daemon["metadata"]["ownerReferences"] = [owner]
+    answer = found(*running(("5",), ("4",)), *daemons)
+    assert (answer.needed, answer.at_least) == (2, 2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 6), max_size=3).filter(lambda item: sum(item) <= 10), min_size=1, max_size=6))
+def test_never_worse_than_first_fit_decreasing_nor_better_than_the_bound(sizes: list[list[int]]) -> None:
+    bins: list[int] = []
+    for size in sorted((size for pods in sizes for size in pods), reverse=True):
+        at = next((n for n, used in enumerate(bins) if used + size <= 10), None)
+        if at is None:
+            bins.append(size)
+        else:
+            bins[at] += size
+    answer = found(*running(*(tuple(str(size) for size in pods) for pods in sizes)))
+    assert answer.at_least <= answer.needed <= len(bins)
+    assert answer.needed + len(answer.spare) == len(sizes)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_no_pods_need_no_nodes(count: int) -> None:
+    assert found(*running(*[()] * count)) == FewestNodes(0, count, 0, tuple(f"n{n}" for n in range(count)))

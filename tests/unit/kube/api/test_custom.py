@@ -1,0 +1,71 @@
+"""Custom resources in and out of JSON, and what an author is told who mixes things up."""
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from moorage.kube.api.codec import decode, encode
+from moorage.kube.api.custom import CustomObject, custom_kind
+from moorage.kube.api.kinds import Kind, add_kind, kind_of
+from moorage.kube.api.meta import KubeObject, ObjectMeta
+
+KIND = custom_kind("Ration", "rations", "custom.example.org/v1")
+WHOLE = {
+    "apiVersion": "custom.example.org/v1",
+    "kind": "Ration",
+    "metadata": {"name": "a", "namespace": "shop", "labels": {"team": "ads"}},
+    "spec": {"limits": {"pods": 3}},
+}
+
+
+class Unheard(KubeObject, frozen=True):
+    """A struct that stands for no kind."""
+
+
+def ration() -> CustomObject:
+    thing = decode(KIND.type, msgspec.json.encode(WHOLE))
+    assert isinstance(thing, CustomObject)
+    return thing
+
+
+def test_plain_data_goes_in_and_out_unchanged() -> None:
+    assert encode(ration()) == WHOLE
+    assert ration().content == {"spec": {"limits": {"pods": 3}}}
+
+
+def test_metadata_is_that_of_the_struct() -> None:
+    relabelled = replace(ration(), metadata=replace(ration().metadata, labels={"team": "web"}))
+    assert encode(relabelled)["metadata"]["labels"] == {"team": "web"}
+    assert relabelled["metadata"] == {"name": "a", "namespace": "shop", "labels": {"team": "web"}}
+    with pytest.raises(ValueError, match=r"content of a Ration has metadata: make it by CustomObject\.of"):
+        replace(ration(), content={"metadata": {"name": "b"}})
+
+
+def test_fields_are_replaced_in_a_copy() -> None:
+    before = ration()
+    assert before.replace(spec={"limits": {}}, status={"used": 1}).content == {
+        "spec": {"limits": {}},
+        "status": {"used": 1},
+    }
+    assert before.get("status", "none") == "none"
+    assert before["spec"] == WHOLE["spec"]
+
+
+def test_metadata_that_is_none_is_an_error_of_the_object() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode(KIND.type, b'{"metadata": {"labels": {"a": 1}}}')
+
+
+def test_a_struct_that_stands_for_nothing_is_told_what_to_do() -> None:
+    with pytest.raises(TypeError, match=r"Unheard stands for no kind: make it known by custom_kind\('Unheard'"):
+        kind_of(Unheard)
+    with pytest.raises(TypeError, match=r"Ration is given as a Kind: write its `.type`"):
+        kind_of(KIND)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="needs a type of its own"):
+        add_kind(Kind("Loose", "custom.example.org", "v1", "looses"))
+
+
+def test_a_struct_stands_for_one_kind() -> None:
+    with pytest.raises(ValueError, match=r"Ration stands for rations in custom.example.org/v1 already"):
+        custom_kind("Other", "others", "custom.example.org/v1", type=KIND.type)
+    assert KIND.type(metadata=ObjectMeta(name="x")).key == "x"

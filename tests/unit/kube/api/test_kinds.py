@@ -1,0 +1,62 @@
+"""The one table of kinds, and workloads whose parts stay JSON."""
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from moorage.kube.api.codec import convert, decode, encode
+from moorage.kube.api.kinds import BY_TYPE, KINDS, Kind
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.workloads import AppsWorkload, Deployment, ReplicaSet, ReplicationController
+
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a", "ourOwnField": [1, None]}]}}
+
+
+def test_every_kind_is_listed_once_and_has_at_most_one_struct() -> None:
+    places = Counter((kind.group, kind.version, kind.plural) for kind in KINDS)
+    structs = Counter(kind.type for kind in KINDS if kind.has_struct)
+    assert [place for place, number in places.items() if number > 1] == []
+    assert [struct for struct, number in structs.items() if number > 1] == []
+
+
+def test_no_struct_has_the_name_of_another_kind() -> None:
+    names = {struct: kind.name for struct, kind in BY_TYPE.items() if kind in KINDS}
+    assert {struct.__name__: name for struct, name in names.items() if struct.__name__ != name} == {}
+
+
+def test_short_names_are_taken_once_per_plural() -> None:
+    taken: dict[str, set[str]] = {}
+    for kind in KINDS:
+        for name in (kind.plural, *kind.short_names):
+            taken.setdefault(name, set()).add(kind.plural)
+    assert {name: plurals for name, plurals in taken.items() if len(plurals) > 1} == {}
+
+
+def test_a_kind_of_which_only_metadata_is_read_has_no_struct() -> None:
+    plain = Kind("Thing", "example.org", "v1", "things")
+    assert plain.type is KubeObject
+    assert not plain.has_struct
+    assert plain.full_name == "things.example.org"
+
+
+@pytest.mark.parametrize("kind", [Deployment, ReplicaSet, ReplicationController])
+def test_a_template_is_passed_on_with_every_field(kind: type[AppsWorkload] | type[ReplicationController]) -> None:
+    data = {"metadata": {"name": "web"}, "spec": {"template": TEMPLATE}, "status": {"replicas": 2, "more": "x"}}
+    thing = decode(kind, msgspec.json.encode(data))
+    assert thing.spec.template == TEMPLATE
+    assert thing.status == {"replicas": 2, "more": "x"}
+    known = BY_TYPE[kind]
+    assert encode(thing) == {"apiVersion": known.api_version, "kind": known.name, **data}
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"spec":{"template":null},"status":null}'])
+def test_a_template_that_is_not_there_is_empty(body: bytes) -> None:
+    thing = decode(ReplicaSet, body)
+    assert thing.spec.template == {}
+    assert thing.status == {}
+
+
+def test_a_workload_can_be_made_of_plain_data() -> None:
+    thing = convert(ReplicaSet, {"spec": {"replicas": 3, "template": TEMPLATE}, "status": None})
+    assert (thing.spec.replicas, thing.spec.template["metadata"], thing.status) == (3, TEMPLATE["metadata"], {})

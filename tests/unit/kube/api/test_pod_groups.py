@@ -1,0 +1,136 @@
+"""Groups of pods as structs: what they say, and what a pod says of its group."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from moorage.kube.api.codec import decode, encode
+from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup, Workload
+from moorage.kube.features import FeatureGates
+from moorage.kube.resources import Resources
+
+META = {"name": "training", "namespace": "team"}
+SETTINGS = {
+    "schedulingConstraints": {"topology": [{"key": "rack"}]},
+    "disruptionMode": {"all": {}},
+    "priorityClassName": "high",
+    "priority": 100,
+    "preemptionPolicy": "Never",
+}
+CLAIMS = [{"name": "gpu", "resourceClaimTemplateName": "eight"}, {"name": "net", "resourceClaimName": "fabric"}]
+REFERENCE = {"workloadName": "w", "templateName": "t"}
+GANG = {"gang": {"minCount": 8}}
+TEMPLATE = {"name": "workers", "schedulingPolicy": GANG, "resourceClaims": CLAIMS, **SETTINGS}
+CONDITION = {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled", "observedGeneration": 2}
+OBJECTS: dict[str, tuple[type[KubeObject], dict[str, Any]]] = {
+    "a group of pods": (
+        PodGroup,
+        {
+            "spec": {
+                "parentCompositePodGroupName": "all",
+                "workloadRef": REFERENCE,
+                "schedulingPolicy": GANG,
+                "resourceClaims": CLAIMS,
+                **SETTINGS,
+            },
+            "status": {
+                "conditions": [CONDITION],
+                "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "gpu-x7"}],
+            },
+        },
+    ),
+    "a group of groups": (
+        CompositePodGroup,
+        {
+            "spec": {
+                "parentCompositePodGroupName": "root",
+                "workloadRef": REFERENCE,
+                "schedulingPolicy": {"gang": {"minGroupCount": 2}},
+                **SETTINGS,
+            },
+            "status": {"conditions": [CONDITION]},
+        },
+    ),
+    "a workload of groups": (
+        Workload,
+        {"spec": {"controllerRef": {"apiGroup": "batch", "kind": "Job", "name": "j"}, "podGroupTemplates": [TEMPLATE]}},
+    ),
+    "a workload of groups of groups": (
+        Workload,
+        {
+            "spec": {
+                "compositePodGroupTemplates": [
+                    {
+                        "name": "outer",
+                        "schedulingPolicy": {"basic": {}},
+                        "compositePodGroupTemplates": [
+                            {
+                                "name": "inner",
+                                "schedulingPolicy": {"gang": {"minGroupCount": 1}},
+                                "podGroupTemplates": [TEMPLATE],
+                            }
+                        ],
+                    }
+                ]
+            }
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "content"), OBJECTS.values(), ids=OBJECTS)
+def test_every_field_survives(kind: type[KubeObject], content: dict[str, Any]) -> None:
+    known = BY_TYPE[kind]
+    thing = decode(kind, msgspec.json.encode({"metadata": META, **content}))
+    written = msgspec.json.decode(msgspec.json.encode(encode(thing)))
+    assert written == {"apiVersion": known.api_version, "kind": known.name, "metadata": META, **content}
+
+
+def test_facts_of_groups() -> None:
+    group = decode(PodGroup, msgspec.json.encode({"metadata": META, **OBJECTS["a group of pods"][1]}))
+    assert (group.priority, group.min_count, group.parent_key) == (100, 8, "team/all")
+    assert (group.spec.topology_key, group.spec.is_disrupted_whole) == ("rack", True)
+    composite = decode(CompositePodGroup, msgspec.json.encode({"metadata": META, **OBJECTS["a group of groups"][1]}))
+    assert (composite.priority, composite.min_group_count, composite.parent_key) == (100, 2, "team/root")
+
+
+def test_what_is_not_said() -> None:
+    plain = PodGroup()
+    assert (plain.priority, plain.min_count, plain.parent_key) == (0, None, None)
+    assert (plain.spec.topology_key, plain.spec.is_disrupted_whole) == (None, False)
+    assert CompositePodGroup().min_group_count is None
+
+
+GROUPS_OF_PODS = {
+    "none": ({}, None),
+    "an empty one": ({"schedulingGroup": {}}, None),
+    "one by name": ({"schedulingGroup": {"podGroupName": "g"}}, "team/g"),
+}
+
+
+@pytest.mark.parametrize(("spec", "want"), GROUPS_OF_PODS.values(), ids=GROUPS_OF_PODS)
+def test_the_group_of_a_pod(spec: dict[str, Any], want: str | None) -> None:
+    assert decode(Pod, msgspec.json.encode({"metadata": META, "spec": spec})).group_key == want
+
+
+SERVED = {
+    "": set(),
+    "GenericWorkload=true": {
+        ("v1beta1", "podgroups"), ("v1beta1", "workloads"), ("v1alpha3", "podgroups"), ("v1alpha3", "workloads"),
+    },
+    "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true": {
+        ("v1beta1", "podgroups"), ("v1beta1", "workloads"), ("v1alpha3", "podgroups"), ("v1alpha3", "workloads"),
+        ("v1alpha3", "compositepodgroups"),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("gates", "want"), SERVED.items())
+def test_gates_decide_what_is_served(gates: str, want: set[tuple[str, str]]) -> None:
+    resources = Resources(FeatureGates.parse(gates))
+    found = {(item.version, item.plural) for item in resources if item.group == "scheduling.k8s.io"}
+    assert found == want | {("v1", "priorityclasses")}

@@ -1,0 +1,222 @@
+from typing import Any
+
+import pytest
+
+from moorage.kube.api.container import Container, ContainerStatus, ResourceRequirements
+from moorage.kube.api.meta import Condition
+from moorage.kube.api.pod import Pod, PodStatus
+from moorage.kube.api.quantity import MAX_INT64, Quantity
+from moorage.kube.api.requests import (
+    countable,
+    is_extended,
+    is_scalar,
+    scoring_requests,
+    spec_requests,
+)
+from moorage.testing import make_pod
+
+MI = 2**20
+DEFAULT = {"cpu": 100, "memory": 200 * MI}
+
+
+def container(name: str = "main", **requests: Quantity) -> Container:
+    return Container(name, resources=ResourceRequirements(requests=requests))
+
+
+def sidecar(name: str, **requests: Quantity) -> Container:
+    return Container(name, resources=ResourceRequirements(requests=requests), restart_policy="Always")
+
+
+def pod(*containers: Container, init: tuple[Container, ...] = (), **spec: Any) -> Pod:
+    return make_pod(containers=containers, init_containers=init, **spec)
+
+
+def level(**requests: Quantity) -> ResourceRequirements:
+    return ResourceRequirements(requests=requests)
+
+
+SPECS = {
+    "nothing": (pod(container()), {}),
+    "one container": (pod(container(cpu="500m", memory="1Ki")), {"cpu": 500, "memory": 1024}),
+    "an explicit zero stays": (pod(container(cpu=0)), {"cpu": 0}),
+    "containers add up": (pod(container("a", cpu=1), container("b", cpu=2, memory=1)), {"cpu": 3000, "memory": 1}),
+    "sums are rounded once": (pod(*(container(str(i), cpu="100u") for i in range(3))), {"cpu": 1}),
+    "an init container counts at its peak": (pod(container(cpu=1), init=(container("i", cpu=3),)), {"cpu": 3000}),
+    "but not below the containers": (pod(container(cpu=4), init=(container("i", cpu=3),)), {"cpu": 4000}),
+    "init containers run one after the other": (
+        pod(container(cpu=1), init=(container("i", cpu=2), container("j", cpu=3))),
+        {"cpu": 3000},
+    ),
+    "each resource has its own peak": (
+        pod(container(cpu=1, memory=5), init=(container("i", cpu=2, memory=1),)),
+        {"cpu": 2000, "memory": 5},
+    ),
+    "a sidecar runs beside the containers": (pod(container(cpu=1), init=(sidecar("s", cpu=2),)), {"cpu": 3000}),
+    "and beside the init containers after it": (
+        pod(container(cpu=1), init=(sidecar("s", cpu=2), container("i", cpu=4))),
+        {"cpu": 6000},
+    ),
+    "but not beside those before it": (
+        pod(container(cpu=1), init=(container("i", cpu=4), sidecar("s", cpu=2))),
+        {"cpu": 4000},
+    ),
+    "sidecars add up": (
+        pod(container(cpu=1), init=(sidecar("s", cpu=2), sidecar("t", cpu=3), container("i", cpu=1))),
+        {"cpu": 6000},
+    ),
+    "overhead is added": (pod(container(cpu=1), overhead={"cpu": "50m", "memory": 7}), {"cpu": 1050, "memory": 7}),
+    "pod-level requests take the place of the sum": (
+        pod(container(cpu=3, memory=9), resources=level(cpu=2)),
+        {"cpu": 2000, "memory": 9},
+    ),
+    "and get overhead on top": (pod(container(cpu=3), resources=level(cpu=2), overhead={"cpu": 1}), {"cpu": 3000}),
+    "huge pages have a pod level": (
+        pod(container(**{"hugepages-2Mi": 4}), resources=level(**{"hugepages-2Mi": 8})),
+        {"hugepages-2Mi": 8},
+    ),
+    "other resources have none": (
+        pod(container(**{"example.com/gpu": 1}), resources=level(cpu=1, **{"example.com/gpu": 8})),
+        {"example.com/gpu": 1, "cpu": 1000},
+    ),
+    "pod-level limits alone change nothing": (
+        pod(container(cpu=3), resources=ResourceRequirements(limits={"cpu": 1})),
+        {"cpu": 3000},
+    ),
+    "names nobody counts are left out": (pod(container(cpu=1, something=3)), {"cpu": 1000}),
+    "a sum stops at the largest integer": (
+        pod(container("a", memory="7Ei"), container("b", memory="7Ei")),
+        {"memory": MAX_INT64},
+    ),
+}
+
+
+@pytest.mark.parametrize(("subject", "want"), SPECS.values(), ids=SPECS)
+def test_spec_requests(subject: Pod, want: dict[str, int]) -> None:
+    assert spec_requests(subject) == want
+
+
+SCORES = {
+    "defaults for a container that asks for neither": (pod(container()), DEFAULT),
+    "for what it leaves out": (pod(container(cpu=1)), DEFAULT | {"cpu": 1000}),
+    "not for an explicit zero": (pod(container(cpu=0, memory=0)), {"cpu": 0, "memory": 0}),
+    "for each container": (pod(container("a"), container("b", cpu=1)), {"cpu": 1100, "memory": 400 * MI}),
+    "for init containers, too": (
+        pod(container(cpu=0, memory=0), init=(container("i"),)),
+        DEFAULT,
+    ),
+    "for sidecars, too": (pod(container(), init=(sidecar("s"),)), {"cpu": 200, "memory": 400 * MI}),
+    "with overhead on top": (pod(container(), overhead={"cpu": "1m"}), DEFAULT | {"cpu": 101}),
+    "without the pod level": (pod(container(), resources=level(cpu=8)), DEFAULT),
+    "other resources stay": (pod(container(**{"example.com/gpu": 2})), DEFAULT | {"example.com/gpu": 2}),
+}
+
+
+@pytest.mark.parametrize(("subject", "want"), SCORES.values(), ids=SCORES)
+def test_scoring_requests(subject: Pod, want: dict[str, int]) -> None:
+    assert scoring_requests(subject, spec_requests(subject)) == want
+
+
+def status(
+    *, allocated: Quantity | None = None, actual: Quantity | None = None, resize: str = "", name: str = "main"
+) -> PodStatus:
+    word = ContainerStatus(
+        name,
+        allocated_resources=None if allocated is None else {"cpu": allocated},
+        resources=None if actual is None else level(cpu=actual),
+    )
+    pending = (Condition(type="PodResizePending", status="True", reason=resize),) if resize else ()
+    return PodStatus(container_statuses=(word,), conditions=pending)
+
+
+PLACED = {
+    "without a word of the kubelet the spec counts": (pod(container(cpu=2)), {"cpu": 2000}),
+    "a status without resources changes nothing": (pod(container(cpu=2), status=status()), {"cpu": 2000}),
+    "what is allocated counts if it is more": (pod(container(cpu=2), status=status(allocated=3)), {"cpu": 3000}),
+    "and the spec if that is more": (pod(container(cpu=2), status=status(allocated=1)), {"cpu": 2000}),
+    "what is actuated counts, too": (pod(container(cpu=2), status=status(allocated=1, actual=4)), {"cpu": 4000}),
+    "a deferred resize still counts what is asked": (
+        pod(container(cpu=5), status=status(allocated=1, actual=1, resize="Deferred")),
+        {"cpu": 5000},
+    ),
+    "an infeasible one does not": (
+        pod(container(cpu=5), status=status(allocated=1, actual=2, resize="Infeasible")),
+        {"cpu": 2000},
+    ),
+    "infeasible and nothing known is nothing": (pod(container(cpu=5), status=status(resize="Infeasible")), {}),
+    "the status of another container does not count": (
+        pod(container(cpu=2), status=status(allocated=9, name="other")),
+        {"cpu": 2000},
+    ),
+    "pod-level status takes the place of the containers'": (
+        pod(
+            container(cpu=2),
+            status=PodStatus(
+                container_statuses=(ContainerStatus("main", allocated_resources={"cpu": 9}),),
+                allocated_resources={"cpu": 3},
+                resources=level(cpu=1),
+            ),
+        ),
+        {"cpu": 3000},
+    ),
+    "the pod level is the largest of asked, allocated and actuated": (
+        pod(
+            container(cpu=1),
+            resources=level(cpu=2),
+            status=PodStatus(allocated_resources={"cpu": 3}, resources=level(cpu=4)),
+        ),
+        {"cpu": 4000},
+    ),
+}
+
+
+@pytest.mark.parametrize(("subject", "want"), PLACED.values(), ids=PLACED)
+def test_placed_requests(subject: Pod, want: dict[str, int]) -> None:
+    assert subject.requests_on_node == want
+
+
+NONZERO = {
+    "defaults per container": (pod(container("a"), container("b")), (200, 400 * MI)),
+    "what is allocated counts": (pod(container(cpu=1), status=status(allocated=3)), (3000, 200 * MI)),
+    "a pod level fills in once for the whole pod": (
+        pod(container("a"), container("b"), resources=level(cpu=2)),
+        (2000, 400 * MI),
+    ),
+    "and not where a container asks for some": (
+        pod(container("a", memory=5), container("b"), resources=level(cpu=2)),
+        (2000, 5),
+    ),
+}
+
+
+@pytest.mark.parametrize(("subject", "want"), NONZERO.values(), ids=NONZERO)
+def test_placed_nonzero_requests(subject: Pod, want: tuple[int, int]) -> None:
+    assert subject.nonzero_requests == want
+
+
+NAMES = {
+    "example.com/gpu": (True, True),
+    "hugepages-2Mi": (False, True),
+    "attachable-volumes-aws-ebs": (False, True),
+    "kubernetes.io/thing": (False, True),
+    "sub.kubernetes.io/thing": (False, True),
+    "requests.example.com/gpu": (False, False),
+    "example.com/": (False, False),
+    "gpu": (False, False),
+    "cpu": (False, False),
+}
+
+
+@pytest.mark.parametrize(("name", "want"), NAMES.items(), ids=NAMES)
+def test_names(name: str, want: tuple[bool, bool]) -> None:
+    assert (is_extended(name), is_scalar(name)) == want
+
+
+def test_countable_rounds_each_amount_up() -> None:
+    assert countable({"cpu": "1u", "memory": "1m", "pods": "110", "unknown": 1}) == {"cpu": 1, "memory": 1, "pods": 110}
+
+
+def test_what_is_known_of_a_pod_goes_with_it_to_its_node() -> None:
+    subject = pod(container(cpu=1))
+    asked = subject.requests
+    assert subject.on_node("n").__dict__["requests"] is asked
+    assert subject.on_node("n").node_name == "n"

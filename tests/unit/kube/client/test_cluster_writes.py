@@ -1,0 +1,134 @@
+"""Writes: how many at a time, in which order, and which are tried again."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from moorage.cluster.virtual_time import run_virtual
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from moorage.scheduler.wiring.api_cluster import Dispatcher, TokenBucket, limit_of
+
+
+class Failing:
+    """A write that fails so many times."""
+
+    def __init__(self, error: ApiError, times: int = 99) -> None:
+        self.error, self.times, self.tries = error, times, 0
+
+    async def __call__(self) -> str:
+        self.tries += 1
+        if self.tries <= self.times:
+            raise self.error
+        return "done"
+
+
+REFUSED = Unreachable("refused", was_sent=False)
+LOST = Unreachable("lost")
+BUSY = TooManyRequests("busy", status=429, retry_after=3)
+ATTEMPTS = {
+    "an internal error is tried four times": (ServerError("", status=500), False, 4),
+    "so is a server that is not ready": (ServerError("", status=503), False, 4),
+    "so is a connection that is refused": (REFUSED, False, 4),
+    "a lost answer is not: the write may have been carried out": (LOST, False, 1),
+    "a bad gateway is not, as upstream": (ServerError("", status=502), False, 1),
+    "a conflict is final": (Conflict("", status=409), False, 1),
+    "unless the caller says otherwise": (Conflict("", status=409), True, 4),
+    "an object that is gone stays gone": (NotFound("", status=404), True, 1),
+    "a busy server is given ten more chances": (BUSY, False, 11),
+    "so is one that says when it will be ready": (ServerError("", status=503, retry_after=1), False, 11),
+}
+
+
+@pytest.mark.parametrize(("error", "conflicts", "tries"), ATTEMPTS.values(), ids=ATTEMPTS)
+def test_what_is_tried_again(error: ApiError, conflicts: bool, tries: int) -> None:
+    write = Failing(error)
+    with pytest.raises(type(error)):
+        run_virtual(Dispatcher().run(write, retries_conflicts=conflicts), VirtualClock())
+    assert write.tries == tries
+
+
+def test_pauses_grow_fivefold_from_ten_milliseconds() -> None:
+    clock = VirtualClock()
+    start = clock.now()
+    write = Failing(ServerError("", status=500), times=3)
+    assert run_virtual(Dispatcher(chance=Random(1)).run(write), clock) == "done"
+    assert 0.31 <= clock.now() - start <= 0.31 * 1.1
+
+
+def test_retry_after_is_waited_for() -> None:
+    clock = VirtualClock()
+    start = clock.now()
+    run_virtual(Dispatcher().run(Failing(BUSY, times=2)), clock)
+    assert clock.now() - start == pytest.approx(6)
+
+
+def test_the_important_go_first_and_never_too_many_at_once() -> None:
+    order: list[str] = []
+    running = 0
+
+    async def main() -> None:
+        dispatcher = Dispatcher(most=2)
+
+        async def write(name: str) -> None:
+            nonlocal running
+            running += 1
+            assert running <= 2
+            await asyncio.sleep(1)
+            running -= 1
+            order.append(name)
+
+        async with asyncio.TaskGroup() as group:
+            for name, priority in (("a", 0), ("b", 0), ("c", 1), ("d", 9), ("e", 9), ("f", -1)):
+                group.create_task(dispatcher.run(lambda name=name: write(name), priority=priority))  # type: ignore[misc]
+
+    run_virtual(main(), VirtualClock())
+    assert order == ["a", "b", "d", "e", "c", "f"]
+
+
+def test_who_gives_up_waiting_leaves_no_gap() -> None:
+    async def main() -> None:
+        dispatcher = Dispatcher(most=1)
+        release = asyncio.Event()
+        first = asyncio.create_task(dispatcher.run(release.wait))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(dispatcher.run(release.wait))
+        third = asyncio.create_task(dispatcher.run(release.wait))
+        await asyncio.sleep(0)
+        assert dispatcher.waiting == 2
+        second.cancel()
+        release.set()
+        await asyncio.gather(first, third)
+        await dispatcher.run(release.wait)
+
+    run_virtual(main(), VirtualClock())
+
+
+def test_a_limit_spreads_writes_beyond_the_burst() -> None:
+    clock = VirtualClock()
+    bucket = TokenBucket(10, 5, clock)
+    assert [bucket.take() for _ in range(7)] == pytest.approx([0, 0, 0, 0, 0, 0.1, 0.2])
+    clock.advance(10)
+    assert bucket.take() == 0
+
+
+LIMITS = {
+    "nothing written is no limit": (None, None, None),
+    "a negative qps is no limit": (-1.0, 10, None),
+    "zero stands for upstream's defaults": (0.0, 0, (50.0, 100)),
+    "what is written counts": (7.0, 9, (7.0, 9)),
+    "a burst alone gets the default qps": (None, 9, (50.0, 9)),
+}
+
+
+@pytest.mark.parametrize(("qps", "burst", "want"), LIMITS.values(), ids=LIMITS)
+def test_limits(qps: float | None, burst: int | None, want: tuple[float, int] | None) -> None:
+    clock = VirtualClock()
+    limit = limit_of(qps, burst, clock)
+    if want is None:
+        assert limit is None
+        return
+    assert limit is not None
+    waits = [limit.take() for _ in range(want[1] + 1)]
+    assert waits == pytest.approx([0.0] * want[1] + [1 / want[0]])

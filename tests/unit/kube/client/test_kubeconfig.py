@@ -1,0 +1,284 @@
+"""Where the server is and who we are: every kind of credentials, and what is said of bad files."""
+
+import asyncio
+import base64
+import json
+import os
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import InputError, Unauthorized
+from moorage.kube.client.credentials import ExecCredentials, TokenFile
+from moorage.kube.client.kubeconfig import Connection, in_cluster, is_json, load_connection
+
+
+def write(folder: Path, *, cluster: Any = None, user: Any = None, name: str = "config", **top: Any) -> Path:
+    content = {
+        "current-context": "dev",
+        "contexts": [{"name": "dev", "context": {"cluster": "c", "user": "u", "namespace": "shop"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443", **(cluster or {})}}],
+        "users": [{"name": "u", "user": user or {}}],
+    } | top
+    path = folder / name
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def load(path: Path, **options: Any) -> Connection:
+    return load_connection(str(path), environ={}, clock=VirtualClock(), **options)
+
+
+def header(connection: Connection) -> str:
+    return asyncio.run(connection.credentials.renew())
+
+
+def test_a_context_names_server_and_user(tmp_path: Path) -> None:
+    connection = load(write(tmp_path, user={"token": "t1"}))
+    assert (connection.server, connection.namespace) == ("https://10.0.0.1:6443", "shop")
+    assert header(connection) == "Bearer t1"
+    assert connection.tls is not None
+    assert connection.tls.context.verify_mode == ssl.CERT_REQUIRED
+    assert connection.tls.context.check_hostname
+
+
+def test_master_replaces_the_server(tmp_path: Path) -> None:
+    assert load(write(tmp_path), master="https://other:1/").server == "https://other:1"
+
+
+def test_the_name_of_another_server_is_another(tmp_path: Path) -> None:
+    path = write(tmp_path, cluster={"tls-server-name": "real.name"})
+    assert load(path, master="https://other:1").server_name == ""
+
+
+def test_master_alone_needs_no_file() -> None:
+    connection = load_connection(master="http://127.0.0.1:8080", environ={})
+    assert (connection.server, connection.tls) == ("http://127.0.0.1:8080", None)
+
+
+def test_verification_is_off_only_when_asked_for(tmp_path: Path) -> None:
+    connection = load(write(tmp_path, cluster={"insecure-skip-tls-verify": True}))
+    assert connection.tls is not None
+    assert connection.tls.context.verify_mode == ssl.CERT_NONE
+
+
+def test_certificates_in_the_file_or_beside_it(tmp_path: Path, authority: Path) -> None:
+    def data(name: str) -> str:
+        return base64.b64encode((authority / name).read_bytes()).decode()
+
+    inside = write(
+        tmp_path,
+        name="inside",
+        cluster={"certificate-authority-data": data("cert.pem"), "tls-server-name": "real.name"},
+        user={"client-certificate-data": data("cert.pem"), "client-key-data": data("key.pem")},
+    )
+    beside = write(
+        authority,
+        cluster={"certificate-authority": "cert.pem"},
+        user={"client-certificate": "cert.pem", "client-key": "key.pem"},
+    )
+    for path in (inside, beside):
+        tls = load(path).tls
+        assert tls is not None
+        assert [dict(part[0] for part in found["subject"]) for found in tls.context.get_ca_certs()] == [
+            {"commonName": "test"}
+        ]
+    assert load(inside).server_name == "real.name"
+
+
+def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("first\n")
+    connection = load(write(tmp_path, user={"tokenFile": "token"}))
+    clock = VirtualClock()
+    assert header(connection) == "Bearer first"
+    assert connection.credentials.expires_at == clock.now() + 60
+    (tmp_path / "token").write_text("second\n")
+    assert header(connection) == "Bearer second"
+
+
+def test_in_a_pod_the_service_account_speaks_for_us(tmp_path: Path, authority: Path) -> None:
+    for name, text in (("token", "sa"), ("namespace", "kube-system"), ("ca.crt", (authority / "cert.pem").read_text())):
+        (tmp_path / name).write_text(text)
+    env = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    connection = in_cluster(tmp_path, env, VirtualClock())
+    assert (connection.server, connection.namespace) == ("https://[fd00::1]:443", "kube-system")
+    assert isinstance(connection.credentials, TokenFile)
+    assert header(connection) == "Bearer sa"
+
+
+def test_a_user_name_and_a_password(tmp_path: Path) -> None:
+    assert header(load(write(tmp_path, user={"username": "joe", "password": "pw"}))) == "Basic am9lOnB3"
+
+
+def test_impersonation_becomes_headers(tmp_path: Path) -> None:
+    user = {"as": "joe", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"ex/ample": ["x", "z"]}}
+    assert load(write(tmp_path, user=user)).headers == (
+        ("Impersonate-User", "joe"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-ex%2Fample", "x"),
+        ("Impersonate-Extra-ex%2Fample", "z"),
+    )
+
+
+def test_a_proxy_is_the_clusters_or_the_environments(tmp_path: Path) -> None:
+    def proxy(cluster: dict[str, str], **environ: str) -> str:
+        return load_connection(str(write(tmp_path, cluster=cluster)), environ=environ).proxy
+
+    assert proxy({}) == ""
+    assert proxy({"proxy-url": "http://p:3128"}, HTTPS_PROXY="http://env:8080", NO_PROXY="*") == "http://p:3128"
+    assert proxy({}, HTTPS_PROXY="http://env:8080") == "http://env:8080"
+    assert load_connection(master="https://10.0.0.1", environ={"HTTPS_PROXY": "http://env:1"}).proxy == "http://env:1"
+
+
+def test_several_files_add_up_and_the_first_to_say_something_wins(tmp_path: Path) -> None:
+    first = write(tmp_path, name="first", users=[], clusters=[{"name": "c", "cluster": {"server": "https://first"}}])
+    second = write(tmp_path, name="second", user={"token": "from-second"})
+    files = os.pathsep.join((str(tmp_path / "missing"), str(first), str(second)))
+    connection = load_connection(environ={"KUBECONFIG": files})
+    assert connection.server == "https://first"
+    assert header(connection) == "Bearer from-second"
+
+
+def plugin(folder: Path, script: str) -> None:
+    path = folder / "login"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def exec_user(**more: Any) -> dict[str, Any]:
+    known = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login", "interactiveMode": "Never"}
+    return {"exec": known | more}
+
+
+def test_a_program_is_asked_for_a_token_and_told_about_the_cluster(tmp_path: Path) -> None:
+    told = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":'
+    status = '{"token":"\'$1-$WHO\'","expirationTimestamp":"2026-01-01T01:00:00Z"}}'
+    plugin(tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > info\necho '{told}{status}'")
+    user = exec_user(args=["arg"], env=[{"name": "WHO", "value": "me"}], provideClusterInfo=True)
+    own = {"name": "client.authentication.k8s.io/exec", "extension": {"a": 1}}
+    connection = load(write(tmp_path, user=user, cluster={"extensions": [own]}))
+    assert isinstance(connection.credentials, ExecCredentials)
+    here = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        assert header(connection) == "Bearer arg-me"
+    finally:
+        os.chdir(here)
+    assert connection.credentials.expires_at == VirtualClock().now() + 3600
+    info = yaml.safe_load((tmp_path / "info").read_text())
+    assert info["spec"] == {"interactive": False, "cluster": {"server": "https://10.0.0.1:6443", "config": {"a": 1}}}
+
+
+def printing(status: str) -> str:
+    return f'echo \'{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}}}\''
+
+
+BAD_PLUGINS = {
+    "a program that fails": ("echo oops >&2; exit 3", Unauthorized, "exited with code 3: oops"),
+    "a program that prints rubbish": ("echo hello", Unauthorized, "not an ExecCredential"),
+    "a program that prints something else": ('echo \'{"kind":"Pod"}\'', Unauthorized, "printed nothing Pod, not an"),
+    "a program that prints nothing useful": (printing("{}"), Unauthorized, "neither a token nor"),
+    "a program that prints no status": (printing("null"), Unauthorized, "neither a token nor"),
+    "a certificate without its key": (printing('{"clientCertificateData":"x"}'), Unauthorized, "only a client cert"),
+    "a token of two lines": (printing('{"token":"a\\\\nb"}'), InputError, "line break"),
+    "a certificate that is none": (
+        printing('{"clientCertificateData":"x","clientKeyData":"y"}'),
+        InputError,
+        "certificate and its key cannot be used",
+    ),
+}
+
+
+@pytest.mark.parametrize(("script", "error", "message"), BAD_PLUGINS.values(), ids=BAD_PLUGINS)
+def test_bad_programs(tmp_path: Path, script: str, error: type[Exception], message: str) -> None:
+    plugin(tmp_path, script)
+    with pytest.raises(error, match=message):
+        header(load(write(tmp_path, user=exec_user())))
+
+
+def test_a_program_that_is_not_there_names_where_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file") as raised:
+        header(load(write(tmp_path, user=exec_user(installHint="brew install login"))))
+    assert raised.value.hint == "brew install login"
+
+
+BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
+    "a context that is not there": (
+        {"current-context": "prod"},
+        "there is no context 'prod'\n  hint: contexts are: dev",
+    ),
+    "no context at all": ({"current-context": ""}, "there is no current-context"),
+    "a cluster that is not there": ({"clusters": []}, "the context names 'c'"),
+    "an entry without a name": ({"users": [{"user": {}}]}, r"users\[0\]: an entry must have a name"),
+    "a server that is no URL": ({"cluster": {"server": "10.0.0.1:6443"}}, "write its URL"),
+    "a field of the wrong kind": ({"user": {"token": 7}}, r"Expected `str`, got `int` - at `\$.token`"),
+    "data that is not base64": ({"cluster": {"certificate-authority-data": "%%%"}}, "not base64"),
+    "an authority that is none": ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "cannot be used"),
+    "an authority that is missing": ({"cluster": {"certificate-authority": "gone.pem"}}, "No such file"),
+    "a certificate without a key": ({"user": {"client-certificate": "c.pem"}}, "no client-key"),
+    "a way to log in that Kubernetes dropped": ({"user": {"auth-provider": {"name": "gcp"}}}, "exec plugin"),
+    "a protocol we do not speak": ({"user": exec_user(apiVersion="v9")}, "write client.authentication.k8s.io/v1"),
+    "a protocol of no version": ({"user": exec_user(apiVersion="")}, "write client.authentication.k8s.io/v1"),
+    "a program without a name": ({"user": exec_user(command="")}, "no program to run"),
+    "a program that wants to talk": ({"user": exec_user(interactiveMode="Always")}, "write Never or IfAvailable"),
+    "a program that does not say": ({"user": exec_user(interactiveMode="")}, "write Never or IfAvailable"),
+    "a proxy we cannot use": ({"cluster": {"proxy-url": "ftp://p"}}, "http, https, socks5"),
+    "a proxy without a host": ({"cluster": {"proxy-url": "http://"}}, "write a URL such as"),
+    "a proxy whose port is none": ({"cluster": {"proxy-url": "http://p:many"}}, "write a URL such as"),
+    "an authority twice": (
+        {"cluster": {"certificate-authority": "c", "certificate-authority-data": "d"}},
+        "are both there\n  hint: keep one",
+    ),
+    "an authority that is not looked at": (
+        {"cluster": {"certificate-authority-data": "d", "insecure-skip-tls-verify": True}},
+        "remove insecure-skip-tls-verify",
+    ),
+    "a token and a password": ({"user": {"token": "t", "username": "joe"}}, "a token and a password"),
+    "a certificate twice": (
+        {"user": {"client-certificate": "c", "client-certificate-data": "d"}},
+        "client-certificate and client-certificate-data are both there",
+    ),
+    "acting as nobody": ({"user": {"as-groups": ["system:masters"]}}, "the user to impersonate in `as`"),
+    "a token of two lines": ({"user": {"token": "a\r\nX-Header: b"}}, "line break or control character"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BAD_FILES.values(), ids=BAD_FILES)
+def test_bad_files(tmp_path: Path, content: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load(write(tmp_path, **content))
+
+
+def test_a_file_in_json_says_the_same(tmp_path: Path) -> None:
+    file = write(tmp_path, cluster={"server": "https://api:6443", "insecure-skip-tls-verify": True})
+    copy = tmp_path / "copy.json"
+    copy.write_text(json.dumps(yaml.safe_load(file.read_text())))
+    assert (is_json(str(file)), is_json(str(copy)), is_json(str(tmp_path / "none"))) == (False, True, False)
+    assert load(copy).server == load(file).server
+    assert load(copy).namespace == load(file).namespace == "shop"
+
+
+NO_FILES = {
+    "a file that is not there": (None, "cannot be read"),
+    "a file that is not YAML": ("{", "the YAML does not parse"),
+    "a file that is no kubeconfig": ("hello", "not a kubeconfig"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), NO_FILES.values(), ids=NO_FILES)
+def test_unreadable_files(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "config").write_text(text)
+    with pytest.raises(InputError, match=message):
+        load(tmp_path / "config")
+
+
+def test_no_word_of_any_server_says_what_to_write(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--kubeconfig=FILE or --master=URL"):
+        load_connection(environ={"KUBECONFIG": str(tmp_path / "nothing")})

@@ -1,0 +1,291 @@
+"""The list/watch machine: every state, without a server."""
+
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.common.errors import ApiError, Gone, ServerError
+from moorage.kube.api.custom import custom_kind
+from moorage.kube.api.kinds import BY_NAME
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.list_watch import PAGE_BYTES, UNFINISHED_PODS, Change, Decoding, ListWatch
+
+PODS = BY_NAME["Pod"]
+
+
+def machine(**options: Any) -> ListWatch[Pod]:
+    return ListWatch(PODS, Decoding(Pod), chance=Random(1), **options)
+
+
+def pod(name: str, version: int, uid: str = "", **spec: Any) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "shop", "uid": uid or f"uid-{name}", "resourceVersion": str(version)}
+    return {"metadata": meta, "spec": spec}
+
+
+def page(*pods: dict[str, Any], version: int = 10, token: str = "") -> bytes:
+    meta = {"resourceVersion": str(version)} | ({"continue": token} if token else {})
+    return msgspec.json.encode({"kind": "PodList", "metadata": meta, "items": list(pods)})
+
+
+def line(event: str, thing: Any) -> bytes:
+    return msgspec.json.encode({"type": event, "object": thing}) + b"\n"
+
+
+def story(changes: list[Change[Pod]]) -> list[str]:
+    """Write changes as `+new`, `~changed`, `-gone` and `-gone?` (last version missed)."""
+    told = []
+    for change in changes:
+        thing = change.after or change.before
+        assert thing is not None
+        sign = "+" if change.before is None else "~" if change.after is not None else "-"
+        told.append(f"{sign}{thing.name}{'' if change.is_final else '?'}")
+    return told
+
+
+FOLLOWING: dict[str, tuple[bytes, str | None]] = {
+    "a page that is not the last": (page(pod("a", 1), token="next/page"), "continue=next%2Fpage"),
+    "the last page": (page(pod("a", 1)), None),
+    "a token that has to be read properly": (page(token='a"b'), None),
+    "a token behind the items": (b'{"items":[],"metadata":{"continue":"t"}}', None),
+    "what only an item says": (page(pod("a", 1, x={"continue": "t"})), None),
+    "no list at all": (b"<html>", None),
+}
+
+
+@pytest.mark.parametrize(("body", "want"), FOLLOWING.values(), ids=FOLLOWING)
+def test_the_next_page_is_seen_before_a_page_is_taken_in(body: bytes, want: str | None) -> None:
+    found = machine().following(body)
+    if want is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.path.endswith(want)
+
+
+SIZES: dict[str, tuple[list[int], list[int]]] = {
+    "short objects: twice as many each time, up to a limit": ([1000] * 6, [1000, 2000, 4000, 8000, 10_000, 10_000]),
+    "pages as long as wanted stay so": ([PAGE_BYTES // 2, PAGE_BYTES, PAGE_BYTES], [1000, 1000, 1000]),
+    "long objects: fewer, but not less than at first": (
+        [1000, 1000, PAGE_BYTES * 2, PAGE_BYTES * 9],
+        [1000, 2000, 1000, 500],
+    ),
+}
+
+
+@pytest.mark.parametrize(("lengths", "want"), SIZES.values(), ids=SIZES)
+def test_how_many_objects_are_asked_for_goes_by_how_long_they_are(lengths: list[int], want: list[int]) -> None:
+    watching = machine()
+    asked = [watching.following(page(token="t").ljust(length)) for length in lengths]
+    assert [request and request.path for request in asked] == [f"/api/v1/pods?limit={size}&continue=t" for size in want]
+
+
+@pytest.mark.parametrize("error", [ServerError("too slow"), Gone("expired")], ids=["slow", "gone"])
+def test_after_a_failure_pages_are_small_again(error: ApiError) -> None:
+    watching = machine()
+    assert watching.following(page(token="t")) is not None
+    watching.page(page(token="t"))
+    watching.failed(error)
+    token = "" if isinstance(error, Gone) else "&continue=t"
+    assert watching.next_request().path == f"/api/v1/pods?limit=500{token}"
+
+
+def test_listing_goes_page_by_page_and_ends_in_a_watch() -> None:
+    watching = machine(field_selector=UNFINISHED_PODS)
+    first = watching.next_request()
+    assert not first.is_watch
+    assert first.path == ("/api/v1/pods?limit=500&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed")
+    assert story(watching.page(page(pod("a", 1), token="next/page"))) == ["+a"]
+    assert not watching.is_synced
+    assert "continue=next%2Fpage" in watching.next_request().path
+    assert story(watching.page(page(pod("b", 2)))) == ["+b"]
+    assert watching.is_synced
+    request = watching.next_request()
+    assert request.is_watch
+    assert "resourceVersion=10&" in request.path
+    assert "allowWatchBookmarks=true" in request.path
+
+
+EVENTS = {
+    "a new object is told once": ([line("ADDED", pod("b", 11))], ["+b"]),
+    "a changed object comes with what it was": ([line("MODIFIED", pod("a", 11))], ["~a"]),
+    "an event that repeats what is known says nothing": ([line("MODIFIED", pod("a", 1))], []),
+    "a deleted object is gone for good": ([line("DELETED", pod("a", 11))], ["-a"]),
+    "the deletion of an unknown object says nothing": ([line("DELETED", pod("z", 11))], []),
+    "a bookmark says nothing": ([line("BOOKMARK", {"metadata": {"resourceVersion": "99"}})], []),
+    "an object of the same name but another uid replaces the first": (
+        [line("MODIFIED", pod("a", 11, uid="other"))],
+        ["-a?", "+a"],
+    ),
+    "an event may arrive in pieces": (
+        [line("ADDED", pod("b", 11))[:30], line("ADDED", pod("b", 11))[30:] + line("DELETED", pod("a", 12))],
+        ["+b", "-a"],
+    ),
+    "a malformed object is skipped": ([line("ADDED", {"metadata": 7}), line("ADDED", pod("b", 12))], ["+b"]),
+    "an object whose quantity is none is skipped": (
+        [
+            line("ADDED", pod("a", 11) | {"spec": {"containers": [{"resources": {"requests": {"cpu": "abc"}}}]}}),
+            line("ADDED", pod("b", 12)),
+        ],
+        ["+b"],
+    ),
+    "a null where a list belongs is as good as nothing": ([line("ADDED", pod("b", 11, tolerations=None))], ["+b"]),
+}
+
+
+@pytest.mark.parametrize(("chunks", "want"), EVENTS.values(), ids=EVENTS)
+def test_watching(chunks: list[bytes], want: list[str]) -> None:
+    watching = machine()
+    watching.page(page(pod("a", 1)))
+    watching.next_request()
+    assert story([change for chunk in chunks for change in watching.chunk(chunk)]) == want
+
+
+def test_a_watch_resumes_from_the_last_bookmark() -> None:
+    watching = machine()
+    watching.page(page(pod("a", 1)))
+    watching.chunk(line("BOOKMARK", {"metadata": {"resourceVersion": "77"}}))
+    assert "resourceVersion=77&" in watching.next_request().path
+
+
+def test_half_a_line_is_forgotten_with_its_watch() -> None:
+    watching = machine()
+    watching.page(page())
+    watching.chunk(line("ADDED", pod("a", 11))[:20])
+    watching.next_request()
+    assert story(watching.chunk(line("ADDED", pod("b", 12)))) == ["+b"]
+
+
+def test_gone_lists_again_and_tells_only_what_differs() -> None:
+    watching = machine()
+    watching.page(page(pod("same", 1), pod("changed", 2), pod("gone", 3)))
+    with pytest.raises(Gone) as raised:
+        watching.chunk(line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}))
+    watching.failed(raised.value)
+    assert set(watching.known) == {"shop/same", "shop/changed", "shop/gone"}, "state is kept while the list is read"
+    assert not watching.next_request().is_watch
+    told = watching.page(page(pod("same", 1), pod("changed", 22), pod("new", 23), version=30))
+    assert story(told) == ["~changed", "+new", "-gone?"]
+
+
+def test_a_page_that_expired_starts_the_list_anew() -> None:
+    watching = machine()
+    watching.page(page(pod("a", 1), token="t"))
+    watching.failed(Gone("expired"))
+    assert "continue" not in watching.next_request().path
+    assert story(watching.page(page(pod("b", 2)))) == ["+b", "-a?"]
+
+
+def test_other_failures_resume_where_we_were() -> None:
+    watching = machine()
+    watching.page(page(pod("a", 1)))
+    watching.failed(ApiError("a hiccup", status=500))
+    assert "resourceVersion=10&" in watching.next_request().path
+
+
+RUBBISH = {
+    "a page that is not JSON": b"<html>",
+    "a page that is not a list": b'{"items": 7}',
+    "a list without a version to watch from": b'{"metadata": {}, "items": []}',
+}
+
+
+@pytest.mark.parametrize("body", RUBBISH.values(), ids=RUBBISH)
+def test_rubbish_instead_of_a_list_is_an_error_and_loses_nothing(body: bytes) -> None:
+    watching = machine()
+    watching.page(page(pod("a", 1)))
+    watching.failed(Gone("expired"))
+    with pytest.raises(ApiError):
+        watching.page(body)
+    assert set(watching.known) == {"shop/a"}
+
+
+def test_what_came_with_a_list_that_cannot_be_used_is_told_with_the_next() -> None:
+    watching = machine()
+    with pytest.raises(ApiError, match="no resourceVersion"):
+        watching.page(msgspec.json.encode({"metadata": {}, "items": [pod("a", 1), pod("b", 2)]}))
+    assert story(watching.page(page(pod("a", 1)))) == ["+a"]
+
+
+def test_rubbish_instead_of_an_event_is_an_error() -> None:
+    watching = machine()
+    watching.page(page())
+    with pytest.raises(ApiError, match="rubbish"):
+        watching.chunk(b"<html>\n")
+
+
+def test_malformed_objects_are_counted_and_what_was_known_of_them_is_kept() -> None:
+    skipped: list[str] = []
+    watching = ListWatch(PODS, Decoding(Pod, skipped.append))
+    watching.page(page(pod("a", 1), pod("b", 2)))
+    watching.failed(Gone("expired"))
+    broken = {"metadata": {"name": "a", "namespace": "shop", "labels": 7}}
+    assert story(watching.page(page(broken, pod("c", 3)))) == ["+c", "-b?"]
+    assert set(watching.known) == {"shop/a", "shop/c"}
+    assert skipped == ["Pod"]
+
+
+def test_custom_resources_come_as_plain_data() -> None:
+    kind = custom_kind("Quota", "quotas", "example.org/v1")
+    watching: ListWatch[Any] = ListWatch(kind, Decoding(kind.type))
+    assert watching.next_request().path == "/apis/example.org/v1/quotas?limit=500"
+    quota = {"metadata": {"name": "q", "namespace": "shop", "resourceVersion": "1"}, "spec": {"pods": 3, "no": None}}
+    (change,) = watching.page(page(quota))
+    assert change.after["spec"] == {"pods": 3}
+    assert change.after.key == "shop/q"
+    (change,) = watching.chunk(line("MODIFIED", quota | {"metadata": quota["metadata"] | {"resourceVersion": "2"}}))
+    assert change.before is not None
+
+
+@given(st.data())
+def test_whatever_happens_the_changes_add_up_to_what_the_server_has(data: st.DataObject) -> None:
+    """Random histories with watches that are cut and versions that expire: replaying the changes gives the truth."""
+    watching, truth, log, version = machine(page_size=3), dict[str, int](), list[tuple[int, bytes]](), 10
+    replayed: dict[str, str] = {}
+
+    def replay(changes: list[Change[Pod]]) -> None:
+        for change in changes:
+            if change.before is not None:
+                assert replayed.pop(change.before.name) or not change.is_final
+            if change.after is not None:
+                replayed[change.after.name] = change.after.metadata.resource_version
+
+    def relist() -> None:
+        while not (request := watching.next_request()).is_watch:
+            names = sorted(truth)
+            start = int(request.path.partition("continue=")[2] or 0)
+            items = [pod(name, truth[name]) for name in names[start : start + 3]]
+            token = str(start + 3) if start + 3 < len(names) else ""
+            replay(watching.page(page(*items, version=version, token=token)))
+
+    relist()
+    for step in data.draw(st.lists(st.sampled_from(["put", "drop", "cut", "expire"]), max_size=25)):
+        name = data.draw(st.sampled_from("abcdefgh"))
+        if step == "put":
+            version += 1
+            log.append((version, line("MODIFIED" if name in truth else "ADDED", pod(name, version))))
+            truth[name] = version
+        elif step == "drop" and name in truth:
+            version += 1
+            del truth[name]
+            log.append((version, line("DELETED", pod(name, version))))
+        elif step == "cut":
+            since = int(watching.version)
+            watching.next_request()
+            replay(watching.chunk(b"".join(told for number, told in log if number > since)))
+        elif step == "expire":
+            watching.failed(Gone("expired"))
+            relist()
+    replay(watching.chunk(b"".join(told for number, told in log if number > int(watching.version))))
+    assert replayed == {name: str(number) for name, number in truth.items()}
+
+
+def test_a_first_list_that_expires_half_way_is_compared_with_the_next() -> None:
+    watching = machine()
+    assert story(watching.page(page(pod("a", 1), pod("b", 2), token="t"))) == ["+a", "+b"]
+    watching.failed(Gone("expired"))
+    assert story(watching.page(page(pod("b", 2), pod("c", 3)))) == ["+c", "-a?"]
+    assert watching.is_synced

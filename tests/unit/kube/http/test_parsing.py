@@ -1,0 +1,288 @@
+"""Bytes into requests and responses: what is in them, where it may stand, and how much of it there may be."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.kube.http.messages import HttpService, Reply, Response
+from moorage.kube.http.parsing import (
+    MAX_HEAD,
+    MAX_HEADERS,
+    MAX_INTERIM,
+    MalformedMessage,
+    RequestParser,
+    ResponseParser,
+)
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def refuse(status: int, message: str) -> Reply:
+    return Reply(status, message.encode())
+
+
+def parser(max_body: int = 1000) -> RequestParser:
+    return RequestParser(HttpService(lambda request: Reply(200, request.body), refuse, max_body))
+
+
+TRAILERS = (b"Authorization: Bearer t", b"X-Remote-Group: system:masters", b"Host: elsewhere")
+
+
+@pytest.mark.parametrize("trailer", TRAILERS)
+def test_trailers_are_never_headers(trailer: bytes) -> None:
+    found = parser()
+    found.feed(CHUNKED + b"1\r\na\r\n0\r\n" + trailer + b"\r\n\r\nGET /next HTTP/1.1\r\n\r\n")
+    (request, _), (following, _) = found.requests
+    assert request.all_headers == [(b"host", b"x"), (b"transfer-encoding", b"chunked")]
+    assert (request.body, following.path, following.all_headers) == (b"a", "/next", [])
+
+
+def test_headers_are_counted_even_if_they_come_at_once() -> None:
+    found = parser()
+    found.feed(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * MAX_HEADERS + b"\r\n")
+    assert found.refusal is not None
+    assert found.refusal.status == 431
+    assert not found.requests
+
+
+def test_two_hosts_are_one_too_many() -> None:
+    found = parser()
+    found.feed(b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n")
+    assert found.refusal is not None
+    assert (found.refusal.status, found.refusal.body) == (400, b"too many Host headers")
+
+
+def endless_head() -> Iterator[bytes]:
+    yield b"GET / HTTP/1.1\r\n"
+    while True:
+        yield b"A: " + b"x" * 1000 + b"\r\n"
+
+
+def endless_target() -> Iterator[bytes]:
+    yield b"GET /"
+    while True:
+        yield b"x" * 1000
+
+
+def many_headers() -> Iterator[bytes]:
+    yield b"GET / HTTP/1.1\r\n"
+    while True:
+        yield b"a:\r\n" * 10
+
+
+def endless_trailers() -> Iterator[bytes]:
+    yield CHUNKED + b"1\r\na\r\n0\r\n"
+    while True:
+        yield b"A: " + b"x" * 1000 + b"\r\n"
+
+
+def endless_trailer() -> Iterator[bytes]:
+    yield CHUNKED + b"0\r\nA: "
+    while True:
+        yield b"x" * 1000
+
+
+def endless_extension() -> Iterator[bytes]:
+    yield CHUNKED + b"1;"
+    while True:
+        yield b"x" * 1000
+
+
+def tiny_chunks() -> Iterator[bytes]:
+    yield CHUNKED
+    while True:
+        yield b"2\r\nab\r\n" * 10
+
+
+def big_chunks() -> Iterator[bytes]:
+    yield CHUNKED
+    while True:
+        yield b"3e8\r\n" + b"x" * 1000 + b"\r\n"
+
+
+ENDLESS = {
+    "headers": (endless_head, 431),
+    "an address": (endless_target, 431),
+    "tiny headers": (many_headers, 431),
+    "trailers": (endless_trailers, 400),
+    "one trailer": (endless_trailer, 400),
+    "an extension of a chunk": (endless_extension, 400),
+    "tiny chunks": (tiny_chunks, 413),
+    "big chunks": (big_chunks, 413),
+}
+
+
+@pytest.mark.parametrize(("pieces", "status"), ENDLESS.values(), ids=ENDLESS)
+def test_what_never_ends_is_refused_after_a_bounded_number_of_bytes(pieces: object, status: int) -> None:
+    assert callable(pieces)
+    found, sent = parser(), 0
+    for piece in pieces():
+        found.feed(piece)
+        sent += len(piece)
+        if found.refusal is not None:
+            break
+        assert sent < 3 * MAX_HEAD
+    assert found.refusal is not None
+    assert found.refusal.status == status
+    assert not found.requests
+
+
+def test_a_body_in_many_small_chunks_is_one_run_of_bytes() -> None:
+    found = parser(max_body=10_000)
+    found.feed(CHUNKED)
+    for _ in range(1000):
+        found.feed(b"2\r\nab\r\n")
+    assert not any(isinstance(thing, list) and len(thing) > 100 for thing in vars(found).values())
+    found.feed(b"0\r\n\r\n")
+    assert found.requests[0][0].body == b"ab" * 1000
+
+
+def test_as_many_headers_as_there_may_be() -> None:
+    found = parser()
+    found.feed(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * MAX_HEADERS + b"\r\n")
+    assert len(found.requests[0][0].all_headers) == MAX_HEADERS
+
+
+def test_a_body_is_not_read_from_whom_the_service_refuses() -> None:
+    asked: list[dict[bytes, bytes]] = []
+
+    def check(headers: object) -> Reply | None:
+        assert isinstance(headers, dict)
+        asked.append(headers)
+        return None if headers.get(b"authorization") == b"Bearer t" else Reply(401, b"no")
+
+    service = HttpService(lambda request: Reply(200, request.body), refuse, 1000, check)
+    stranger = RequestParser(service)
+    stranger.feed(b"POST / HTTP/1.1\r\nContent-Length: 999\r\nExpect: 100-continue\r\n\r\n")
+    assert stranger.refusal == Reply(401, b"no")
+    stranger = RequestParser(service)
+    stranger.feed(CHUNKED + b"1\r\na\r\n0\r\nAuthorization: Bearer t\r\n\r\n")
+    assert (stranger.refusal, len(stranger.requests)) == (Reply(401, b"no"), 0), "a trailer authenticates nobody"
+    friend = RequestParser(service)
+    friend.feed(b"POST / HTTP/1.1\r\nAuthorization: Bearer t\r\nContent-Length: 1\r\n\r\na")
+    assert friend.requests[0][0].body == b"a"
+    count = len(asked)
+    nobody = RequestParser(service)
+    nobody.feed(b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+    assert (len(nobody.requests), len(asked)) == (2, count), "without a body there is nothing to check"
+
+
+REQUESTS = (
+    b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"PUT /b HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
+    CHUNKED + b"2\r\nab\r\n1\r\nc\r\n0\r\nT: t\r\n\r\n",
+)
+
+
+@given(st.lists(st.sampled_from(REQUESTS), max_size=4), st.lists(st.integers(1, 40), min_size=1))
+def test_it_does_not_matter_how_requests_are_cut(requests: list[bytes], cuts: list[int]) -> None:
+    data = b"".join(requests)
+    whole, cut = parser(), parser()
+    whole.feed(data)
+    position = 0
+    while position < len(data):
+        size = cuts[position % len(cuts)]
+        cut.feed(data[position : position + size])
+        position += size
+    seen = [[(r.method, r.path, r.all_headers, r.body, keeps) for r, keeps in found.requests] for found in (whole, cut)]
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == len(requests)
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_raise(data: bytes) -> None:
+    found = parser()
+    found.feed(data)
+    assert found.refusal is None or 400 <= found.refusal.status < 500
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+BUSY = b"HTTP/1.1 409 Conflict\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\nno"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nRetry-After: 99\r\n\r\n"
+
+RESPONSES = {
+    "a plain one": (OK, Response(200, b"ok")),
+    "a refusal": (BUSY, Response(409, b"no", "3")),
+    "one that was asked to wait for": (CONTINUE + BUSY, Response(409, b"no", "3")),
+    "hints before it": (HINTS + CONTINUE + BUSY, Response(409, b"no", "3")),
+    "in chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", Response(200, b"a")),
+}
+
+
+@pytest.mark.parametrize(("data", "want"), RESPONSES.values(), ids=RESPONSES)
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_responses(data: bytes, want: Response, size: int) -> None:
+    found = ResponseParser()
+    for _ in range(2):
+        for position in range(0, len(data), size):
+            assert not found.is_complete
+            found.feed(data[position : position + size])
+        assert found.is_complete
+        assert found.take() == want
+        assert found.keeps_alive
+
+
+def test_what_comes_uninvited_is_not_taken_for_the_response() -> None:
+    found = ResponseParser()
+    found.feed(OK + BUSY + b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal")
+    assert found.take() == Response(200, b"ok")
+    assert not found.keeps_alive
+
+
+ENDINGS = {
+    "neither length nor chunks": (b"HTTP/1.1 200 OK\r\n\r\nall of it", Response(200, b"all of it")),
+    "of an older version": (b"HTTP/1.0 403 No\r\nRetry-After: 2\r\n\r\nnone", Response(403, b"none", "2")),
+    "after an interim one": (CONTINUE + b"HTTP/1.1 200 OK\r\n\r\nx", Response(200, b"x")),
+    "a length that is not reached": (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", None),
+    "chunks without the last": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n", None),
+    "half a head": (b"HTTP/1.1 200 OK\r\n", None),
+    "an interim one alone": (CONTINUE, None),
+    "nothing": (b"", None),
+}
+
+
+@pytest.mark.parametrize(("data", "want"), ENDINGS.values(), ids=ENDINGS)
+def test_a_response_may_end_with_its_connection(data: bytes, want: Response | None) -> None:
+    found = ResponseParser()
+    found.feed(data)
+    assert not found.is_complete
+    assert found.end_with_connection() == (want is not None)
+    assert want is None or found.take() == want
+
+
+MALFORMED = {
+    "another protocol": b"SSH-2.0-OpenSSH\r\n\r\n",
+    "an upgrade": b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+    "a head without end": b"HTTP/1.1 200 OK\r\nA: " + b"x" * (MAX_HEAD + 1),
+    "interim responses without end": CONTINUE * (MAX_INTERIM + 1),
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
+def test_what_is_not_a_response(data: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        ResponseParser().feed(data)
+
+
+@pytest.mark.parametrize("make", [parser, ResponseParser])
+def test_a_closed_parser_is_freed_at_once(make: type[ResponseParser]) -> None:
+    gc.disable()
+    try:
+        found = make()
+        gone = weakref.ref(found)
+        found.feed(b"GET / HTTP/1.1\r\n" if make is parser else b"HTTP/1.1 200 OK\r\n")
+        found.close()
+        del found
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_status_below_any_other_is_no_answer() -> None:
+    with pytest.raises(MalformedMessage):
+        ResponseParser().feed(b"HTTP/1.1 000 X\r\nContent-Length: 0\r\n\r\n")

@@ -1,0 +1,343 @@
+"""Connections: real sockets, and servers that misbehave on them."""
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.support.tcp import Serve, serving
+
+from moorage.common.errors import Conflict, ServerError, Unreachable
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.client.rest import ApiClient, Exchange
+from moorage.kube.http import client_connection
+from moorage.kube.http import pool as pools
+from moorage.kube.http.client_connection import PooledConnection
+from moorage.kube.http.messages import Response
+from moorage.kube.http.pool import HttpPool
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def read_request(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readuntil(b"\r\n\r\n")
+
+
+def answer(body: bytes, head: str = "200 OK", extra: str = "") -> bytes:
+    return f"HTTP/1.1 {head}\r\nContent-Length: {len(body)}\r\n{extra}\r\n".encode() + body
+
+
+def with_server(serve: Serve, use: Callable[[HttpPool], Awaitable[Any]]) -> Any:
+    """Run a server and use a pool of connections to it."""
+
+    async def main() -> Any:
+        async with serving(serve) as port:
+            pool = HttpPool(f"http://127.0.0.1:{port}")
+            try:
+                return await use(pool)
+            finally:
+                pool.close()
+
+    return asyncio.run(main())
+
+
+def test_a_connection_is_used_again() -> None:
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            await read_request(reader)
+            writer.write(answer(b"hello"))
+
+    async def use(pool: HttpPool) -> None:
+        for _ in range(5):
+            assert await pool.send(REQUEST) == Response(200, b"hello")
+
+    with_server(serve, use)
+    assert connections == 1
+
+
+def test_answers_never_cross() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            request = await read_request(reader)
+            await asyncio.sleep(0)
+            writer.write(answer(request.split(b" ")[1]))
+
+    async def ask(pool: HttpPool, number: int) -> None:
+        request = f"GET /{number} HTTP/1.1\r\n\r\n".encode()
+        assert (await pool.send(request)).body == f"/{number}".encode()
+
+    async def use(pool: HttpPool) -> None:
+        await asyncio.gather(*(ask(pool, number) for number in range(50)))
+        cancelled = [asyncio.create_task(ask(pool, number)) for number in range(20)]
+        await asyncio.sleep(0)
+        for task in cancelled:
+            task.cancel()
+        await asyncio.gather(*(ask(pool, number) for number in range(100, 150)))
+
+    with_server(serve, use)
+
+
+async def close_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+
+
+async def talk_rubbish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
+    await reader.read()
+
+
+async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+
+
+async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+MISBEHAVIOUR = {
+    "a server that hangs up": (close_at_once, "closed"),
+    "a server of something else": (talk_rubbish, "not HTTP"),
+    "a server that hangs up half-way": (break_off, "closed"),
+    "a server that never answers": (say_nothing, "too long"),
+}
+
+
+@pytest.mark.parametrize(("serve", "told"), MISBEHAVIOUR.values(), ids=MISBEHAVIOUR)
+def test_no_answer(serve: Serve, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
+
+    async def use(pool: HttpPool) -> None:
+        with pytest.raises(Unreachable, match=told) as raised:
+            await pool.send(REQUEST, seconds=0.05)
+        assert raised.value.was_sent
+
+    with_server(serve, use)
+
+
+def test_a_connection_is_closed_if_nobody_waits_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
+
+    async def main() -> None:
+        asked, hung_up = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_request(reader)
+            asked.set()
+            await reader.read()
+            hung_up.set()
+
+        async with serving(serve) as port:
+            pool = HttpPool(f"http://127.0.0.1:{port}")
+            waiting = asyncio.ensure_future(pool.send(REQUEST))
+            await asked.wait()
+            waiting.cancel()
+            async with asyncio.timeout(10):
+                await hung_up.wait()
+            pool.close()
+
+    asyncio.run(main())
+
+
+def test_nobody_listening_means_that_nothing_was_sent() -> None:
+    with pytest.raises(Unreachable, match="no connection") as raised:
+        asyncio.run(HttpPool("http://127.0.0.1:1").send(REQUEST))
+    assert not raised.value.was_sent
+
+
+def test_reading_is_tried_again_on_a_new_connection() -> None:
+    served = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal served
+        served += 1
+        await read_request(reader)
+        writer.write(answer(b"{}"))
+        if served == 1:
+            await read_request(reader)  # and hang up without an answer
+        else:
+            await reader.read()
+
+    async def use(pool: HttpPool) -> None:
+        client = ApiClient(Connection(pool.server, "test"), transport=pool)
+        assert await client.request("GET", "/") == b"{}"
+        assert await client.request("GET", "/") == b"{}"
+
+    with_server(serve, use)
+    assert served == 2
+
+
+def test_whoever_measures_hears_of_every_request_even_without_an_answer() -> None:
+    told: list[Exchange] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer(b"{}", "201 Created"))
+        await reader.readexactly(len(b"body"))
+        await read_request(reader)  # and hang up
+
+    async def use(pool: HttpPool) -> None:
+        client = ApiClient(Connection(pool.server, "test"), transport=pool, on_exchange=told.append)
+        assert await client.request("POST", "/", b"body") == b"{}"
+        with pytest.raises(Unreachable):
+            await client.request("POST", "/", b"body")
+
+    with_server(serve, use)
+    assert [(method, status, sent, got) for method, status, _, sent, got in told] == [
+        ("POST", 201, 4, 2),
+        ("POST", 0, 4, 0),
+    ]
+
+
+def test_an_answer_in_chunks_is_put_together() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        await asyncio.sleep(0.01)
+        writer.write(b"2\r\nde\r\n0\r\n\r\n")
+
+    async def use(pool: HttpPool) -> None:
+        assert (await pool.send(REQUEST)).body == b"abcde"
+
+    with_server(serve, use)
+
+
+def test_retry_after_comes_with_the_error() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer(b"later", "503 HttpService Unavailable", "retry-after: 4\r\n"))
+
+    async def use(pool: HttpPool) -> None:
+        client = ApiClient(Connection(pool.server, "test"), transport=pool)
+        with pytest.raises(ServerError, match="later") as raised:
+            await client.request("GET", "/")
+        assert (raised.value.status, raised.value.retry_after) == (503, 4.0)
+
+    with_server(serve, use)
+
+
+def test_a_stream_is_read_as_it_arrives_until_it_is_cut() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+        await asyncio.sleep(0.01)
+        writer.write(b"3\r\ntwo\r\n")
+
+    async def use(pool: HttpPool) -> list[bytes]:
+        got: list[bytes] = []
+        client = ApiClient(Connection(pool.server, "test"), transport=pool)
+
+        async def read() -> None:
+            async with client.stream("/") as chunks:
+                async for chunk in chunks:
+                    got.append(chunk)
+
+        with pytest.raises(Unreachable):
+            await read()
+        return got
+
+    assert with_server(serve, use) == [b"one", b"two"]
+
+
+def test_a_silent_stream_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
+
+    async def use(pool: HttpPool) -> None:
+        with pytest.raises(Unreachable, match="too long"):
+            async with pool.stream(REQUEST, max_silence=0.05) as stream:
+                await stream.begun()
+
+    with_server(say_nothing, use)
+
+
+INTERIM = {
+    "a refusal after 100 Continue": (b"HTTP/1.1 100 Continue\r\n\r\n", answer(b"no", "409 Conflict"), 409),
+    "a success after it": (b"HTTP/1.1 100 Continue\r\n\r\n", answer(b"ok", "201 Created"), 201),
+    "a refusal after hints": (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", answer(b"no", "403 Forbidden"), 403),
+    "a response that ends with the connection": (b"", b"HTTP/1.0 200 OK\r\n\r\nok", 200),
+    "a refusal that does": (b"", b"HTTP/1.1 500 No\r\nConnection: close\r\n\r\nno", 500),
+}
+
+
+@pytest.mark.parametrize(("first", "then", "status"), INTERIM.values(), ids=INTERIM)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_response_that_counts(first: bytes, then: bytes, status: int, at_once: bool) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(first)
+        if not at_once:
+            await asyncio.sleep(0.01)
+        writer.write(then)
+        writer.close()
+        await writer.wait_closed()
+
+    async def read_whole(pool: HttpPool) -> tuple[int, bytes]:
+        got = await pool.send(REQUEST)
+        return got.status, got.body
+
+    async def read_as_it_comes(pool: HttpPool) -> tuple[int, bytes]:
+        async with pool.stream(REQUEST, 5.0) as stream:
+            return await stream.begun(), await stream.rest()
+
+    assert with_server(serve, read_whole) == with_server(serve, read_as_it_comes) == (status, then[-2:])
+
+
+def test_a_refused_binding_after_100_continue_is_refused() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" + answer(b"taken", "409 Conflict"))
+
+    async def use(pool: HttpPool) -> None:
+        client = ApiClient(Connection(pool.server, "test"), transport=pool)
+        with pytest.raises(Conflict, match="taken"):
+            await client.request("POST", "/api/v1/namespaces/a/pods/b/binding", b"{}")
+
+    with_server(serve, use)
+
+
+def test_a_response_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_connection, "MAX_RESPONSE", 100_000)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(b"x" * 10_000)
+            await writer.drain()
+
+    async def use(pool: HttpPool) -> None:
+        with pytest.raises(Unreachable, match="longer than 100000 bytes"):
+            await pool.send(REQUEST)
+
+    with_server(serve, use)
+
+
+def test_closed_connections_are_freed_without_a_garbage_collection() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer(b"bye", extra="Connection: close\r\n"))
+        await reader.read()
+
+    async def use(pool: HttpPool) -> None:
+        for _ in range(5):
+            await pool.send(REQUEST)
+            async with pool.stream(REQUEST, 5.0) as stream:
+                await stream.rest()
+                del stream
+        pool.close()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not [thing for thing in gc.get_objects() if isinstance(thing, PooledConnection)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        with_server(serve, use)
+    finally:
+        gc.enable()

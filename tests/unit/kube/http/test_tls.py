@@ -1,0 +1,136 @@
+"""TLS: whom we trust, what we say of whom we do not, and who we are by certificate."""
+
+import asyncio
+import os
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.certificates import Authority
+from tests.support.tcp import serving
+
+from moorage.common.errors import InputError
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.client.rest import ApiClient
+from moorage.kube.http.tls import ClientTls
+
+
+async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer with the name in the client's certificate, if it shows one."""
+    while True:
+        await reader.readuntil(b"\r\n\r\n")
+        certificate = writer.get_extra_info("peercert") or {"subject": ()}
+        name = "".join(value for part in certificate["subject"] for _, value in part).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(name), name))
+
+
+def ask(authority: Path, tls: ClientTls, **options: Any) -> bytes:
+    """Read from a server that asks for a client certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority / "cert.pem", authority / "key.pem")
+    context.load_verify_locations(authority / "cert.pem")
+    context.verify_mode = ssl.CERT_OPTIONAL
+
+    async def main() -> bytes:
+        async with serving(serve, ssl=context) as port:
+            connection = Connection(f"https://127.0.0.1:{port}", "my.kubeconfig", tls, **options)
+            async with ApiClient(connection) as client:
+                return await client.request("GET", "/")
+
+    return asyncio.run(main())
+
+
+def trusting(authority: Path, **own: Path) -> ClientTls:
+    return ClientTls("test", authority=authority / "cert.pem", **own)
+
+
+def test_a_server_whose_authority_we_know(authority: Path) -> None:
+    assert ask(authority, trusting(authority)) == b""
+
+
+def test_a_client_certificate_is_shown(authority: Path) -> None:
+    tls = trusting(authority, certificate=authority / "cert.pem", key=authority / "key.pem")
+    assert ask(authority, tls) == b"test"
+
+
+def test_an_unknown_authority_is_for_the_user_to_mend(authority: Path) -> None:
+    with pytest.raises(InputError, match="is not trusted: self"):
+        ask(authority, ClientTls("test"))
+
+
+def test_a_certificate_for_another_name_is_refused(authority: Path) -> None:
+    with pytest.raises(InputError, match="not valid for 'elsewhere'"):
+        ask(authority, trusting(authority), server_name="elsewhere")
+
+
+def test_verification_can_be_switched_off(authority: Path) -> None:
+    assert ask(authority, ClientTls("test", verifies=False), server_name="elsewhere") == b""
+
+
+def test_keys_are_kept_off_the_disk_where_that_is_possible(authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"certificate": authority / "cert.pem", "key": authority / "key.pem"}
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    assert ask(authority, trusting(authority, **own)) == b"test", "elsewhere a temporary file does"
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "an authority that is none": ({"authority": b"hello"}, "the certificate authority cannot be used"),
+    "a certificate that is none": ({"certificate": b"hello", "key": b"hello"}, "certificate and its key cannot"),
+    "a file that is not there": ({"authority": Path("gone.pem")}, "gone.pem cannot be read: No such file"),
+    "a file with nothing in it": ({"authority": Path(os.devnull)}, "is empty"),
+}
+
+
+@pytest.mark.parametrize(("pems", "message"), BAD.values(), ids=BAD)
+def test_what_cannot_be_used(pems: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ClientTls("test", **pems)
+
+
+def context_of(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context
+
+
+def asked(context: ssl.SSLContext, tls: ClientTls, **options: Any) -> bytes:
+    async def main() -> bytes:
+        async with serving(serve, ssl=context) as port:
+            connection = Connection(f"https://127.0.0.1:{port}", "my.kubeconfig", tls, **options)
+            async with ApiClient(connection) as client:
+                return await client.request("GET", "/")
+
+    return asyncio.run(main())
+
+
+def test_no_identifier_of_the_authoritys_key_is_needed(tmp_path: Path) -> None:
+    """Python 3.13 by default refuses such certificates; Go, and so client-go, takes them."""
+    authority = Authority.made_in(tmp_path)
+    context = context_of(authority.issue("server", hosts=("127.0.0.1",)))
+    assert asked(context, ClientTls("test", authority=authority.pem)) == b""
+
+
+def test_an_authority_need_not_be_a_root(tmp_path: Path) -> None:
+    middle = Authority.made_in(tmp_path / "root", "root").authority(tmp_path / "middle", "middle")
+    context = context_of(middle.issue("server", hosts=("127.0.0.1",)))
+    assert asked(context, ClientTls("test", authority=middle.pem)) == b""
+
+
+def test_a_servers_own_certificate_will_do_as_its_authority(tmp_path: Path) -> None:
+    files = Authority.made_in(tmp_path).issue("server", hosts=("127.0.0.1",))
+    assert asked(context_of(files), ClientTls("test", authority=files[0])) == b""
+
+
+def test_a_name_in_the_subject_alone_counts_for_nothing(tmp_path: Path) -> None:
+    authority = Authority.made_in(tmp_path)
+    context = context_of(authority.issue("api.example"))
+    with pytest.raises(InputError, match="is not trusted"):
+        asked(context, ClientTls("test", authority=authority.pem), server_name="api.example")
+
+
+def test_an_authority_of_the_same_name_is_another(tmp_path: Path) -> None:
+    ours, theirs = (Authority.made_in(tmp_path / name) for name in ("ours", "theirs"))
+    context = context_of(theirs.issue("server", hosts=("127.0.0.1",)))
+    with pytest.raises(InputError, match="is not trusted"):
+        asked(context, ClientTls("test", authority=ours.pem))

@@ -1,0 +1,127 @@
+"""Feature gates: upstream's defaults, and the overrides upstream would accept or refuse."""
+
+import pytest
+
+from moorage.common.errors import ConfigError
+from moorage.kube.features import GATES, FeatureGates, Stage
+
+ON_BY_DEFAULT = {
+    "a locked stable gate": ("DynamicResourceAllocation", True),
+    "a beta gate": ("OpportunisticBatching", True),
+    "new in this release": ("StorageCapacityScoring", True),
+    "a beta gate that stays off": ("GenericWorkload", False),
+    "another one": ("SchedulerAsyncAPICalls", False),
+    "an alpha gate": ("TaintTolerationComparisonOperators", False),
+}
+
+ACCEPTED = {
+    "nothing at all": ("", {}),
+    "one gate": ("GenericWorkload=true", {"GenericWorkload": True}),
+    "several, with spaces": (
+        " GenericWorkload = true , VolumeLimitScaling=False",
+        {"GenericWorkload": True, "VolumeLimitScaling": False},
+    ),
+    "Go's other spellings of a bool": (
+        "GenericWorkload=t,VolumeLimitScaling=0",
+        {"GenericWorkload": True, "VolumeLimitScaling": False},
+    ),
+    "the component's prefix": ("kube:GenericWorkload=true", {"GenericWorkload": True}),
+    "a trailing comma": ("GenericWorkload=true,", {"GenericWorkload": True}),
+    "the last of two wins": ("GenericWorkload=true,GenericWorkload=false", {"GenericWorkload": False}),
+    "a locked gate set to what it is": ("DynamicResourceAllocation=true", {"DynamicResourceAllocation": True}),
+    "a stable gate that is not locked yet": (
+        "DRADeviceTaints=false,DRADeviceTaintRules=false",
+        {"DRADeviceTaints": False},
+    ),
+    "every beta gate at once": (
+        "AllBeta=true",
+        {"GenericWorkload": True, "SchedulerAsyncAPICalls": True, "TaintTolerationComparisonOperators": False},
+    ),
+    "a gate by name beats its group": (
+        "GenericWorkload=false,AllBeta=true,DRAWorkloadResourceClaims=false",
+        {"GenericWorkload": False, "SchedulerAsyncAPICalls": True},
+    ),
+    "no beta gate leaves the stable ones": (
+        "AllBeta=false",
+        {"OpportunisticBatching": False, "NodeDeclaredFeatures": True},
+    ),
+    "every alpha gate, with what they need": (
+        "AllAlpha=true,GenericWorkload=true",
+        {"CompositePodGroup": True, "SchedulerPreQueueingHints": True},
+    ),
+}
+
+REFUSED = {
+    "an unknown gate": (
+        "GenericWorkloads=true",
+        ["unrecognized feature gate: GenericWorkloads", "did you mean 'GenericWorkload'?"],
+    ),
+    "a gate that is gone": ("SchedulerQueueingHints=true", ["unrecognized feature gate: SchedulerQueueingHints"]),
+    "a locked gate": (
+        "NodeDeclaredFeatures=false",
+        ["cannot set feature gate NodeDeclaredFeatures to false, feature is locked to true"],
+    ),
+    "every mistake at once": (
+        "Nope=true,NodeDeclaredFeatures=false",
+        ["unrecognized feature gate: Nope", "feature is locked to true"],
+    ),
+    "a gate without what it needs": (
+        "TopologyAwareWorkloadScheduling=true",
+        [
+            "TopologyAwareWorkloadScheduling is enabled, but depends on features that are disabled: [GenericWorkload]",
+            "add GenericWorkload=true",
+        ],
+    ),
+    "a need taken away from a default": (
+        "PodLevelResources=false",
+        [
+            "InPlacePodLevelResourcesVerticalScaling is enabled, but depends on features that are disabled: "
+            "[PodLevelResources]"
+        ],
+    ),
+    "no value": ("GenericWorkload", ["missing bool value for GenericWorkload"]),
+    "a value that is no bool": ("GenericWorkload=yes", ["invalid value of GenericWorkload=yes", "write true or false"]),
+    "another component": ("etcd:GenericWorkload=true", ["component not registered: etcd"]),
+    "mixed prefixes": ("kube:GenericWorkload=true,VolumeLimitScaling=false", ["do not mix use"]),
+}
+
+
+@pytest.mark.parametrize(("name", "want"), ON_BY_DEFAULT.values(), ids=ON_BY_DEFAULT)
+def test_defaults(name: str, want: bool) -> None:
+    assert FeatureGates().enabled(name) is want
+
+
+@pytest.mark.parametrize(("flag", "want"), ACCEPTED.values(), ids=ACCEPTED)
+def test_accepted_overrides(flag: str, want: dict[str, bool]) -> None:
+    gates = FeatureGates.parse(flag)
+    assert {name: gates.enabled(name) for name in want} == want
+
+
+@pytest.mark.parametrize(("flag", "texts"), REFUSED.values(), ids=REFUSED)
+def test_refused_overrides(flag: str, texts: list[str]) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        FeatureGates.parse(flag)
+    assert [text for text in texts if text not in str(refusal.value)] == []
+
+
+def test_the_flag_may_be_given_several_times() -> None:
+    gates = FeatureGates.parse("GenericWorkload=true", "PodGroupPreemptionPolicy=true")
+    assert gates.enabled("PodGroupPreemptionPolicy")
+
+
+def test_equal_gates_are_equal_values() -> None:
+    assert FeatureGates.parse("OpportunisticBatching=true") == FeatureGates()
+    assert hash(FeatureGates.parse("OpportunisticBatching=true")) == hash(FeatureGates())
+    assert FeatureGates.parse("OpportunisticBatching=false") != FeatureGates()
+    assert repr(FeatureGates.parse("OpportunisticBatching=false")) == "FeatureGates(OpportunisticBatching=False)"
+
+
+def test_asking_for_no_gate_is_a_programming_error() -> None:
+    with pytest.raises(LookupError, match="no feature gate is named 'Nope'"):
+        FeatureGates().enabled("Nope")
+
+
+def test_the_table_is_consistent() -> None:
+    needs = {need for gate in GATES.values() for need in gate.needs}
+    assert needs <= set(GATES)
+    assert not [gate.name for gate in GATES.values() if gate.locked and gate.stage is not Stage.GA]

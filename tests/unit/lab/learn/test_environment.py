@@ -1,0 +1,173 @@
+"""The environment: Gymnasium's own checks, masks, seeds, vectors, and that what is learned is what is run."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("gymnasium", reason="needs Gymnasium: pip install 'moorage[learn]'")
+
+import gymnasium
+from gymnasium.utils.env_checker import check_env
+from msgspec.structs import replace
+from tests.support.policies_on_trial import snug
+
+from moorage.common.errors import InputError
+from moorage.lab.learn import ENVIRONMENT, ObservedColumns, SchedulingEnv, chosen_by
+from moorage.lab.learn.episodes import Episode
+from moorage.lab.learn.sources import generated
+from moorage.lab.trial import PolicyText, run_trial
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
+
+SMALL: dict[str, Any] = {"nodes": 5, "pods": 40}
+
+
+@contextmanager
+def made(**kwargs: Any) -> Iterator[SchedulingEnv]:
+    environment = gymnasium.make(ENVIRONMENT, **{**SMALL, **kwargs}).unwrapped
+    assert isinstance(environment, SchedulingEnv)
+    yield environment
+    environment.close()
+
+
+def played(environment: SchedulingEnv, seed: int) -> tuple[list[float], dict[str, float]]:
+    """Play an episode by a fixed policy; return all rewards, and what the lab measured."""
+    observation, info = environment.reset(seed=seed)
+    rewards, is_over = [], False
+    while not is_over:
+        action = chosen_by(snug, observation, info["action_mask"])
+        observation, reward, is_over, _, info = environment.step(action)
+        rewards.append(reward)
+    return rewards, info["measures"]
+
+
+@pytest.mark.parametrize("action", ["node", "scores"])
+def test_gymnasium_finds_nothing_wrong(action: str) -> None:
+    with made(action=action) as environment:
+        check_env(environment, skip_render_check=True)
+
+
+def test_the_same_seed_is_the_same_episode() -> None:
+    with made() as environment, made() as another:
+        assert played(environment, 7) == played(another, 7)
+        assert played(environment, 7) != played(environment, 8)
+
+
+def test_masked_rows_are_those_the_filters_left() -> None:
+    with made() as environment:
+        observation, info = environment.reset(seed=3)
+        rejected = 0
+        for _ in range(30):
+            mask = environment.action_masks()
+            assert mask.tolist() == info["action_mask"].astype(bool).tolist()
+            assert mask.sum() >= 2, "a pod without a choice is not asked about"
+            left = observation["nodes"][:, [2, 5]].min(axis=1)
+            assert (left[mask] >= 0).all()
+            assert (left[~mask] < 0).all(), "nothing but room is in the way here"
+            rejected += int((~mask).sum())
+            observation, _, is_over, _, info = environment.step(int(np.flatnonzero(mask)[0]))
+            assert not is_over
+        assert rejected
+
+
+def test_a_node_that_will_not_do_costs_a_penalty_and_the_pod() -> None:
+    with made(penalty=-5.0, reward=lambda _facts: 0.0) as environment:
+        _, info = environment.reset(seed=1)
+        refused = environment._episode.question.pod
+        _, reward, is_over, _, info = environment.step(7)
+        assert reward == -5.0
+        while not is_over:
+            _, reward, is_over, _, info = environment.step(int(info["action_mask"].argmax()))
+            assert reward == 0.0
+        lives = environment._episode._play.lives
+        assert [name for name, life in lives.items() if life.waited is None] == [refused.name]
+
+
+def test_scores_never_lead_to_a_node_that_will_not_do() -> None:
+    with made(action="scores", penalty=-1000.0) as environment:
+        _, info = environment.reset(seed=3)
+        is_over, total = False, 0.0
+        while not is_over:
+            worst = -info["action_mask"].astype(np.float32)
+            _, reward, is_over, _, info = environment.step(worst)
+            total += reward
+        assert total > 0
+
+
+def test_rewards_by_name() -> None:
+    crowded = {"nodes": 3, "pods": 80, "load": 3.0}
+    with made(reward="placed", **crowded) as placed, made(reward="waiting", **crowded) as waiting:
+        rewards, measures = played(placed, 5)
+        losses, _ = played(waiting, 5)
+    assert sum(rewards) > 0.5
+    assert sum(losses) < 0.0
+    assert measures["overcommitted"] == 0.0
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_several_at_once(mode: str) -> None:
+    kwargs = {"vector_kwargs": {"context": "spawn"}} if mode == "async" else {}
+    vector = gymnasium.make_vec(
+        f"moorage.lab.learn:{ENVIRONMENT}", num_envs=2, vectorization_mode=mode, **SMALL, **kwargs
+    )
+    observations, infos = vector.reset(seed=[7, 8])
+    after, rewards, *_ = vector.step(infos["action_mask"].argmax(axis=1))
+    vector.close()
+    with made() as alone:
+        seen, info = alone.reset(seed=7)
+        assert np.array_equal(seen["nodes"], observations["nodes"][0])
+        seen, reward, *_ = alone.step(int(info["action_mask"].argmax()))
+        assert np.array_equal(seen["nodes"], after["nodes"][0])
+        assert rewards[0] == pytest.approx(reward)
+
+
+LEARNED = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - plugins:
+      preScore: {disabled: [{name: "*"}], enabled: [{name: LearnedScore}]}
+      score: {disabled: [{name: "*"}], enabled: [{name: LearnedScore}]}
+    pluginConfig:
+      - name: LearnedScore
+        args: {policy: "tests.support.policies_on_trial:snug", timeLimit: 0s}
+"""
+
+
+def test_what_is_learned_is_what_is_run() -> None:
+    """The same policy puts every pod on the same node, as an agent and as a plugin."""
+    trial = replace(generated("batch", 3, 120, 1.2)(11), policy=PolicyText("learned", LEARNED))
+    columns = ObservedColumns(("cpu", "memory"))
+    with closing(Episode(trial, load_policy(collect_plugins()))) as episode:
+        episode.go_on()
+        while (question := episode.question) is not None:
+            seen = columns.observe(question.pod, episode.nodes)
+            episode.answer(chosen_by(snug, {"nodes": seen.nodes, "pod": seen.pod}, question.feasible))
+            episode.go_on()
+        by_agent = {name: life.node for name, life in episode._play.lives.items()}
+    assert by_agent == {row.pod: row.node for row in run_trial(trial).pods}
+    assert len(by_agent) == 120
+    assert len(set(by_agent.values())) == 3
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "one node": ({"nodes": 1}, "leave nothing to choose"),
+    "an action that is none": ({"action": "best"}, "write 'node' or 'scores'"),
+    "a preset that is none": ({"trials": "bach"}, "did you mean 'batch'"),
+    "a reward that is none": ({"reward": "place"}, "did you mean 'placed'"),
+    "too few rows": ({"max_nodes": 3}, "there are 5 nodes, and observations have 3 rows"),
+}
+
+
+@pytest.mark.parametrize(("kwargs", "problem"), WRONG.values(), ids=WRONG)
+def test_what_is_refused(kwargs: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        SchedulingEnv(**{**SMALL, **kwargs}).reset(seed=1)
+
+
+def test_a_step_before_the_first_reset() -> None:
+    environment = SchedulingEnv(**SMALL)
+    with pytest.raises(InputError, match=r"call reset\(\) first"):
+        environment.step(0)

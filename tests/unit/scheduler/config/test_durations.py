@@ -1,0 +1,48 @@
+"""Durations read and print as Go's do."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.scheduler.config import Duration
+
+PRINTED = {
+    "seconds": ("15s", "15s"),
+    "a minute is spelled out": ("600s", "10m0s"),
+    "so is an hour": ("1h", "1h0m0s"),
+    "several units": ("1h2m3.5s", "1h2m3.5s"),
+    "milliseconds": ("1500ms", "1.5s"),
+    "less than a second": ("250ms", "250ms"),
+    "microseconds": ("1.5us", "1.5µs"),
+    "nanoseconds": ("7ns", "7ns"),
+    "nothing": ("0", "0s"),
+    "nothing with a unit": ("0s", "0s"),
+    "negative": ("-1.5h", "-1h30m0s"),
+    "a leading point": (".5s", "500ms"),
+}
+
+REFUSED = {
+    "no unit": ("10", 'time: missing unit in duration "10"'),
+    "an unknown unit": ("3d", 'time: unknown unit "d" in duration "3d"'),
+    "an unknown unit after a known one": ("1h3d", 'time: unknown unit "d" in duration "1h3d"'),
+    "no number": ("soon", 'time: invalid duration "soon"'),
+    "nothing at all": ("", 'time: invalid duration ""'),
+    "more than Go can hold": ("9999999h", 'time: invalid duration "9999999h"'),
+}
+
+
+@pytest.mark.parametrize(("text", "want"), PRINTED.values(), ids=PRINTED)
+def test_print(text: str, want: str) -> None:
+    assert str(Duration.parse(text)) == want
+
+
+@pytest.mark.parametrize(("text", "problem"), REFUSED.values(), ids=REFUSED)
+def test_refused(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match="time:") as refusal:
+        Duration.parse(text)
+    assert str(refusal.value) == problem
+
+
+@given(st.integers(min_value=-(2**62), max_value=2**62))
+def test_what_is_printed_reads_back(nanoseconds: int) -> None:
+    assert Duration.parse(str(Duration(nanoseconds))) == Duration(nanoseconds)

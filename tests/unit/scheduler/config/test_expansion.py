@@ -1,0 +1,230 @@
+"""MultiPoint expansion: order, weights, and what cannot be built."""
+
+import pytest
+
+from moorage.common.errors import ConfigError
+from moorage.scheduler.config import (
+    KNOWN_PLUGINS,
+    EnabledPlugins,
+    ExtensionPoint,
+    PluginEntry,
+    Plugins,
+    PluginSet,
+    ProfileConfig,
+    default_config,
+    expand_plugins,
+)
+
+POINTS = {
+    "Sort": "queueSort",
+    "Sort2": "queueSort",
+    "Bind": "bind",
+    "F1": "filter",
+    "F2": "filter",
+    "F3": "filter",
+    "Both": "filter score",
+    "S1": "score",
+    "P1": "placementScore placementGenerate",
+    "P2": "placementGenerate",
+}
+BASE = "Sort Bind "
+
+
+def plugin_set(enabled: str = "", disabled: str = "") -> PluginSet:
+    return PluginSet(enabled=entries(enabled), disabled=entries(disabled))
+
+
+def entries(text: str) -> tuple[PluginEntry, ...]:
+    return tuple(
+        PluginEntry(name, int(weight or 0)) for name, _, weight in (item.partition(":") for item in text.split())
+    )
+
+
+def expand(multi_point: str, **sets: PluginSet) -> EnabledPlugins:
+    profile = ProfileConfig(scheduler_name="mine", plugins=Plugins(multi_point=plugin_set(multi_point), **sets))
+    return expand_plugins(profile, lambda name: POINTS[name].split() if name in POINTS else None, where="profiles[0]")
+
+
+ORDER = {
+    "MultiPoint's order": (BASE + "F2 F1", {}, "F2 F1"),
+    "plugins that do not filter are skipped": (BASE + "F1 S1 F2", {}, "F1 F2"),
+    "one disabled at the point is skipped": (BASE + "F1 F2", {"filter": plugin_set(disabled="F1")}, "F2"),
+    "naming a plugin again moves it to the front": (BASE + "F1 F2 F3", {"filter": plugin_set("F3")}, "F3 F1 F2"),
+    "several of them in the point's own order": (BASE + "F1 F2 F3", {"filter": plugin_set("F3 F2")}, "F3 F2 F1"),
+    "a plugin outside of MultiPoint comes last": (BASE + "F1 F2", {"filter": plugin_set("F3")}, "F1 F2 F3"),
+    "both at once": (BASE + "F1 F2", {"filter": plugin_set("F3 F2")}, "F2 F1 F3"),
+    "a star leaves the point's own list": (BASE + "F1 F2", {"filter": plugin_set("F3", "*")}, "F3"),
+    "disabled but in the point's own list stays, last": (
+        BASE + "F1 F2",
+        {"filter": plugin_set("F1", "F1")},
+        "F2 F1",
+    ),
+    "a plugin twice in MultiPoint is fine where the point names it": (
+        BASE + "F1 F1",
+        {"filter": plugin_set("F1")},
+        "F1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("multi_point", "sets", "want"), ORDER.values(), ids=ORDER)
+def test_order(multi_point: str, sets: dict[str, PluginSet], want: str) -> None:
+    assert expand(multi_point, **sets)[ExtensionPoint.FILTER] == tuple(want.split())
+
+
+WEIGHTS = {
+    "MultiPoint's weight": (BASE + "S1:4 Both:2", {}, {"S1": 4, "Both": 2}),
+    "a missing weight is one": (BASE + "S1 Both:0", {}, {"S1": 1, "Both": 1}),
+    "the point's own weight wins": (BASE + "S1:4", {"score": plugin_set("S1:7")}, {"S1": 7}),
+    "even a missing one": (BASE + "S1:4", {"score": plugin_set("S1")}, {"S1": 1}),
+    "a plugin disabled for scoring has none": (BASE + "S1:4 Both", {"score": plugin_set(disabled="S1")}, {"Both": 1}),
+}
+
+
+@pytest.mark.parametrize(("multi_point", "sets", "want"), WEIGHTS.values(), ids=WEIGHTS)
+def test_score_weights(multi_point: str, sets: dict[str, PluginSet], want: dict[str, int]) -> None:
+    assert expand(multi_point, **sets).score_weights == want
+
+
+def test_placement_scores_have_weights_of_their_own() -> None:
+    enabled = expand(BASE + "P1:5 S1:2")
+    assert (enabled.placement_score_weights, enabled.score_weights) == ({"P1": 5}, {"S1": 2})
+
+
+def test_names_are_those_of_every_point_once() -> None:
+    assert set(expand(BASE + "Both F1").names) == {"Sort", "Bind", "Both", "F1"}
+
+
+REFUSED = {
+    "an unknown plugin at a point": (
+        BASE,
+        {"filter": plugin_set("Nope")},
+        ['profiles[0].plugins.filter.enabled[0]: FilterPlugin "Nope" does not exist'],
+    ),
+    "an unknown plugin in MultiPoint": (
+        BASE + "Nope",
+        {},
+        ['profiles[0].plugins.multiPoint.enabled[2]: PreFilterPlugin "Nope" does not exist'],
+    ),
+    "a plugin that does not implement the point": (
+        BASE,
+        {"score": plugin_set("F1")},
+        [
+            'profiles[0].plugins.score.enabled[0]: plugin "F1" does not extend ScorePlugin plugin',
+            "  hint: enable it under multiPoint, or where it takes part: filter",
+        ],
+    ),
+    "a plugin twice at a point": (
+        BASE,
+        {"filter": plugin_set("F1 F1")},
+        ['profiles[0].plugins.filter.enabled[1]: plugin "F1" already registered as "FilterPlugin"'],
+    ),
+    "a plugin twice in MultiPoint": (
+        BASE + "Both Both",
+        {},
+        ['profiles[0].plugins.multiPoint: plugin "Both" already registered as "FilterPlugin"'],
+    ),
+    "no queue sort": (
+        "Bind",
+        {},
+        [
+            'profiles[0].plugins.queueSort: only one queue sort plugin required for profile with scheduler name "mine"'
+            ", but got 0"
+        ],
+    ),
+    "two queue sorts": (
+        BASE + "Sort2",
+        {},
+        [
+            'profiles[0].plugins.queueSort: only one queue sort plugin required for profile with scheduler name "mine"'
+            ", but got 2",
+            "  hint: disable PrioritySort: queueSort.disabled: [{name: PrioritySort}]",
+        ],
+    ),
+    "nothing binds": (
+        "Sort",
+        {},
+        ['profiles[0].plugins.bind: at least one bind plugin is needed for profile with scheduler name "mine"'],
+    ),
+    "two generate placements": (
+        BASE + "P1 P2",
+        {},
+        [
+            "profiles[0].plugins.placementGenerate: at most one placement generate plugin is allowed "
+            'for profile with scheduler name "mine"'
+        ],
+    ),
+    "every problem at once": (
+        "Sort Nope",
+        {"score": plugin_set("F1")},
+        [
+            'profiles[0].plugins.score.enabled[0]: plugin "F1" does not extend ScorePlugin plugin',
+            "  hint: enable it under multiPoint, or where it takes part: filter",
+            'profiles[0].plugins.multiPoint.enabled[1]: PreFilterPlugin "Nope" does not exist',
+            'profiles[0].plugins.bind: at least one bind plugin is needed for profile with scheduler name "mine"',
+        ],
+    ),
+    "weights that could overflow": (
+        BASE + f"S1:{2**60}",
+        {},
+        ["profiles[0].plugins.score: score plugins: total score of Score plugins could overflow"],
+    ),
+    "placement weights that could overflow": (
+        BASE + f"P1:{2**60}",
+        {},
+        ["profiles[0].plugins.placementScore: placement score plugins: total score of Score plugins could overflow"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("multi_point", "sets", "want"), REFUSED.values(), ids=REFUSED)
+def test_refused(multi_point: str, sets: dict[str, PluginSet], want: list[str]) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        expand(multi_point, **sets)
+    assert str(refusal.value).splitlines() == want
+
+
+FILTERS = (
+    "NodeName NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions "
+    "NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources NodeDeclaredFeatures"
+)
+DEFAULT_ORDER = {
+    "preEnqueue": "SchedulingGates DynamicResources DefaultPreemption",
+    "queueSort": "PrioritySort",
+    "preFilter": FILTERS,
+    "filter": FILTERS,
+    "postFilter": "DynamicResources DefaultPreemption",
+    "preScore": "TaintToleration NodeAffinity NodeResourcesFit VolumeBinding PodTopologySpread InterPodAffinity "
+    "NodeResourcesBalancedAllocation",
+    "score": "TaintToleration NodeAffinity NodeResourcesFit VolumeBinding PodTopologySpread InterPodAffinity "
+    "DynamicResources NodeResourcesBalancedAllocation ImageLocality",
+    "reserve": "VolumeBinding DynamicResources",
+    "permit": "",
+    "preBind": "VolumeBinding DynamicResources",
+    "bind": "DefaultBinder",
+    "postBind": "",
+    "placementGenerate": "",
+    "placementScore": "NodeResourcesFit",
+    "podGroupPostFilter": "DynamicResources DefaultPreemption",
+}
+
+
+@pytest.mark.parametrize(("point", "want"), DEFAULT_ORDER.items(), ids=DEFAULT_ORDER)
+def test_default_order(point: str, want: str) -> None:
+    enabled = expand_plugins(default_config().profiles[0], lambda name: KNOWN_PLUGINS[name].points)
+    assert enabled[ExtensionPoint(point)] == tuple(want.split())
+
+
+def test_default_score_weights() -> None:
+    enabled = expand_plugins(default_config().profiles[0], lambda name: KNOWN_PLUGINS[name].points)
+    assert enabled.score_weights == {
+        "TaintToleration": 3,
+        "NodeAffinity": 2,
+        "NodeResourcesFit": 1,
+        "VolumeBinding": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
+        "DynamicResources": 2,
+        "NodeResourcesBalancedAllocation": 1,
+        "ImageLocality": 1,
+    }

@@ -1,0 +1,133 @@
+"""What a decision log says of attempts: the near misses are those that scoring from nothing finds."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from tests.unit.insight.page.clusters import SMALL, Content, loaded, node, pod, policy
+
+from moorage.cluster.files.loading import cluster_of
+from moorage.cluster.simulation.one_pass import DryRunApi, make_known
+from moorage.common.clock import VirtualClock
+from moorage.scheduler.daemon.decision_log.deciding import RUNNERS_UP, DecisionLog
+from moorage.scheduler.decisions.decision import NodeEntry, Result
+from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
+from moorage.scheduler.decisions.details import node_entries
+from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found
+from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.observing import AttemptObserver, observed_by
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.wiring.parts import Observers, assemble
+
+SPREAD = [
+    {
+        "maxSkew": 1,
+        "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+]
+HARD_SPREAD = [{**SPREAD[0], "whenUnsatisfiable": "DoNotSchedule"}]
+PREFERRED = {
+    "podAntiAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": 10,
+                "podAffinityTerm": {
+                    "topologyKey": "topology.kubernetes.io/zone",
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                },
+            }
+        ]
+    }
+}
+
+
+class FromNothing(AttemptObserver):
+    """Describes every node from nothing, as `simulate` does."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, dict[str, NodeEntry]] = {}
+
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+        self.entries[queued.key] = node_entries(cycle, found)
+
+
+async def decided(contents: Iterable[Content]) -> tuple[list[LoggedDecision], FromNothing]:
+    """Have a scheduler try everybody once, on an API that takes every write."""
+    clock, lines, reference = VirtualClock(1000.0), list[LoggedDecision](), FromNothing()
+    log = DecisionLog(lines.append, clock)
+    observers = Observers(attempts=observed_by(reference, log))
+    parts = assemble(policy(), DryRunApi(), clock, observers=observers)
+    log.watch(parts.scheduler.cycles.values())
+    make_known(cluster_of(loaded(contents).documents), parts, clock)
+    await parts.scheduler.life.start()
+    while parts.scheduler.queue.sizes().active:
+        await parts.scheduler.schedule_next()
+    await parts.background.drain()
+    await parts.scheduler.life.close()
+    parts.close()
+    return lines, reference
+
+
+def run(*contents: Content) -> tuple[dict[str, LoggedDecision], FromNothing]:
+    lines, reference = asyncio.run(decided(contents))
+    return {line.pod: line for line in lines}, reference
+
+
+def test_an_unschedulable_pod_has_its_nodes_in_groups() -> None:
+    lines, _ = run(*SMALL)
+    line = lines["shop/big-1"]
+    assert line.result is Result.UNSCHEDULABLE
+    assert line.message.startswith("0/3 nodes are available: 1 Insufficient cpu")
+    assert (line.node_count, line.feasible, line.attempts, line.nodes) == (3, 0, 1, {})
+    assert {(group.plugin, group.count, group.nodes) for group in line.rejected} == {
+        ("NodeResourcesFit", 1, ("n1",)),
+        ("NodeUnschedulable", 1, ("n2",)),
+        ("TaintToleration", 1, ("n3",)),
+    }
+    assert (
+        RejectedNodes(1, "NodeResourcesFit", "UnschedulableAndUnresolvable", ("Insufficient cpu",), ("n1",))
+        in line.rejected
+    )
+
+
+def test_a_node_that_is_the_only_one_was_not_scored() -> None:
+    line = run(*SMALL)[0]["shop/fits"]
+    assert (line.result, line.node, line.nodes, line.feasible) == (Result.SCHEDULED, "n1", {"n1": NodeEntry()}, 1)
+    assert line.requests == {"cpu": "1000m"}
+    assert line.time.startswith("1970-01-01T00:16:")
+    assert line.took > 0
+
+
+def test_near_misses_are_what_scoring_from_nothing_finds() -> None:
+    """In every form: answers that stand, plugins asked afresh, nodes that some filter rejects for this pod alone."""
+    nodes = [node(f"n{number}", allocatable={"cpu": str(4 + number)}) for number in range(1, 9)]
+    shapes: list[dict[str, Any]] = [
+        {},
+        {"topologySpreadConstraints": SPREAD},
+        {"topologySpreadConstraints": HARD_SPREAD},
+        {"affinity": PREFERRED},
+        {"nodeSelector": {"topology.kubernetes.io/zone": "zone-3"}},
+    ]
+    pods = [pod(f"web-{number}", f"{100 + number}m", **shapes[number % len(shapes)]) for number in range(30)]
+    lines, reference = run(*nodes, *pods)
+    several = 0
+    for key, line in lines.items():
+        whole = {name: entry for name, entry in reference.entries[key].items() if entry.total is not None}
+        if not whole:
+            continue
+        several += 1
+        assert {name: whole[name] for name in line.nodes} == line.nodes
+        totals = sorted((entry.total or 0 for entry in whole.values()), reverse=True)
+        assert next(iter(line.nodes)) == line.node
+        assert [entry.total for entry in line.nodes.values()] == totals[: RUNNERS_UP + 1]
+    assert several >= 20
+
+
+def test_whom_preemption_would_evict_is_said() -> None:
+    high = pod("high", "4", priority=100)
+    lines, _ = run(node("n1"), pod("low", "3", node="n1"), high)
+    found = lines["shop/high"].post_filter
+    assert found is not None
+    assert (found.nominated_node, found.victims) == ("n1", ("shop/low",))

@@ -1,0 +1,90 @@
+"""Counting in cells, and how it is exposed."""
+
+from prometheus_client.exposition import generate_latest
+from tests.support.exposing import exposing
+
+from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.options import MetricsOptions
+from moorage.scheduler.framework.metering import MetricKind, MetricSpec
+
+SPECS = (
+    MetricSpec("a_total", MetricKind.COUNTER, ("result",), "Attempts.", "STABLE"),
+    MetricSpec("g", MetricKind.GAUGE, (), "Size."),
+    MetricSpec("h_seconds", MetricKind.HISTOGRAM, ("point",), "Time.", "BETA", (0.5, 1.0)),
+    MetricSpec("old", MetricKind.GAUGE, (), "Gone soon.", is_hidden=True),
+)
+
+
+def registry(**options: object) -> CellRegistry:
+    return CellRegistry(MetricsOptions(**options), SPECS)  # type: ignore[arg-type]
+
+
+def exposed(cells: CellRegistry) -> list[str]:
+    return generate_latest(exposing(cells)).decode().splitlines()
+
+
+def test_counters_gauges_and_histograms_are_exposed_as_upstream_does() -> None:
+    cells = registry()
+    cells["a_total"].number("scheduled").inc()
+    cells["a_total"].number("scheduled").inc(2)
+    cells["g"].number().set(7)
+    for value in (0.5, 0.7, 3.0):
+        cells["h_seconds"].histogram("Filter").observe(value)
+    assert exposed(cells) == [
+        "# HELP a_total [STABLE] Attempts.",
+        "# TYPE a_total counter",
+        'a_total{result="scheduled"} 3.0',
+        "# HELP g [ALPHA] Size.",
+        "# TYPE g gauge",
+        "g 7.0",
+        "# HELP h_seconds [BETA] Time.",
+        "# TYPE h_seconds histogram",
+        'h_seconds_bucket{le="0.5",point="Filter"} 1.0',
+        'h_seconds_bucket{le="1.0",point="Filter"} 2.0',
+        'h_seconds_bucket{le="+Inf",point="Filter"} 3.0',
+        'h_seconds_count{point="Filter"} 3.0',
+        'h_seconds_sum{point="Filter"} 4.2',
+    ]
+
+
+def test_a_metric_with_labels_appears_with_its_first_child_and_one_without_at_once() -> None:
+    assert exposed(registry()) == ["# HELP g [ALPHA] Size.", "# TYPE g gauge", "g 0.0"]
+
+
+def test_a_disabled_metric_is_counted_by_nobody() -> None:
+    cells = registry(disabled=frozenset({"g"}))
+    cells["g"].number().inc()
+    assert exposed(cells) == []
+
+
+def test_label_values_that_are_not_allowed_become_one() -> None:
+    cells = registry(allowed_labels={"a_total,result": frozenset({"scheduled"})})
+    for result in ("scheduled", "error", "unschedulable"):
+        cells["a_total"].number(result).inc()
+    assert [line for line in exposed(cells) if line.startswith("a_total{")] == [
+        'a_total{result="scheduled"} 1.0',
+        'a_total{result="unexpected"} 2.0',
+    ]
+
+
+def test_hidden_metrics_are_shown_when_asked_for() -> None:
+    assert not any(line.startswith("old") for line in exposed(registry()))
+    assert "old 0.0" in exposed(registry(show_hidden=True))
+
+
+def test_resetting_begins_at_zero_and_keeps_what_is_bound() -> None:
+    cells = registry()
+    counter, histogram = cells["a_total"].number("x"), cells["h_seconds"].histogram("y")
+    counter.inc()
+    histogram.observe(1)
+    cells.reset()
+    counter.inc(5)
+    assert 'a_total{result="x"} 5.0' in exposed(cells)
+    assert 'h_seconds_sum{point="y"} 0.0' in exposed(cells)
+
+
+def test_readings_are_taken_when_somebody_looks() -> None:
+    cells, sizes = registry(), [3]
+    cells["g"].read_from(lambda: [((), float(sizes[0]))])
+    sizes[0] = 9
+    assert "g 9.0" in exposed(cells)

@@ -1,0 +1,180 @@
+"""A simulated cluster, and what the metrics say of it."""
+
+import asyncio
+from collections.abc import Iterable
+from random import Random
+
+from prometheus_client import CollectorRegistry
+from tests.support.exposing import exposing
+
+from moorage.cluster.simulation.simulation import Simulation
+from moorage.cluster.simulation.world import Fault, World, no_faults
+from moorage.cluster.virtual_time import run_virtual
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import ApiError
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import default_config
+from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.metrics.instruments import Instruments
+from moorage.scheduler.daemon.metrics.readings import PodResources, read_process, read_scheduler
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.queue.scheduling_queue import POD_ADDED
+from moorage.scheduler.state.objects import ObjectCache
+from moorage.testing.builders import make_node, make_pod
+
+
+class AlwaysSampling(Random):
+    """Draws zero, so every cycle is sampled."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+def scheduled(
+    objects: Iterable[KubeObject], *, later: Iterable[KubeObject] = (), fault: Fault = no_faults
+) -> CollectorRegistry:
+    """Schedule a cluster, to which objects come a second later, and return what the instruments say in the end."""
+    clock, cells = VirtualClock(), CellRegistry()
+    instruments = Instruments(cells, clock, AlwaysSampling())
+
+    async def work() -> Simulation:
+        world = World(clock, fault=fault)
+        simulation = Simulation(
+            world,
+            default_config(),
+            Registry(IN_TREE),
+            features=FeatureGates(),
+            observer=instruments.attempts,
+            queue_observer=instruments.queue,
+            meter=cells,
+        )
+        instruments.sampler.watch(placement.profile for placement in simulation.scheduler.cycles.values())
+        simulation.load(objects)
+        world.start_watching(simulation.loop)
+        asyncio.get_running_loop().call_later(1.0, lambda: world.add(*later))
+        await simulation.run_until_quiet(most_seconds=20.0)
+        await asyncio.sleep(2.0)
+        await simulation.run_until_quiet(most_seconds=20.0)
+        return simulation
+
+    simulation = run_virtual(work(), clock)
+    read_scheduler(cells, simulation.scheduler)
+    read_process(cells, FeatureGates())
+    return exposing(cells)
+
+
+def value(found: CollectorRegistry, name: str, /, **labels: str) -> float | None:
+    return found.get_sample_value(name, labels)
+
+
+PROFILE = "default-scheduler"
+BUSY = [
+    make_node("n1"),
+    make_node("n2"),
+    make_pod("small", requests={"cpu": "1"}),
+    make_pod("other", requests={"cpu": "1"}),
+    make_pod("huge", requests={"cpu": "100"}),
+]
+
+
+def test_attempts_are_counted_by_result() -> None:
+    found = scheduled(BUSY)
+    assert value(found, "scheduler_schedule_attempts_total", result="scheduled", profile=PROFILE) == 2
+    assert value(found, "scheduler_schedule_attempts_total", result="unschedulable", profile=PROFILE) == 1
+    timed = "scheduler_scheduling_attempt_duration_seconds_count"
+    assert value(found, timed, result="scheduled", profile=PROFILE) == 2
+    assert value(found, "scheduler_scheduling_algorithm_duration_seconds_count") == 3
+    assert value(found, "scheduler_pod_scheduling_attempts_count") == 2
+    assert value(found, "scheduler_pod_scheduling_sli_duration_seconds_count", attempts="1") == 2
+    assert value(found, "scheduler_preemption_attempts_total") == 1
+
+
+def test_a_binding_that_fails_is_an_error() -> None:
+    failures = iter([ApiError("no")])
+
+    def fault(verb: str, _: KubeObject) -> ApiError | None:
+        return next(failures, None) if verb == "bind" else None
+
+    found = scheduled([make_node("n1"), make_pod("p")], fault=fault)
+    assert value(found, "scheduler_schedule_attempts_total", result="error", profile=PROFILE) == 1
+    assert value(found, "scheduler_schedule_attempts_total", result="scheduled", profile=PROFILE) == 1
+    assert value(found, "scheduler_pod_scheduling_attempts_sum") == 2
+    incoming = "scheduler_queue_incoming_pods_total"
+    assert value(found, incoming, queue="backoff", event="ScheduleAttemptFailure") == 1
+
+
+def test_the_queue_is_counted() -> None:
+    found = scheduled(BUSY)
+    assert value(found, "scheduler_pending_pods", queue="unschedulable") == 1
+    assert value(found, "scheduler_pending_pods", queue="active") == 0
+    assert value(found, "scheduler_queued_entities", queue="unschedulable", type="pod") == 1
+    incoming = "scheduler_queue_incoming_pods_total"
+    assert value(found, incoming, queue="active", event=POD_ADDED) == 3
+    assert value(found, incoming, queue="unschedulable", event="ScheduleAttemptFailure") == 1
+    assert value(found, "scheduler_unschedulable_pods", plugin="NodeResourcesFit", profile=PROFILE) == 1
+    assert value(found, "scheduler_inflight_events", event="PodPopped") == 0
+
+
+def test_extension_points_are_timed() -> None:
+    found = scheduled(BUSY)
+    name = "scheduler_framework_extension_point_duration_seconds_count"
+    for point in ("Reserve", "Permit", "Bind", "PostBind", "PreBindPreFlight"):
+        assert value(found, name, extension_point=point, status="Success", profile=PROFILE) == 2, point
+    for point in ("PreFilter", "Filter"):
+        assert value(found, name, extension_point=point, status="Success", profile=PROFILE) == 3, point
+    assert value(found, name, extension_point="Score", status="Success", profile=PROFILE) == 2
+    assert value(found, name, extension_point="PostFilter", status="Unschedulable", profile=PROFILE) == 1
+
+
+def test_plugins_are_timed_in_sampled_cycles() -> None:
+    found = scheduled(BUSY)
+    name = "scheduler_plugin_execution_duration_seconds_count"
+    assert value(found, name, plugin="DefaultBinder", extension_point="Bind", status="Success") == 2
+    # Measuring changes nothing of what is asked: pods without volumes are no concern of this plugin.
+    assert value(found, name, plugin="VolumeBinding", extension_point="Reserve", status="Success") is None
+    fit = value(found, name, plugin="NodeResourcesFit", extension_point="Filter", status="Success")
+    assert fit is not None
+    assert fit >= 1
+
+
+def test_evaluations_count_cycles_in_which_a_plugin_had_a_say() -> None:
+    found = scheduled(BUSY)
+    name = "scheduler_plugin_evaluation_total"
+    assert value(found, name, plugin="NodeResourcesFit", extension_point="Filter", profile=PROFILE) == 3
+    assert value(found, name, plugin="NodePorts", extension_point="Filter", profile=PROFILE) is None
+    assert value(found, name, plugin="NodeResourcesFit", extension_point="Score", profile=PROFILE) == 2
+
+
+def test_hints_are_timed() -> None:
+    found = scheduled(
+        [make_node("n1"), make_pod("p", requests={"cpu": "8"})], later=[make_node("n2", allocatable={"cpu": 9})]
+    )
+    name = "scheduler_queueing_hint_execution_duration_seconds_count"
+    assert value(found, name, plugin="NodeResourcesFit", event="NodeAdd", hint="Queue") == 1
+    assert value(found, "scheduler_pod_scheduling_attempts_sum") == 2
+
+
+def test_what_is_known_anyway_is_read() -> None:
+    found = scheduled(BUSY)
+    assert value(found, "scheduler_cache_size", type="nodes") == 2
+    assert value(found, "scheduler_cache_size", type="pods") == 2
+    assert value(found, "scheduler_cache_size", type="assumed_pods") == 0
+    assert value(found, "moorage_plugin_form", plugin="NodeResourcesFit", profile=PROFILE, form="columns") == 1
+    assert value(found, "kubernetes_feature_enabled", name="SchedulerAsyncPreemption", stage="BETA") == 1
+    assert value(found, "kubernetes_feature_enabled", name="GenericWorkload", stage="BETA") == 0
+
+
+def test_pod_resources_are_told_by_the_leader_only() -> None:
+    pods: ObjectCache[Pod] = ObjectCache()
+    pods.put(make_pod("p", node="n1", priority=7, requests={"cpu": "250m", "memory": "1Ki", "pods": 0}))
+    resources = PodResources(pods)
+    assert list(resources.collect()) == []
+    resources.is_leading = True
+    about = {"namespace": "default", "pod": "p", "node": "n1", "scheduler": PROFILE, "priority": "7"}
+    found = exposing(resources)
+    name = "kube_pod_resource_request"
+    assert value(found, name, **about, resource="cpu", unit="cores") == 0.25
+    assert value(found, name, **about, resource="memory", unit="bytes") == 1024

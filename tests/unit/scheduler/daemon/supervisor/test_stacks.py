@@ -1,0 +1,132 @@
+"""Which plugin a stack is in, for stacks as faulthandler and coroutines show them."""
+
+import asyncio
+import faulthandler
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.daemon.supervisor.stacks import Frame, plugin_in, read_stack, spans_of, stack_of
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.functions import filter_function
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin, PostFilterPlugin, PostFilterResult
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.plugins.node_name import NodeName
+from moorage.testing import make_node, make_pod
+
+POD, NODE = make_pod("p"), NodeInfo(make_node("n"))
+Look = Callable[[], None]
+
+
+def helper(look: Look) -> None:
+    look()
+
+
+class Base(FilterPlugin):
+    look: Look
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        helper(self.look)
+        return None
+
+
+class Inheriting(Base):
+    """Has no line of its own to be found by."""
+
+
+class Wrapping(FilterPlugin):
+    look: Look
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        (lambda: self.look())()  # noqa: PLC3002, PLW0108 - code within code is the plugin's, too
+        return None
+
+
+class Seen:
+    look: Look = staticmethod(lambda: None)
+
+
+@filter_function("no")
+def first_function(pod: Pod, node: NodeInfo) -> bool:
+    Seen.look()
+    return True
+
+
+@filter_function("no")
+def second_function(pod: Pod, node: NodeInfo) -> bool:
+    Seen.look()
+    return True
+
+
+PLUGINS: dict[str, Any] = {
+    "Inheriting": Inheriting(),
+    "Wrapping": Wrapping(),
+    "first": first_function(),
+    "second": second_function(),
+    "NodeName": NodeName(),
+}
+SPANS = [span for name, plugin in PLUGINS.items() for span in spans_of(name, plugin)]
+
+
+@pytest.mark.parametrize("name", ["Inheriting", "Wrapping", "first", "second"])
+def test_the_plugin_is_named(name: str) -> None:
+    with tempfile.TemporaryFile("w+") as file:
+
+        def look() -> None:
+            faulthandler.dump_traceback(file, all_threads=False)
+
+        Seen.look = look  # type: ignore[method-assign]
+        for plugin in PLUGINS.values():
+            plugin.look = look
+        PLUGINS[name].filter(CycleState(), POD, NODE)
+        file.seek(0)
+        stack = read_stack(file.read())
+    assert stack[0].function == "look"
+    plugin, frame = plugin_in(stack, SPANS)
+    assert plugin == name
+    assert frame is not None
+    assert frame.file == __file__
+
+
+def test_code_of_the_framework_is_nobodys() -> None:
+    assert {span.file for span in SPANS if "moorage/scheduler/framework" in span.file} == set()
+    assert any(span.file.endswith("plugins/node_name.py") for span in SPANS)
+
+
+def test_a_stack_without_a_plugin() -> None:
+    assert plugin_in([Frame("/lib/elsewhere.py", 3, "run")], SPANS) == ("", None)
+    assert plugin_in([], SPANS) == ("", None)
+
+
+def test_text_that_is_no_stack() -> None:
+    assert read_stack("Fatal Python error: none\n\x00") == []
+
+
+class Waiting(PostFilterPlugin):
+    async def post_filter(self, cycle: CycleState, pod: Pod, statuses: Any) -> PostFilterResult:
+        await asyncio.Event().wait()
+        raise AssertionError("this never happens")
+
+
+def test_where_a_coroutine_waits() -> None:
+    async def main() -> list[Frame]:
+        plugin = Waiting()
+
+        async def cycle() -> None:
+            await plugin.post_filter(CycleState(), POD, {})
+
+        task = asyncio.create_task(cycle())
+        await asyncio.sleep(0)
+        stack = stack_of(task.get_coro())
+        task.cancel()
+        return stack
+
+    stack = asyncio.run(main())
+    assert [frame.function for frame in stack][-2:] == ["post_filter", "cycle"]
+    plugin, frame = plugin_in(stack, spans_of("Waiting", Waiting()))
+    assert (plugin, frame and frame.function) == ("Waiting", "post_filter")
+    assert stack_of(None) == []

@@ -1,0 +1,86 @@
+"""For how long the scheduler has been held up, as somebody sees it who may be held up himself."""
+
+import pytest
+
+from moorage.scheduler.daemon.supervisor.page import BEAT, WAITING_SINCE, SharedPage
+from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Watchdog
+
+LOOKS = 8  # two seconds
+
+
+class Scene:
+    def __init__(self, limit: float = 2.0) -> None:
+        self.page = SharedPage()
+        self.dog = Watchdog(self.page, limit)
+        self.now = 1000.0
+
+    def pass_time(self, looks: int = LOOKS, *, beats: bool = True, waits_since: float = 0.0) -> None:
+        for _ in range(looks):
+            self.now += BEAT_SECONDS
+            if beats:
+                self.page[BEAT] = self.now
+            self.page[WAITING_SINCE] = waits_since
+            self.dog.look(self.now)
+
+
+def test_a_loop_that_turns_is_neither_blocked_nor_stuck() -> None:
+    scene = Scene()
+    scene.pass_time()
+    assert (scene.dog.blocked, scene.dog.is_blocked, scene.dog.is_stuck) == (0.0, False, False)
+
+
+def test_a_loop_that_has_not_begun_is_not_blocked() -> None:
+    scene = Scene()
+    scene.pass_time(beats=False)
+    assert not scene.dog.is_blocked
+
+
+def test_a_loop_that_stops_turning_is_blocked_after_a_second_and_stuck_at_the_limit() -> None:
+    scene = Scene()
+    scene.pass_time(1)
+    scene.pass_time(3, beats=False)
+    assert not scene.dog.is_blocked
+    scene.pass_time(1, beats=False)
+    assert (scene.dog.is_blocked, scene.dog.is_stuck) == (True, False)
+    scene.pass_time(4, beats=False)
+    assert scene.dog.is_stuck
+
+
+def test_one_turn_is_enough_to_be_well_again() -> None:
+    scene = Scene()
+    scene.pass_time(1)
+    scene.pass_time(40, beats=False)
+    scene.pass_time(1)
+    assert (scene.dog.is_blocked, scene.dog.is_stuck) == (False, False)
+
+
+def test_time_that_nobody_saw_pass_does_not_count() -> None:
+    """Both were frozen together: the scheduler has not had a chance to beat."""
+    scene = Scene()
+    scene.pass_time(1)
+    scene.now += 3600
+    scene.pass_time(1, beats=False)
+    assert not scene.dog.is_blocked
+
+
+def test_a_cycle_that_waits_for_a_plugin_is_stuck_though_the_loop_turns() -> None:
+    scene = Scene()
+    scene.pass_time(waits_since=1000.0)
+    assert not scene.dog.is_stuck
+    scene.pass_time(1, waits_since=1000.0)
+    assert (scene.dog.is_blocked, scene.dog.is_stuck) == (False, True)
+
+
+def test_every_cycle_has_a_time_of_its_own() -> None:
+    scene = Scene()
+    for begin in range(20):
+        scene.pass_time(4, waits_since=1000.0 + begin)
+    assert not scene.dog.is_stuck
+
+
+@pytest.mark.parametrize("beats", [True, False])
+def test_without_a_limit_nothing_is_ever_stuck(beats: bool) -> None:
+    scene = Scene(limit=0.0)
+    scene.pass_time(1)
+    scene.pass_time(4000, beats=beats, waits_since=1.0)
+    assert not scene.dog.is_stuck

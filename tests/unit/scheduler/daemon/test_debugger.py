@@ -1,0 +1,65 @@
+"""What SIGUSR2 writes."""
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from moorage.cluster.simulation.one_pass import DryRunApi, NoBackground
+from moorage.common.clock import VirtualClock
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.client.rest import ApiClient
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import default_config
+from moorage.scheduler.daemon.debugger import Debugger
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.queue.observing import Story
+from moorage.testing.builders import make_node, make_pod
+
+NODE, PLACED, WAITING = make_node("n"), make_pod("placed", node="n"), make_pod("waiting")
+
+
+@pytest.fixture
+def debugger() -> Debugger:
+    structlog.reset_defaults()
+    story = Story()
+    scheduler = Scheduler(
+        default_config(),
+        Registry(IN_TREE),
+        cluster=DryRunApi(),
+        background=NoBackground(),
+        clock=VirtualClock(),
+        features=FeatureGates(),
+        queue_observer=story,
+    )
+    scheduler.handlers.node_added(NODE)
+    scheduler.handlers.pod_added(PLACED)
+    scheduler.handlers.pod_added(WAITING)
+    return Debugger(scheduler, ApiClient(Connection("http://127.0.0.1:1", "a test")), story)
+
+
+def test_nodes_and_waiting_pods_are_dumped_with_their_story(debugger: Debugger) -> None:
+    with capture_logs() as logs:
+        debugger.dump()
+    assert logs[0]["nodes"].startswith("n: requested {")
+    assert "pods [default/placed]" in logs[0]["nodes"]
+    assert logs[1]["pods"] == "default/waiting: active, attempts 0, rejected by []: active (UnscheduledPodAdd)"
+
+
+def test_what_agrees_with_the_api_is_said_to(debugger: Debugger) -> None:
+    with capture_logs() as logs:
+        debugger.compare([NODE], [PLACED, WAITING, make_pod("others", scheduler_name="other")])
+    assert [(line["event"], line["count"]) for line in logs] == [
+        ("cache comparer: nodes agree with the API", 1),
+        ("cache comparer: pods agree with the API", 2),
+    ]
+
+
+def test_what_is_missing_or_too_much_is_named(debugger: Debugger) -> None:
+    with capture_logs() as logs:
+        debugger.compare([make_node("m")], [WAITING, make_pod("unheard", node="m")])
+    assert [(line["event"], line["missed"], line["redundant"]) for line in logs] == [
+        ("cache mismatch in nodes", "m", "n"),
+        ("cache mismatch in pods", "default/unheard", "default/placed"),
+    ]

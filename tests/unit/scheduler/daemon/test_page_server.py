@@ -1,0 +1,111 @@
+"""Who is shown the page: this machine under its own name, or whoever has a token; and questions in a process beside."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+from tests.unit.insight.page.clusters import policy, still
+
+from moorage.common.errors import InputError
+from moorage.insight.explain.in_scheduler import request_for
+from moorage.insight.page.beside import QuestionProcess
+from moorage.insight.page.page_server import PageServer
+from moorage.scheduler.daemon.caller_tokens import CallerTokens
+
+Visit = Callable[[aiohttp.ClientSession, str], Awaitable[None]]
+
+
+def visited(visit: Visit, token: str = "") -> None:
+    async def go() -> None:
+        source = still()
+        await source.start()
+        server = PageServer(source, "127.0.0.1", 0, CallerTokens((token.encode(),) if token else ()))
+        await server.start()
+        try:
+            async with aiohttp.ClientSession() as client:
+                await visit(client, server.url)
+        finally:
+            await server.stop()
+            await source.stop()
+
+    asyncio.run(go())
+
+
+async def status(client: aiohttp.ClientSession, url: str, **headers: str) -> int:
+    async with client.get(url, headers=headers, allow_redirects=False) as got:
+        return got.status
+
+
+def test_another_name_for_this_machine_is_refused() -> None:
+    async def visit(client: aiohttp.ClientSession, url: str) -> None:
+        port = url.split(":")[2].partition("/")[0]
+        assert await status(client, f"{url}api/state") == 200
+        assert await status(client, f"{url}api/state", Host=f"localhost:{port}") == 200
+        for host in (f"evil.example:{port}", "10.0.0.1", "[2001:db8::1]:80", "127.0.0.1.evil.example"):
+            assert await status(client, f"{url}api/state", Host=host) == 403, host
+            assert await status(client, url, Host=host) == 403, host
+
+    visited(visit)
+
+
+def test_with_tokens_the_page_is_for_all_and_its_data_is_not() -> None:
+    async def visit(client: aiohttp.ClientSession, url: str) -> None:
+        assert await status(client, url, Host="any.example") == 200
+        for path in ("api/state", "api/events", "api/nothing"):
+            assert await status(client, url + path) == 401, path
+            assert await status(client, url + path, Authorization="Bearer wrong") == 401, path
+        assert await status(client, f"{url}api/state", Authorization="Bearer right", Host="any.example") == 200
+
+    visited(visit, "right")
+
+
+def test_the_first_event_comes_at_once() -> None:
+    async def visit(client: aiohttp.ClientSession, url: str) -> None:
+        async with client.get(f"{url}api/events") as got:
+            assert got.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+            async for line in got.content:
+                if line.startswith(b"data: "):
+                    assert json.loads(line.removeprefix(b"data: "))["version"] >= 1
+                    return
+
+    visited(visit)
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    async def visit(_client: aiohttp.ClientSession, url: str) -> None:
+        port = int(url.split(":")[2].partition("/")[0])
+        with pytest.raises(InputError, match="--port 0 takes any"):
+            await PageServer(still(), "127.0.0.1", port).start()
+
+    visited(visit)
+
+
+def test_an_address_that_others_reach_needs_tokens() -> None:
+    with pytest.raises(InputError, match="there are no tokens"):
+        CallerTokens.for_address(None, "0.0.0.0")
+
+
+def test_a_process_that_cannot_read_the_cluster_says_so_and_one_that_died_is_started_anew(tmp_path: Path) -> None:
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    user = {"name": "u", "user": {}}
+    content = {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "c"}
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(content))
+
+    async def go() -> None:
+        asking = QuestionProcess(request_for(policy(), str(kubeconfig), ()))
+        with pytest.raises(InputError, match=r"127\.0\.0\.1:1"):
+            await asking.ask("pod", {"pod": "shop/web"})
+        assert asking._process is not None
+        asking._process.kill()
+        await asking._process.wait()
+        with pytest.raises(InputError, match=r"127\.0\.0\.1:1"):
+            await asking.ask("pod", {"pod": "shop/web"})
+        await asking.stop()
+
+    asyncio.run(go())

@@ -1,0 +1,58 @@
+"""What a shadow's log comes to, in words and as JSON."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from moorage.cli.main import run
+from moorage.insight.shadow.messages import AGREES, DIFFERS, UNSURE, Comparison
+from moorage.scheduler.decisions.decision import NodeEntry
+
+
+def line(number: int, result: str, node: str = "n1", other: str = "n1", because: str = "") -> Comparison:
+    scores = {"n1": NodeEntry(total=500), "n2": NodeEntry(total=480)}
+    turned = {"n1": NodeEntry(total=500), "n2": NodeEntry(total=530)}
+    said = {"in_charge": scores, "shadow": turned} if result == DIFFERS and node and other else {}
+    time, pod = f"2026-11-17T05:00:{number:02}Z", f"default/p{number}"
+    return Comparison(number, time, pod, "default-scheduler", result, node, other, because, **said)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    lines = [line(number, AGREES) for number in range(7)]
+    lines += [line(10, DIFFERS, "n1", "n2", "ImageLocality"), line(11, DIFFERS, "n1", "n2", "ImageLocality")]
+    lines += [line(12, DIFFERS, "n1", "", "Refuses"), line(13, UNSURE)]
+    path = tmp_path / "shadow.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(item) + b"\n" for item in lines))
+    return path
+
+
+def test_a_report_in_words(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["shadow", "report", str(log)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "11 decisions compared: the shadow would have decided otherwise on 3 (30.0%)"
+    assert said[1].startswith("1 could not be compared")
+    assert [text.split() for text in said[3:5]] == [["2", "ImageLocality"], ["1", "Refuses"]]
+    assert "       2 n1 → n2" in said
+    assert said[-2].endswith(
+        "on n1, would have gone to n2: ImageLocality (now 500 against 480, shadow 500 against 530)"
+    )
+    assert said[-1].endswith("default/p12: on n1, and would fit nowhere: Refuses rejects it there")
+
+
+def test_a_report_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["shadow", "report", "--json", str(log)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["compared"], said["results"]["differs"], said["plugins"]) == (
+        11,
+        3,
+        {"ImageLocality": 2, "Refuses": 1},
+    )
+
+
+def test_a_bad_line_is_named(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log.write_bytes(log.read_bytes() + b'{"no": "time"}\n')
+    assert run(["shadow", "report", str(log)]) == 2
+    assert "shadow.jsonl:12: " in capsys.readouterr().err

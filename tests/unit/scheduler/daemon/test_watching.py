@@ -1,0 +1,110 @@
+"""What is listed and watched: every resource the enabled plugins asked for, and only those."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.fault_server import FaultServer
+from tests.support.options import load_options
+
+from moorage.cluster.virtual_time import run_virtual
+from moorage.common.clock import SystemClock, VirtualClock
+from moorage.kube.api.custom import custom_kind
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.informer import Informers
+from moorage.kube.client.kubeconfig import Connection
+from moorage.scheduler.daemon.assembly import assemble_daemon
+from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.metrics.instruments import Instruments
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.wiring.parts import kinds_of
+
+QUOTAS = custom_kind("Allowance", "allowances", "watching.example.org/v1")
+CORE = {"/api/v1/nodes", "/api/v1/pods"}
+FIT_ONLY = {
+    "multiPoint": {"enabled": [{"name": "NodeResourcesFit"}], "disabled": [{"name": "*"}]},
+    "queueSort": {"enabled": [{"name": "PrioritySort"}]},
+    "bind": {"enabled": [{"name": "DefaultBinder"}]},
+}
+
+
+class AllowancePlugin(FilterPlugin):
+    """Looks at a custom resource."""
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        self.allowances = handle.lister(QUOTAS.type)
+
+    def filter(self, cycle: CycleState, pod: Any, node: NodeInfo) -> Status | None:
+        return None
+
+
+def asked(folder: Path, plugins: dict[str, Any], *flags: str) -> tuple[set[str], set[str]]:
+    """Return what a server sees listed and watched for a profile."""
+    profile = {"schedulerName": "default-scheduler", "plugins": plugins}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump({**kind, "profiles": [profile]}))
+    clock = VirtualClock()
+    server = FaultServer(clock)
+
+    async def main() -> None:
+        options = load_options([f"--config={path}", *flags])
+        connection = Connection("http://127.0.0.1:1", "a test")
+        parts = assemble_daemon(options, connection, Instruments(CellRegistry(), SystemClock()))
+        informers = Informers(server.client(), kinds_of(parts.scheduler.objects), lambda _kind, _changes: None)
+        running = asyncio.create_task(informers.run())
+        await informers.synced()
+        await asyncio.sleep(1)
+        running.cancel()
+        parts.close()
+
+    run_virtual(main(), clock)
+    lists = {request.path for request in server.requests if "watch" not in request.query}
+    return lists, {request.path for request in server.requests if "watch" in request.query}
+
+
+def test_the_default_profile_asks_for_what_its_plugins_need(tmp_path: Path) -> None:
+    lists, watches = asked(tmp_path, {})
+    assert lists == watches
+    assert {path.rpartition("/")[2] for path in lists} == {
+        *("nodes", "pods", "namespaces", "persistentvolumes", "persistentvolumeclaims", "storageclasses"),
+        *("csinodes", "csidrivers", "csistoragecapacities", "volumeattachments", "poddisruptionbudgets"),
+        *("services", "replicationcontrollers", "replicasets", "statefulsets"),
+        *("resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules"),
+    }
+
+
+def test_a_reduced_profile_asks_for_less(tmp_path: Path) -> None:
+    lists, watches = asked(tmp_path, FIT_ONLY)
+    assert lists == watches
+    assert lists <= CORE | {"/apis/resource.k8s.io/v1/deviceclasses"}
+    assert lists >= CORE
+
+
+def test_a_custom_resource_is_asked_for_though_nobody_defined_it_yet(tmp_path: Path) -> None:
+    plugins = {**FIT_ONLY, "filter": {"enabled": [{"name": "AllowancePlugin"}]}}
+    lists, watches = asked(tmp_path, plugins, f"--plugin={__name__}:AllowancePlugin")
+    assert lists - watches == {QUOTAS.path()}, "a resource that is not there is listed until it is"
+
+
+@pytest.mark.parametrize("verb", ["lists", "watches"])
+def test_only_unfinished_pods_are_asked_for(tmp_path: Path, verb: str) -> None:
+    clock = VirtualClock()
+    server = FaultServer(clock)
+
+    async def main() -> None:
+        informers = Informers(server.client(), [Pod], lambda _kind, _changes: None)
+        running = asyncio.create_task(informers.run())
+        await informers.synced()
+        await asyncio.sleep(1)
+        running.cancel()
+
+    run_virtual(main(), clock)
+    queries = [request.query for request in server.requests if ("watch" in request.query) == (verb == "watches")]
+    assert [query["fieldSelector"] for query in queries] == ["status.phase!=Succeeded,status.phase!=Failed"]

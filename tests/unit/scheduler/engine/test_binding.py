@@ -1,0 +1,242 @@
+"""The binding cycle in virtual time: permit, pre-bind, bind, and the way back."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import pytest
+from tests.support.engine import config_with, registry_with
+
+from moorage.cluster.simulation.simulation import Simulation
+from moorage.cluster.simulation.world import World
+from moorage.cluster.virtual_time import run_virtual
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import ApiError
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.engine.binding.binder import parallel_groups
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.plugin import (
+    PermitPlugin,
+    Plugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    Wait,
+)
+from moorage.scheduler.framework.status import Status
+from moorage.testing import make_node, make_pod
+
+STORY: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _fresh_story() -> None:
+    STORY.clear()
+
+
+class WaitsForever(PermitPlugin):
+    def permit(self, *_: Any) -> Wait:
+        return Wait(300.0)
+
+
+class WaitsForFriend(PermitPlugin):
+    """Holds the first pod until the second has come."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def permit(self, _cycle: object, _pod: Pod, _node: str) -> Wait | None:
+        waiting = self._handle.waiting_pods()
+        for held in waiting:
+            held.allow(self.name)
+        return None if waiting else Wait(60.0)
+
+
+class Refuses(PermitPlugin):
+    def permit(self, *_: Any) -> Status:
+        return Status.unschedulable("over quota")
+
+
+class Books(ReservePlugin):
+    def reserve(self, _cycle: object, pod: Pod, _node: str) -> None:
+        STORY.append(f"reserve {pod.name}")
+
+    def unreserve(self, _cycle: object, pod: Pod, _node: str) -> None:
+        STORY.append(f"unreserve {pod.name}")
+
+
+class Slow(PreBindPlugin):
+    allows_parallel = True
+    seconds: ClassVar[float] = 5.0
+
+    def pre_bind_pre_flight(self, *_: Any) -> None:
+        return None
+
+    async def pre_bind(self, *_: Any) -> None:
+        STORY.append(f"{self.name} starts")
+        await asyncio.sleep(self.seconds)
+        STORY.append(f"{self.name} ends")
+
+
+class AlsoSlow(Slow):
+    pass
+
+
+class Prepares(PreFilterPlugin, ReservePlugin, PreBindPlugin):
+    """Has something to do for the first pod only, but does not say that its other methods follow from that."""
+
+    def pre_filter(self, _cycle: object, pod: Pod, _nodes: object) -> Status | None:
+        return None if pod.name == "p0" else Status.skip()
+
+    def reserve(self, _cycle: object, pod: Pod, _node: str) -> None:
+        STORY.append(f"reserve {pod.name}")
+
+    def unreserve(self, *_: Any) -> None:
+        return None
+
+    def pre_bind_pre_flight(self, _cycle: object, pod: Pod, _node: str) -> Status:
+        STORY.append(f"pre-flight {pod.name}")
+        return Status.skip()
+
+    async def pre_bind(self, *_: Any) -> None:
+        return None
+
+
+class Rests(Prepares):
+    _idle_when_skipped = True
+
+
+class FailsPreBind(PreBindPlugin):
+    def pre_bind_pre_flight(self, *_: Any) -> None:
+        return None
+
+    async def pre_bind(self, *_: Any) -> None:
+        raise RuntimeError("volume is gone")
+
+
+class Tells(PostBindPlugin):
+    async def post_bind(self, _cycle: object, pod: Pod, node_name: str) -> None:
+        STORY.append(f"{pod.name} on {node_name}")
+
+
+def simulate(
+    *plugins: type[Plugin], pods: int = 1, seconds: float = 1000.0, faults: Iterable[ApiError] = (), gates: str = ""
+) -> tuple[World, Simulation]:
+    """Place pods on one node with more plugins, for so long."""
+    clock, errors = VirtualClock(), list(faults)
+
+    def fault(verb: str, thing: KubeObject) -> ApiError | None:
+        return errors.pop() if verb == "bind" and errors else None
+
+    async def run() -> tuple[World, Simulation]:
+        world = World(clock, fault=fault)
+        simulation = Simulation(
+            world, config_with(*plugins), registry_with(*plugins), features=FeatureGates.parse(gates), cross_check=True
+        )
+        simulation.load([make_node("a"), *(make_pod(f"p{i}") for i in range(pods))])
+        await simulation.run_until_quiet(most_seconds=seconds)
+        return world, simulation
+
+    return run_virtual(run(), clock)
+
+
+def pod(world: World, name: str = "p0") -> Pod:
+    found = world.store.get(Pod, name, "default")
+    assert found is not None
+    return found
+
+
+def reasons(world: World) -> list[str]:
+    return [f"{event.reason}: {event.note}" for event in world.events]
+
+
+def test_a_pod_is_bound_and_everybody_told() -> None:
+    world, _ = simulate(Books, Tells)
+    assert pod(world).node_name == "a"
+    assert STORY == ["reserve p0", "p0 on a"]
+    assert reasons(world) == ["Scheduled: Successfully assigned default/p0 to a"]
+
+
+@pytest.mark.parametrize(("gates", "announced"), [("", "a"), ("NominatedNodeNameForExpectation=false", "")])
+def test_the_expected_node_is_announced_unless_its_gate_is_off(gates: str, announced: str) -> None:
+    world, _ = simulate(WaitsForever, seconds=100.0, gates=gates)
+    assert pod(world).nominated_node_name == announced
+
+
+def test_permit_times_out_and_the_pod_goes_back() -> None:
+    world, _ = simulate(Books, WaitsForever, seconds=310.0)
+    note = "rejected due to timeout after waiting 5m0s at plugin WaitsForever"
+    assert reasons(world)[0] == f"FailedScheduling: 0/1 nodes are available: 1 {note}."
+    assert STORY[:2] == ["reserve p0", "unreserve p0"]
+    assert pod(world).node_name == ""
+    condition = pod(world).condition("PodScheduled")
+    assert condition is not None
+    assert condition.reason == "Unschedulable"
+
+
+def test_permit_waits_until_allowed() -> None:
+    world, _ = simulate(WaitsForFriend, pods=2)
+    assert {pod(world, "p0").node_name, pod(world, "p1").node_name} == {"a"}
+
+
+def test_permit_refuses() -> None:
+    world, simulation = simulate(Books, Refuses)
+    # Its own condition is an event, and a plugin that names no events is woken by all: once more, then quiet.
+    assert reasons(world) == ["FailedScheduling: 0/1 nodes are available: 1 over quota."] * 2
+    assert STORY == ["reserve p0", "unreserve p0"] * 2
+    assert simulation.scheduler.cache.pod_count == 0
+
+
+def test_neighbours_that_allow_it_pre_bind_at_once() -> None:
+    simulate(Slow, AlsoSlow)
+    assert STORY[:2] == ["Slow starts", "AlsoSlow starts"]
+    assert sorted(STORY[2:]) == ["AlsoSlow ends", "Slow ends"], "both end at the same moment"
+
+
+def test_the_expected_node_is_announced_before_pre_bind() -> None:
+    world, _ = simulate(Slow, seconds=2.0)
+    assert pod(world).nominated_node_name == "a"
+
+
+def test_a_failed_pre_bind_is_undone_and_tried_again() -> None:
+    world, _ = simulate(Books, FailsPreBind, seconds=3.0)
+    assert STORY[:3] == ["reserve p0", "unreserve p0", "reserve p0"]
+    assert reasons(world)[0] == 'FailedScheduling: running PreBind plugin "FailsPreBind": volume is gone'
+    condition = pod(world).condition("PodScheduled")
+    assert condition is not None
+    assert condition.reason == "SchedulerError"
+
+
+def test_a_failed_bind_is_undone_and_tried_again() -> None:
+    world, simulation = simulate(Books, faults=[ApiError("the server is not well")])
+    assert STORY == ["reserve p0", "unreserve p0", "reserve p0"]
+    assert pod(world).node_name == "a"
+    assert simulation.scheduler.cache.assumed_count == 0
+
+
+SKIPPED = {
+    "one that says so is not asked again": (Rests, ["p0"], ["p0"]),
+    "any other is": (Prepares, ["p0", "p1"], ["p0", "p1"]),
+}
+
+
+@pytest.mark.parametrize(("plugin", "reserved", "flew"), SKIPPED.values(), ids=SKIPPED)
+def test_a_plugin_that_skipped_a_pod(plugin: type[Plugin], reserved: list[str], flew: list[str]) -> None:
+    simulate(plugin, pods=2)
+    assert sorted(STORY) == [f"pre-flight {name}" for name in flew] + [f"reserve {name}" for name in reserved]
+
+
+GROUPS = {
+    "two that allow it are one group": ([Slow(), AlsoSlow()], [2]),
+    "one that runs alone splits them": ([Slow(), FailsPreBind(), AlsoSlow()], [1, 1, 1]),
+    "and so does one that was left out": ([Slow(), None, AlsoSlow()], [1, 1]),
+    "none": ([], []),
+}
+
+
+@pytest.mark.parametrize(("plugins", "sizes"), GROUPS.values(), ids=GROUPS)
+def test_groups(plugins: list[PreBindPlugin | None], sizes: list[int]) -> None:
+    assert [len(group) for group in parallel_groups(plugins)] == sizes

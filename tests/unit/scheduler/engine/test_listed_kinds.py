@@ -1,0 +1,102 @@
+"""A change of an object whose kind a plugin lists wakes the pods that the plugin rejected."""
+
+from collections.abc import Sequence
+
+from moorage.kube.api.cluster import PodDisruptionBudget
+from moorage.kube.api.custom import custom_kind
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import StorageClass
+from moorage.scheduler.engine.event_handlers import events_of_listed
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.events import EventRegistration
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin
+from moorage.scheduler.framework.status import Status
+from moorage.testing import Cluster, in_virtual_time
+
+PASS = custom_kind("BoardingPass", "boardingpasses", "listed.example.org/v1")
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": PASS.full_name},
+    "spec": {
+        "group": PASS.group,
+        "scope": "Namespaced",
+        "names": {"kind": PASS.name, "plural": PASS.plural, "singular": "boardingpass"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p"},
+    "spec": {"containers": [{"name": "main", "image": "app:1"}]},
+}
+OWN = {"apiVersion": PASS.api_version, "kind": PASS.name, "metadata": {"name": "p", "namespace": "default"}}
+
+
+class NeedsPass(FilterPlugin):
+    """Reject pods that have no pass of their name."""
+
+    def __init__(self, *, handle: Handle) -> None:
+        self._passes = handle.lister(PASS.type)
+        self.asked = 0
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        self.asked += 1
+        return None if self._passes.get(pod.name, pod.namespace) else Status.unresolvable("node(s) want a pass")
+
+
+class Indifferent(NeedsPass):
+    """The same, but it says that no event helps."""
+
+    def events_to_register(self) -> Sequence[EventRegistration]:
+        return ()
+
+
+@in_virtual_time
+async def test_a_pod_is_woken_by_the_kind_that_its_plugin_lists() -> None:
+    async with Cluster(nodes=1, plugins=[NeedsPass], definitions=[DEFINITION]) as cluster:
+        await cluster.apply(POD)
+        await cluster.wait_for(lambda: "want a pass" in cluster.why_pending("p"))
+        await cluster.sleep(30)
+        await cluster.apply(OWN)
+        await cluster.wait_for(lambda: len(cluster.running()) == 1, seconds=5)
+
+
+@in_virtual_time
+async def test_events_that_a_plugin_names_are_respected() -> None:
+    async with Cluster(nodes=1, plugins=[Indifferent], definitions=[DEFINITION]) as cluster:
+        await cluster.apply(POD)
+        await cluster.wait_for(lambda: "want a pass" in cluster.why_pending("p"))
+        await cluster.sleep(30)
+        await cluster.apply(OWN)
+        await cluster.sleep(30)
+        assert cluster.running() == []
+
+
+@in_virtual_time
+async def test_a_kind_that_is_defined_later_is_found() -> None:
+    async with Cluster(nodes=1, plugins=[NeedsPass]) as cluster:
+        await cluster.apply(POD)
+        await cluster.wait_for(lambda: "want a pass" in cluster.why_pending("p"))
+        await cluster.apply(DEFINITION)
+        await cluster.apply(OWN)
+        await cluster.wait_for(lambda: len(cluster.running()) == 1, seconds=120)
+
+
+def test_only_kinds_that_are_not_registered_for_anyway_are_added() -> None:
+    found = events_of_listed([Pod, Node, StorageClass, PodDisruptionBudget, PASS.type])
+    assert [registration.event.resource for registration in found] == [
+        "poddisruptionbudgets.v1.policy",
+        "boardingpasses.v1.listed.example.org",
+    ]

@@ -1,0 +1,233 @@
+"""Pre-filters: who narrows, who rejects, and in which words."""
+
+from collections.abc import Hashable
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import pytest
+from tests.support.engine import cycle_over, feasible_nodes
+
+from moorage.common.errors import PluginError
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.cycle.found import Found, NoNode
+from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin, NodeNames, Plugin, PreFilterPlugin
+from moorage.scheduler.framework.status import Code, Status
+from moorage.testing import make_node, make_pod
+
+NODES = tuple(make_node(name) for name in "abc")
+
+
+class OnlyAB(PreFilterPlugin):
+    def pre_filter(self, *_: Any) -> NodeNames:
+        return NodeNames(frozenset("ab"))
+
+
+class OnlyBC(PreFilterPlugin):
+    def pre_filter(self, *_: Any) -> NodeNames:
+        return NodeNames(frozenset("bc"))
+
+
+class OnlyC(PreFilterPlugin):
+    def pre_filter(self, *_: Any) -> NodeNames:
+        return NodeNames(frozenset("c"))
+
+
+class Never(PreFilterPlugin):
+    def pre_filter(self, *_: Any) -> Status:
+        return Status.unresolvable("not this pod")
+
+
+class NotNow(PreFilterPlugin):
+    def pre_filter(self, *_: Any) -> Status:
+        return Status.unschedulable("not now")
+
+
+class LaterNotNow(PreFilterPlugin):
+    def pre_filter(self, *_: Any) -> Status:
+        return Status.unschedulable("later, perhaps")
+
+
+class Skips(PreFilterPlugin, FilterPlugin):
+    def pre_filter(self, *_: Any) -> Status:
+        return Status.skip()
+
+    def filter(self, *_: Any) -> Status:
+        raise AssertionError("a plugin that skipped is not asked")
+
+
+def find(*plugins: type[Plugin]) -> Found:
+    return cycle_over(*NODES, plugins=plugins).find(make_pod("p"))
+
+
+def feasible(found: Found) -> list[str]:
+    return feasible_nodes(cycle_over(*NODES), found)
+
+
+def test_narrowed_sets_are_intersected_and_other_nodes_say_so() -> None:
+    found = find(OnlyAB, OnlyBC)
+    assert feasible(found) == ["b"]
+    assert found.diagnosis.statuses["a"] == Status.unresolvable("node(s) didn't satisfy plugin(s) [OnlyAB OnlyBC]")
+    assert found.diagnosis.unschedulable_plugins == {"OnlyAB", "OnlyBC"}
+
+
+class OnlyOne(FilterPlugin):
+    """Turns one node down, and does not want to be asked about any but those named."""
+
+    refused: ClassVar[str] = ""
+
+    def filter(self, _cycle: CycleState, _pod: Pod, node: NodeInfo) -> Status | None:
+        assert node.name == "c", "no other node was named"
+        return Status.unschedulable("no room") if node.name == self.refused else None
+
+
+class FullC(OnlyOne):
+    refused = "c"
+
+
+class OnlyGone(PreFilterPlugin):
+    def pre_filter(self, *_: Any) -> NodeNames:
+        return NodeNames(frozenset({"gone"}))
+
+
+ONE_NAMED = {
+    "it will do": ((OnlyC, OnlyOne), ["c"], {"OnlyC"}, "0/3 nodes are available: 3 {}."),
+    "it is full": ((OnlyC, FullC), [], {"OnlyC", "FullC"}, "0/3 nodes are available: 1 no room, 2 {}."),
+    "it is not there": ((OnlyGone, OnlyOne), [], {"OnlyGone"}, "0/3 nodes are available: 3 {}."),
+}
+
+
+@pytest.mark.parametrize(("plugins", "names", "blamed", "message"), ONE_NAMED.values(), ids=ONE_NAMED)
+def test_where_one_node_is_named_no_other_is_looked_at(
+    plugins: tuple[type[Plugin], ...], names: list[str], blamed: set[str], message: str
+) -> None:
+    cycle = cycle_over(*NODES, plugins=plugins)
+    for turn in (1, 2):
+        found = cycle.find(make_pod(f"p{turn}"))
+        assert feasible_nodes(cycle, found) == names
+        assert found.diagnosis.unschedulable_plugins == blamed
+        absent = f"node(s) didn't satisfy plugin(s) [{plugins[0].__name__}]"
+        assert found.diagnosis.message == message.format(absent)
+    examined = 0 if plugins[0] is OnlyGone else 2
+    assert cycle.filtering.rotation.start == examined, "the next search goes on behind the nodes that were looked at"
+
+
+EMPTY = {
+    "two that exclude each other": (
+        (OnlyAB, OnlyC),
+        "0/3 nodes are available: node(s) didn't satisfy plugin(s) [OnlyAB OnlyC] simultaneously.",
+        {"OnlyAB", "OnlyC"},
+    ),
+    "a rejection for good ends it at once": ((Never, OnlyAB), "0/3 nodes are available: not this pod.", {"Never"}),
+    "a rejection for now lets the others run, and the last one counts": (
+        (NotNow, LaterNotNow),
+        "0/3 nodes are available: later, perhaps.",
+        {"LaterNotNow"},
+    ),
+    "a later rejection for good goes before one for now": (
+        (NotNow, Never),
+        "0/3 nodes are available: not this pod.",
+        {"Never"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("plugins", "message", "blamed"), EMPTY.values(), ids=EMPTY)
+def test_rejections(plugins: tuple[type[Plugin], ...], message: str, blamed: set[str]) -> None:
+    found = find(*plugins)
+    assert isinstance(found, NoNode)
+    assert found.diagnosis.message == message
+    assert found.diagnosis.unschedulable_plugins == blamed
+
+
+def test_every_node_gets_the_status_of_the_pre_filter() -> None:
+    assert {find(NotNow).diagnosis.statuses[name].code for name in "abc"} == {Code.UNSCHEDULABLE}
+
+
+def test_a_plugin_that_skips_is_not_asked_to_filter() -> None:
+    assert feasible(find(Skips)) == ["a", "b", "c"]
+
+
+class Records(PreFilterPlugin, FilterPlugin):
+    """Writes down when it is asked, and stores something."""
+
+    calls: ClassVar[list[str]] = []
+    key: ClassVar[StateKey[str]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.key = StateKey(cls.__name__)
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: Any) -> Any:
+        self.calls.append(self.name)
+        cycle[self.key] = self.name
+        return None
+
+    def filter(self, *_: Any) -> Status | None:
+        return None
+
+
+class Asked(Records):
+    """Is asked for every pod."""
+
+
+class Kept(Records):
+    """Keeps its answer."""
+
+    def sign(self, pod: Pod) -> Hashable:
+        return ()
+
+
+class KeptToo(Kept):
+    """Keeps its answer as well."""
+
+
+class Refuses(Kept):
+    """Rejects pods named so."""
+
+    def sign(self, pod: Pod) -> Hashable:
+        return pod.name
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: Any) -> Any:
+        super().pre_filter(cycle, pod, nodes)
+        return Status.unresolvable("not this one") if pod.name == "refused" else None
+
+
+class FailsAfterwards(Records):
+    """Fails at a node, so that nodes are filtered one by one."""
+
+    def filter(self, *_: Any) -> Status | None:
+        raise RuntimeError("no")
+
+
+def asked(cycle: ProfileCycle, pod: Pod) -> list[str]:
+    Records.calls.clear()
+    with suppress(PluginError):
+        cycle.find(pod)
+    return list(Records.calls)
+
+
+def test_pre_filters_are_asked_once_a_cycle_in_the_order_of_the_profile() -> None:
+    cycle = cycle_over(*NODES, plugins=[Kept, Asked, KeptToo], cross_check=False)
+    assert asked(cycle, make_pod("first")) == ["Kept", "Asked", "KeptToo"]
+    assert asked(cycle, make_pod("second")) == ["Asked"]
+
+
+def test_an_error_in_a_filter_does_not_have_them_asked_again() -> None:
+    cycle = cycle_over(*NODES, plugins=[Kept, FailsAfterwards], cross_check=False)
+    assert asked(cycle, make_pod("first")) == ["Kept", "FailsAfterwards"]
+
+
+def test_behind_one_that_rejects_the_pod_nobody_is_asked_and_nothing_is_stored() -> None:
+    cycle = cycle_over(*NODES, plugins=[Kept, Refuses, Asked, KeptToo], cross_check=False)
+    for name in ("refused", "welcome", "refused"):
+        before = asked(cycle, make_pod(name))
+        state = cycle.find(make_pod(name)).cycle
+        stored = [plugin.__name__ for plugin in (Kept, Refuses, Asked, KeptToo) if plugin.key in state]
+        if name == "refused":
+            assert set(before) <= {"Kept", "Refuses"}
+            assert stored == ["Kept", "Refuses"]
+        else:
+            assert stored == ["Kept", "Refuses", "Asked", "KeptToo"]

@@ -1,0 +1,277 @@
+"""The verbs say what the same plugins say in process, on the nodes that are asked about."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage import CycleState, FilterPlugin, NodeInfo, Pod, PreFilterPlugin, ScorePlugin, Status
+from moorage.cluster.simulation.one_pass import DryRunApi
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import Conflict, PluginError
+from moorage.kube.api.cluster import PodDisruptionBudget
+from moorage.kube.api.codec import convert
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import PodStatus
+from moorage.scheduler.engine.reference import filter_all, pre_filtered_cycle, score_all
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.engine.statuses import StatusTable
+from moorage.scheduler.extender_server.answering import Answering, split_by_code
+from moorage.scheduler.extender_server.served import served_by
+from moorage.scheduler.extender_server.wire import BindRequest, NodeQuestion, ProposedVictims, VictimQuestion
+from moorage.scheduler.framework.plugin import Plugin
+from moorage.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from moorage.scheduler.plugins.node_affinity import NodeAffinity
+from moorage.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
+from moorage.scheduler.plugins.taint_toleration import TaintToleration
+from moorage.scheduler.wiring.parts import assemble
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
+from moorage.testing import clusters, make_node, make_pod, pods
+
+IN_TREE = (NodeAffinity, TaintToleration, PodTopologySpread, InterPodAffinity)
+
+
+class Picky(FilterPlugin, ScorePlugin):
+    """Wants a label, likes a number, and is not asked twice about pods that are alike."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        if node.labels.get("kind") == "broken":
+            raise ValueError("no idea")
+        if node.labels.get("kind") == "full":
+            return Status.unschedulable("node(s) were full")
+        return None if node.labels.get("kind") == "good" else Status.unresolvable("node(s) were not good")
+
+    def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
+        return int(node.labels.get("score", "0"))
+
+
+def scheduler_with(plugins: Iterable[type[Plugin]], *objects: KubeObject, config: str | None = None) -> Scheduler:
+    chosen = tuple(plugins)
+    policy = load_policy(collect_plugins(chosen), config, enabled=[each for each in chosen if each not in IN_TREE])
+    served = served_by(policy, [plugin.name for plugin in chosen])
+    scheduler = assemble(served.policy, DryRunApi(), VirtualClock()).scheduler
+    for thing in objects:
+        scheduler.handlers.apply(None, thing)
+    return scheduler
+
+
+def run(work: Any) -> Any:
+    async def whole() -> Any:
+        result = work()
+        return await result if asyncio.iscoroutine(result) else result
+
+    return asyncio.run(whole())
+
+
+def kinds(**kinds: str) -> list[KubeObject]:
+    numbered = enumerate(kinds.items())
+    return [make_node(name, labels={"kind": kind, "score": str(10 * at)}) for at, (name, kind) in numbered]
+
+
+def test_nodes_are_kept_in_the_order_of_the_question_and_the_others_have_their_reasons() -> None:
+    def work() -> None:
+        answering = Answering(scheduler_with([Picky], *kinds(a="good", b="bad", c="full", d="good", e="good")))
+        kept, rejected = answering.filter(NodeQuestion(make_pod("web"), ("d", "b", "nowhere", "c", "a")))
+        assert kept == ["d", "a"]
+        assert split_by_code(rejected) == (
+            {"c": "node(s) were full", "nowhere": "node(s) were not known to the extender yet"},
+            {"b": "node(s) were not good"},
+        )
+
+    run(work)
+
+
+def test_no_node_at_all_is_no_trouble() -> None:
+    def work() -> None:
+        answering = Answering(scheduler_with([Picky], *kinds(a="good")))
+        assert answering.filter(NodeQuestion(make_pod("web"), ())) == ([], {})
+        assert answering.prioritize(NodeQuestion(make_pod("web"), ())) == []
+        kept, rejected = Answering(scheduler_with([Picky])).filter(NodeQuestion(make_pod("web"), ("a",)))
+        assert (kept, [*rejected]) == ([], ["a"])
+
+    run(work)
+
+
+def test_scores_are_those_of_the_nodes_asked_about() -> None:
+    def work() -> None:
+        answering = Answering(scheduler_with([Picky], *kinds(a="good", b="good", c="bad", d="good")))
+        question = NodeQuestion(make_pod("web"), ("d", "c", "b", "nowhere"))
+        assert answering.prioritize(question) == [("d", 30), ("c", 20), ("b", 10), ("nowhere", 0)]
+        assert answering.prioritize(NodeQuestion(make_pod("web"), ("d",))) == [("d", 30)]
+
+    run(work)
+
+
+def test_a_plugin_that_breaks_on_a_node_breaks_the_question_about_it_only() -> None:
+    def work() -> None:
+        answering = Answering(scheduler_with([Picky], *kinds(a="good", b="broken", c="good")))
+        with pytest.raises(PluginError, match="no idea"):
+            answering.filter(NodeQuestion(make_pod("web"), ("a", "b")))
+        assert answering.filter(NodeQuestion(make_pod("web"), ("a", "c"))) == (["a", "c"], {})
+
+    run(work)
+
+
+CONFIG = """apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}
+    preFilter: {enabled: [{name: NodeAffinity}, {name: PodTopologySpread}, {name: InterPodAffinity}]}
+    filter:
+      enabled: [{name: TaintToleration}, {name: NodeAffinity}, {name: PodTopologySpread}, {name: InterPodAffinity}]
+    preScore:
+      enabled: [{name: TaintToleration}, {name: NodeAffinity}, {name: PodTopologySpread}, {name: InterPodAffinity}]
+    score:
+      enabled:
+      - {name: TaintToleration, weight: 3}
+      - {name: NodeAffinity, weight: 2}
+      - {name: PodTopologySpread}
+      - {name: InterPodAffinity}
+"""
+
+
+LEFT_OUT = ("node(s) didn't satisfy plugin(s) [NodeAffinity]",)
+
+
+@settings(max_examples=40, deadline=None)
+@given(cluster=clusters(), pod=pods(), data=st.data())
+def test_any_part_of_any_cluster_is_judged_as_from_nothing(
+    cluster: tuple[KubeObject, ...], pod: Pod, data: st.DataObject
+) -> None:
+    """Twice, so that answers that stand are asked as well; and what is not asked about changes nothing."""
+
+    def work() -> None:
+        scheduler = scheduler_with(IN_TREE, *cluster, config=CONFIG)
+        answering, nodes = Answering(scheduler), scheduler.cache.nodes
+        profile = next(iter(scheduler.cycles.values())).profile
+        for _ in range(2):
+            rows = data.draw(st.lists(st.sampled_from(range(len(nodes))), unique=True)) if len(nodes) else []
+            question = NodeQuestion(pod, tuple(nodes[row].name for row in rows))
+            table = StatusTable()
+            cycle = pre_filtered_cycle(profile, pod, nodes)
+            found = filter_all(profile, cycle, pod, nodes, table)
+            kept, rejected = answering.filter(question)
+            assert kept == [nodes[row].name for row in rows if not found[row]]
+            want = {nodes[row].name: table[int(found[row])] for row in rows if found[row]}
+            assert rejected.keys() == want.keys()
+            for name, status in rejected.items():
+                # Nodes that PreFilter left out were not filtered: they have the words for that, and no plugin.
+                assert status == want[name] or (status.plugin, status.reasons) == ("", LEFT_OUT)
+            fitting = [row for row in rows if not found[row]]
+            scores = dict(answering.prioritize(NodeQuestion(pod, tuple(kept))))
+            if fitting:
+                totals = score_all(profile, cycle, pod, nodes.take(fitting)).totals
+                assert scores == {nodes[row].name: int(total) for row, total in zip(fitting, totals, strict=True)}
+
+    run(work)
+
+
+class NoNeighbours(PreFilterPlugin, FilterPlugin):
+    """Wants to be alone among pods of its label; a node is taken as long as one is there."""
+
+    def pre_filter(self, cycle: CycleState, pod: Pod, nodes: object) -> Status | None:
+        return Status.unresolvable("not today") if pod.labels.get("day") == "sunday" else None
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        if any(other.labels.get("noisy") for other in node.pods.values()):
+            return Status.unschedulable("node(s) were noisy")
+        return None
+
+
+def noisy(name: str, node: str, priority: int, **labels: str) -> Pod:
+    return make_pod(name, node=node, priority=priority, uid=name, labels={"noisy": "yes", **labels})
+
+
+PREEMPTION = {
+    "victims that will do stay as they are": ([noisy("x", "a", 1)], {"a": ["x"]}, {"a": (["x"], 0)}),
+    "who is in the way goes as well": (
+        [noisy("x", "a", 1), make_pod("y", node="a", priority=1, uid="y"), noisy("z", "a", 2)],
+        {"a": ["y"]},
+        {"a": (["y", "z", "x"], 0)},
+    ),
+    "a node where somebody more important is in the way is left out": (
+        [noisy("x", "a", 1), noisy("vip", "a", 99), noisy("z", "b", 1)],
+        {"a": ["x"], "b": ["z"]},
+        {"b": (["z"], 0)},
+    ),
+    "nobody who does not disturb is evicted": (
+        [make_pod("y", node="a", priority=1, uid="y"), make_pod("q", node="a", priority=1, uid="q")],
+        {"a": ["y"]},
+        {"a": (["y"], 0)},
+    ),
+    "a node that is not known is left out": ([], {"nowhere": ["x"]}, {}),
+    "a victim that has gone meanwhile is no trouble": ([], {"a": ["gone"]}, {"a": (["gone"], 0)}),
+}
+
+
+@pytest.mark.parametrize(("there", "proposed", "agreed"), PREEMPTION.values(), ids=PREEMPTION)
+def test_preempt(there: list[Pod], proposed: dict[str, list[str]], agreed: dict[str, tuple[list[str], int]]) -> None:
+    def work() -> None:
+        answering = Answering(scheduler_with([NoNeighbours], make_node("a"), make_node("b"), *there))
+        victims = {name: ProposedVictims(tuple(uids)) for name, uids in proposed.items()}
+        found = answering.preempt(VictimQuestion(make_pod("urgent", priority=10), victims))
+        assert {name: ([*each.uids], each.violations) for name, each in found.items()} == agreed
+
+    run(work)
+
+
+def test_more_victims_of_a_budget_are_counted() -> None:
+    budget = {
+        "metadata": {"name": "quiet", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+
+    def work() -> None:
+        there = [noisy("db", "a", 1, app="db"), make_pod("y", node="a", priority=1, uid="y")]
+        scheduler = scheduler_with([NoNeighbours], make_node("a"), *there, convert(PodDisruptionBudget, budget))
+        question = VictimQuestion(make_pod("urgent", priority=10), {"a": ProposedVictims(("y",), 1)})
+        assert Answering(scheduler).preempt(question) == {"a": ProposedVictims(("y", "db"), 2)}
+
+    run(work)
+
+
+def test_a_pod_that_its_pre_filter_rejects_evicts_nobody() -> None:
+    def work() -> None:
+        answering = Answering(scheduler_with([NoNeighbours], make_node("a"), noisy("x", "a", 1)))
+        pod = make_pod("urgent", priority=10, labels={"day": "sunday"})
+        assert answering.preempt(VictimQuestion(pod, {"a": ProposedVictims(("x",))})) == {}
+        assert split_by_code(answering.filter(NodeQuestion(pod, ("a",)))[1]) == ({}, {"a": "not today"})
+
+    run(work)
+
+
+def test_pods_that_are_nominated_to_a_node_count_as_there() -> None:
+    def work() -> None:
+        promised = make_pod("p", priority=50, labels={"noisy": "y"}, status=PodStatus(nominated_node_name="a"))
+        answering = Answering(scheduler_with([NoNeighbours], make_node("a"), make_node("b"), promised))
+        assert answering.filter(NodeQuestion(make_pod("web", priority=1), ("a", "b")))[0] == ["b"]
+        assert answering.filter(NodeQuestion(make_pod("vip", priority=99), ("a", "b")))[0] == ["a", "b"]
+
+    run(work)
+
+
+def test_binding_says_what_went_wrong() -> None:
+    class Binds(DryRunApi):
+        bound: list[tuple[str, str]] = []
+
+        async def bind(self, pod: Pod, node_name: str) -> None:
+            if pod.name == "taken":
+                raise Conflict("it has a node already")
+            self.bound.append((pod.key, node_name))
+
+    async def work() -> None:
+        scheduler = scheduler_with([Picky], make_node("a"), make_pod("known", uid="2"))
+        scheduler.services.cluster = api = Binds()
+        answering = Answering(scheduler)
+        assert await answering.bind(BindRequest("web", "default", "1", "a")) == ""
+        assert await answering.bind(BindRequest("known", "default", "2", "a")) == ""
+        assert "it has a node already" in await answering.bind(BindRequest("taken", "default", "1", "a"))
+        assert "is another one by now: its uid is 2" in await answering.bind(BindRequest("known", "default", "1", "a"))
+        assert api.bound == [("default/web", "a"), ("default/known", "a")]
+
+    run(work)

@@ -1,0 +1,171 @@
+"""What an extender serves of a configuration, and what it refuses, with the reason."""
+
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from moorage import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from moorage.common.errors import ConfigError
+from moorage.scheduler.config import ExtenderConfig, ExtensionPoint, expand_plugins, load_config
+from moorage.scheduler.extender_server.served import Served, Verbs, served_by
+from moorage.scheduler.extender_server.stanza import Address, stanza
+from moorage.scheduler.framework.plugin import Plugin
+from moorage.scheduler.framework.registry import extension_points
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
+
+
+class Answers:
+    """Answers everything with nothing."""
+
+    def less(self, left: Any, right: Any) -> bool:
+        return False
+
+    def pre_enqueue(self, pod: Any) -> Any: ...
+    def pre_filter(self, cycle: Any, pod: Any, nodes: Any) -> Any: ...
+    def filter(self, cycle: Any, pod: Any, node: Any) -> Any: ...
+    async def post_filter(self, cycle: Any, pod: Any, statuses: Any) -> Any: ...
+    def score(self, cycle: Any, pod: Any, node: Any) -> Any:
+        return 1
+
+    def reserve(self, cycle: Any, pod: Any, node_name: Any) -> Any: ...
+    def unreserve(self, cycle: Any, pod: Any, node_name: Any) -> Any: ...
+    def permit(self, cycle: Any, pod: Any, node_name: Any) -> Any: ...
+    def pre_bind_pre_flight(self, cycle: Any, pod: Any, node_name: Any) -> Any: ...
+    async def pre_bind(self, cycle: Any, pod: Any, node_name: Any) -> Any: ...
+    async def bind(self, cycle: Any, pod: Any, node_name: Any) -> Any: ...
+    async def post_bind(self, cycle: Any, pod: Any, node_name: Any) -> Any: ...
+
+
+def plugin(name: str, *bases: type[Plugin], **members: Any) -> type[Plugin]:
+    return type(name, (Answers, *bases), {"name": name, **members})
+
+
+def serve(*plugins: type[Plugin], config: str | None = None, profile: str = "") -> Served:
+    policy = load_policy(collect_plugins(plugins), config, enabled=plugins)
+    return served_by(policy, [each.name for each in plugins], profile)
+
+
+VERBS = {
+    "a filter": ((FilterPlugin,), Verbs(True, False, False)),
+    "a pre-filter": ((PreFilterPlugin,), Verbs(True, False, False)),
+    "a score": ((ScorePlugin,), Verbs(False, True, False)),
+    "a filter that scores, too": ((FilterPlugin, ScorePlugin), Verbs(True, True, False)),
+    "one that binds": ((BindPlugin,), Verbs(False, False, True)),
+    "one that binds and is told of it": ((BindPlugin, PostBindPlugin), Verbs(False, False, True)),
+}
+
+
+@pytest.mark.parametrize(("bases", "verbs"), VERBS.values(), ids=VERBS)
+def test_kube_scheduler_is_to_ask_what_there_is_an_answer_to(bases: tuple[type[Plugin], ...], verbs: Verbs) -> None:
+    assert serve(plugin("Mine", *bases)).verbs == verbs
+
+
+REFUSED = {
+    "reserve": (ReservePlugin, "does not tell extenders which node it chose"),
+    "permit": (PermitPlugin, "does not let extenders hold a pod back"),
+    "pre-bind": (PreBindPlugin, "does not tell extenders that a pod is about to be bound"),
+    "queue sort": (QueueSortPlugin, "orders its queue by itself"),
+    "pre-enqueue": (PreEnqueuePlugin, "not about those that wait"),
+    "post-filter": (PostFilterPlugin, "looks for victims itself"),
+    "post-bind alone": (PostBindPlugin, "does not tell that it bound a pod"),
+}
+
+
+@pytest.mark.parametrize(("base", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_no_verb_stands_for_is_refused_with_the_reason(base: type[Plugin], reason: str) -> None:
+    mine = plugin("Mine", base, FilterPlugin)
+    with pytest.raises(ConfigError) as refusal:
+        serve(mine)
+    point = next(iter(extension_points(mine) - {"filter"}))
+    assert f"--plugin Mine: it cannot take part in {point} as an extender: " in str(refusal.value)
+    assert reason in str(refusal.value)
+    assert "\n  hint: " in str(refusal.value)
+
+
+def test_everything_that_is_refused_is_said_at_once() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        serve(plugin("One", ReservePlugin, PermitPlugin), plugin("Two", PreBindPlugin))
+    assert [line.split(" as an")[0] for line in str(refusal.value).splitlines() if "cannot" in line] == [
+        "--plugin One: it cannot take part in reserve",
+        "--plugin One: it cannot take part in permit",
+        "--plugin Two: it cannot take part in preBind",
+    ]
+
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def test_a_configuration_may_leave_out_what_cannot_be_served() -> None:
+    config = HEAD + "profiles: [{plugins: {filter: {enabled: [{name: Mine}]}}}]\n"
+    assert serve(plugin("Mine", FilterPlugin, ReservePlugin), config=config).verbs == Verbs(True, False, False)
+
+
+def test_weights_and_arguments_come_from_the_configuration_and_nothing_else_runs() -> None:
+    class MineArgs(msgspec.Struct, frozen=True):
+        label: str = "a"
+
+    mine = plugin("Mine", FilterPlugin, ScorePlugin, Args=MineArgs)
+    config = HEAD + (
+        "profiles: [{schedulerName: other, plugins: {multiPoint: {enabled: [{name: Mine, weight: 3}]}},"
+        " pluginConfig: [{name: Mine, args: {label: b}}]}]\n"
+    )
+    served = serve(mine, config=config)
+    (profile,) = served.policy.config.profiles
+    enabled = expand_plugins(profile, lambda name: extension_points(served.policy.registry[name]))
+    assert profile.scheduler_name == "other"
+    assert profile.args_of("Mine") == MineArgs("b")
+    assert enabled.score_weights == {"Mine": 3}
+    assert enabled[ExtensionPoint.FILTER] == enabled[ExtensionPoint.SCORE] == ("Mine",)
+
+
+def test_a_plugin_that_the_configuration_does_not_enable_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--plugin Mine: the configuration does not enable it"):
+        serve(plugin("Mine", FilterPlugin), config=HEAD)
+
+
+def test_of_several_profiles_one_is_to_be_named() -> None:
+    mine = plugin("Mine", FilterPlugin)
+    enabling = "plugins: {filter: {enabled: [{name: Mine}]}}"
+    config = HEAD + f"profiles: [{{schedulerName: one, {enabling}}}, {{schedulerName: two, {enabling}}}]\n"
+    with pytest.raises(ConfigError, match="say which one to serve: one, two"):
+        serve(mine, config=config)
+    with pytest.raises(ConfigError, match="did you mean 'two'"):
+        serve(mine, config=config, profile="twoo")
+    assert serve(mine, config=config, profile="two").policy.config.profiles[0].scheduler_name == "two"
+
+
+def extender_in(text: str) -> ExtenderConfig:
+    """Read a stanza as kube-scheduler would: every field must be one of its own."""
+    (extender,) = load_config(f"{HEAD}{text}").extenders
+    return extender
+
+
+def test_the_stanza_can_be_pasted() -> None:
+    served = serve(plugin("Mine", FilterPlugin, ScorePlugin))
+    found = extender_in(stanza(served, Address("http://127.0.0.1:8890")))
+    assert (found.filter_verb, found.preempt_verb, found.prioritize_verb) == ("filter", "preempt", "prioritize")
+    assert (found.weight, found.bind_verb, found.node_cache_capable) == (1, "", True)
+
+
+def test_the_stanza_of_a_secured_extender_names_certificates() -> None:
+    text = stanza(serve(plugin("Mine", BindPlugin)), Address("https://here:1", wants_certificate=True))
+    found = yaml.safe_load(text)["extenders"][0]
+    assert found["enableHTTPS"] is True
+    assert sorted(found["tlsConfig"]) == ["caFile", "certFile", "keyFile"]
+    assert found["bindVerb"] == "bind"
+    assert "filterVerb" not in found
+    assert "weight" not in found

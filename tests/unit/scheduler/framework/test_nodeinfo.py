@@ -1,0 +1,70 @@
+"""A row is for reading: what a plugin could change by mistake would be true for everybody."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.state.cache import Cache
+from moorage.testing import make_node, make_pod
+
+POD = make_pod("p", node="n", requests={"cpu": "1"}, host_ports=[80])
+OTHER = make_pod("q", requests={"cpu": "1"})
+
+ATTEMPTS: dict[str, Callable[[Any], object]] = {
+    "its pods": lambda node: node.pods.clear(),
+    "a pod": lambda node: node.pods.pop(POD.uid),
+    "its labels": lambda node: node.labels.update(zone="a"),
+    "a label": lambda node: node.labels.__setitem__("zone", "a"),
+    "what it can give": lambda node: node.allocatable.__setitem__("cpu", 1),
+    "what is taken": lambda node: node.requested.__delitem__("cpu"),
+    "its ports": lambda node: node.used_ports.clear(),
+    "all pods at once": lambda node: setattr(node, "pods", {}),
+    "all labels at once": lambda node: setattr(node, "labels", {}),
+    "the node itself": lambda node: setattr(node, "node", make_node("m")),
+    "its name": lambda node: setattr(node, "name", "m"),
+    "its row": lambda node: setattr(node, "row", 7),
+    "its version": lambda node: setattr(node, "version", 0),
+    "what counts as taken": lambda node: setattr(node, "nonzero_cpu", 0),
+    "anything that is not there": lambda node: setattr(node, "note", 1),
+    "by replacing the node": lambda node: node.replace_node(make_node("m")),
+    "by moving it": lambda node: node.move_to(7),
+    "by adding a pod": lambda node: node.add_pod(OTHER),
+    "by removing a pod": lambda node: node.remove_pod(POD),
+}
+
+
+def row() -> NodeInfo:
+    cache = Cache()
+    cache.add_node(make_node("n", labels={"zone": "b"}))
+    cache.add_pod(POD)
+    info = cache.node("n")
+    assert info is not None
+    return info
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
+def test_a_plugin_cannot_change(attempt: Callable[[Any], object]) -> None:
+    node = row()
+    before = described(node)
+    with pytest.raises((TypeError, AttributeError)):
+        attempt(node)
+    assert described(node) == before
+
+
+def test_a_copy_has_pods_of_its_own() -> None:
+    node = row()
+    before = described(node)
+    copy = node.copy()
+    copy.add_pod(OTHER)
+    copy.remove_pod(POD)
+    assert {*copy.pods} == {OTHER.uid}
+    assert (copy.requested["cpu"], {*copy.used_ports}) == (1000, set())
+    assert described(node) == before
+
+
+def described(node: NodeInfo) -> object:
+    read = (node.pods, node.labels, node.allocatable, node.requested)
+    plain = (node.node, node.name, node.row, node.version, node.nonzero_cpu, node.nonzero_memory)
+    return [dict(part) for part in read], {*node.used_ports}, plain

@@ -1,0 +1,65 @@
+"""Importing plugin code afresh: what is in use stays as it is, what is refused leaves no trace."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.scheduler.framework.plugin_code import PluginCode
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a plugin's module and one beside it, on Python's path."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("reloaded_plugin", "reloaded_helper", "reloaded_package", "reloaded_package.inner"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "reloaded_plugin.py").write_text("import reloaded_helper\ndef tell(): return reloaded_helper.WORD\n")
+    (tmp_path / "reloaded_helper.py").write_text("WORD = 'one'\n")
+    return tmp_path
+
+
+def loaded(name: str = "reloaded_plugin") -> Any:
+    return import_module(name)
+
+
+def test_a_change_beside_the_plugin_is_seen_and_the_former_code_works_on(folder: Path) -> None:
+    before, code = loaded(), PluginCode(["reloaded_plugin:Class"])
+    assert code.files() == [folder / "reloaded_helper.py", folder / "reloaded_plugin.py"]
+    # Saved within the same second, and as long as before: the compiled file would be taken for it.
+    (folder / "reloaded_helper.py").write_text("WORD = 'two'\n")
+    with code.afresh():
+        after = loaded()
+    assert (before.tell(), after.tell()) == ("one", "two")
+    assert loaded() is after
+
+
+def test_what_fails_puts_the_former_modules_back(folder: Path) -> None:
+    before, code = loaded(), PluginCode(["reloaded_plugin:Class"])
+    (folder / "reloaded_helper.py").write_text("WORD = !\n")
+    with pytest.raises(SyntaxError), code.afresh():
+        loaded()
+    assert loaded() is before
+    assert loaded().tell() == "one"
+
+
+def test_packages_are_loaded_whole(folder: Path) -> None:
+    package = folder / "reloaded_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "inner.py").write_text("WORD = 1\n")
+    before, code = loaded("reloaded_package.inner"), PluginCode(["reloaded_package.inner:Class"])
+    (package / "inner.py").write_text("WORD = 2\n")
+    with code.afresh():
+        assert loaded("reloaded_package.inner").WORD == 2
+    assert before.WORD == 1
+
+
+def test_what_is_installed_and_our_own_code_are_left_alone() -> None:
+    before = {**sys.modules}
+    code = PluginCode(["moorage.scheduler.plugins.node_name:NodeName", "msgspec:Struct"])
+    assert {name.partition(".")[0] for name in code.modules()} == {"msgspec"}
+    assert PluginCode(()).modules() == {}
+    assert before.keys() <= sys.modules.keys()

@@ -1,0 +1,340 @@
+"""Plugins are checked when they are taken in, and whatever an author got wrong is one message that says where."""
+
+import functools
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.engine import cycle_over
+
+from moorage.common.errors import ConfigError, PluginError
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Resource
+from moorage.scheduler.framework.plugin import (
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+from moorage.scheduler.framework.registry import ENTRY_POINT_GROUP, Registry, extension_points
+from moorage.scheduler.framework.status import Status
+
+
+class Accepts(FilterPlugin):
+    def filter(self, *_: Any) -> Status | None:
+        return None
+
+
+class NoPoint(Plugin):
+    pass
+
+
+class Curious(Accepts):
+    def __init__(self, weather: str) -> None:
+        self.weather = weather
+
+
+class HalfAReserve(ReservePlugin):
+    def reserve(self, *_: Any) -> None:
+        return None
+
+
+class LooseArgs(Accepts):
+    @dataclass
+    class Args:
+        label: str = "capacity"
+
+
+class Impostor(Accepts):
+    name = "Accepts"
+
+
+def bare(pod: Any, node: Any) -> bool:
+    return True
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "a function that nobody made a plugin of": (bare, 'hint: write @filter_function("why not") or @score_function'),
+    "an instance instead of its class": (Accepts(), "hint: name the class, Accepts, and not an instance of it"),
+    "something that is no class": (print, "is not a plugin class\n  hint: inherit from FilterPlugin"),
+    "a class that is no plugin": (dict, "<class 'dict'> is not a plugin class"),
+    "a plugin of no extension point": (NoPoint, "NoPoint extends no extension point\n  hint: inherit from one of"),
+    "a constructor that asks for the unknown": (Curious, "the constructor of Curious asks for weather"),
+    "a method that is missing": (
+        HalfAReserve,
+        "does not define unreserve\n  hint: write `def unreserve(self, ",
+    ),
+    "arguments that cannot be checked": (LooseArgs, "which is not a msgspec.Struct\n  hint: class Args(msgspec.Struct"),
+    "a second plugin of a name": (Impostor, "a plugin named 'Accepts' is already registered"),
+}
+
+
+@pytest.mark.parametrize(("plugin", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_used_is_refused_at_the_door(plugin: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Registry([Accepts]).register(plugin, where="here")
+    assert str(refusal.value).startswith("here: ")
+    assert message in str(refusal.value)
+
+
+def test_the_same_class_may_be_named_twice() -> None:
+    assert list(Registry([Accepts, Accepts])) == ["Accepts"]
+
+
+def test_extension_points_are_told_by_ancestry() -> None:
+    class Both(ScorePlugin, Accepts):
+        def score(self, *_: Any) -> int:
+            return 0
+
+    assert extension_points(Both) == {"filter", "score"}
+
+
+MODULES = {
+    "a module that is not there": ("nowhere_at_all:X", "", "No module named 'nowhere_at_all'\n  hint: is it installed"),
+    "a module that needs another": ("author:X", "import nowhere_at_all", "No module named 'nowhere_at_all'"),
+    "Python that does not parse": ("author:X", "def f(:", "SyntaxError: invalid syntax (author.py, line 1)"),
+    "a module that raises": ("author:X", "\nx = y", "NameError: name 'y' is not defined ("),
+    "a class that cannot be made": (
+        "author:X",
+        "from moorage.scheduler.framework.plugin import FilterPlugin\nclass X(FilterPlugin): pass",
+        "TypeError: X must define filter or filter_nodes: each is derived from the other (",
+    ),
+    "a method with a slip of the pen": (
+        "author:X",
+        "from moorage import FilterPlugin\nclass X(FilterPlugin):\n def filters(self, cycle, pod, node): pass",
+        "each is derived from the other; filters is not asked for, did you mean 'filter'? (",
+    ),
+    "a base with a slip of the pen": (
+        "author:X",
+        "from moorage import FilterPlugn",
+        "\n  hint: did you mean 'FilterPlugin'?",
+    ),
+    "a name that is not in it": ("author:Spots", "class Spot: pass", "has no 'Spots'\n  hint: did you mean 'Spot'?"),
+    "something else in it": ("author:X", "X = 3", "3 is not a plugin class"),
+    "no name": ("author", "", "a plugin is named as module:Class\n  hint: e.g. my_package.spot:SpotOnly"),
+    "a dot for the colon": ("author.spot.Spot", "", "named as module:Class\n  hint: did you mean author.spot:Spot?"),
+    "no module": (":X", "", "a plugin is named as module:Class"),
+}
+
+
+@pytest.mark.parametrize(("path", "text", "message"), MODULES.values(), ids=MODULES)
+def test_a_path_that_leads_nowhere(
+    path: str, text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"author_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path, message = path.replace("author", module), message.replace("author", module)
+
+    with pytest.raises(ConfigError) as refusal:
+        Registry().register_path(path)
+    assert str(refusal.value).startswith(f"--plugin {path}: ")
+    assert message in str(refusal.value)
+
+
+def test_an_error_is_placed_in_the_authors_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "author_of_line_two.py").write_text("\nx = y")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"author_of_line_two\.py, line 2\)$"):
+        Registry().register_path("author_of_line_two:X")
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Let an installed package offer something as a plugin."""
+    entry = EntryPoint(name="theirs", value=value, group=ENTRY_POINT_GROUP)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda *, group: [entry] if group == entry.group else [])
+
+
+def test_installed_packages_offer_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, "moorage.scheduler.plugins.priority_sort:PrioritySort")
+    registry = Registry()
+    registry.register_entry_points()
+    assert issubclass(registry["PrioritySort"], QueueSortPlugin)
+
+
+@pytest.mark.parametrize(
+    "value", ["nowhere_at_all:X", "moorage.common.clock:Missing", "moorage.common.clock:SystemClock"]
+)
+def test_an_offer_that_cannot_be_used_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, value)
+    with pytest.raises(ConfigError, match=f"^entry point theirs of {value}: "):
+        Registry().register_entry_points()
+
+
+class Wants(Accepts):
+    class Args(msgspec.Struct, frozen=True):
+        label: str = "capacity"
+
+    def __init__(self, *, args: Any = None, handle: Any = None, more: int = 3) -> None:
+        self.args, self.handle, self.more = args, handle, more
+
+
+def test_a_plugin_gets_what_it_asks_for_by_name() -> None:
+    handle: Any = object()
+    built = Registry([Wants]).build("Wants", args=Wants.Args("zone"), handle=handle)
+    assert isinstance(built, Wants)
+    assert (built.args.label, built.handle, built.more) == ("zone", handle, 3)
+
+
+class Unspeakable(Exception):
+    """An exception that cannot be put into words."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+PROBLEMS = [ValueError("no zone"), KeyError("zone"), OSError("disk"), SystemExit(3), Unspeakable()]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
+def test_a_constructor_that_raises_is_told_in_the_plugins_name(problem: BaseException) -> None:
+    class Broken(Accepts):
+        def __init__(self) -> None:
+            raise problem
+
+    with pytest.raises(PluginError, match=r"^initializing plugin 'Broken': "):
+        cycle_over(plugins=[Broken])
+
+
+def test_events_that_cannot_be_told_are_told_in_the_plugins_name() -> None:
+    class Mute(Accepts):
+        def events_to_register(self) -> Any:
+            raise RuntimeError("no events")
+
+    profile = cycle_over(plugins=[Mute]).profile
+    with pytest.raises(PluginError, match='running EventsToRegister plugin "Mute": no events'):
+        profile.registrations()
+
+
+NO_EVENTS: dict[str, Callable[[], Any]] = {
+    "nothing at all": lambda: None,
+    "a text": lambda: "Node/Add",
+    "the event without a registration": lambda: [ClusterEvent(Resource.NODE, Action.ADD)],
+    "a registration of a text": lambda: [EventRegistration("Node/Add")],  # type: ignore[arg-type]
+    "an action that is none": lambda: [EventRegistration(ClusterEvent(Resource.NODE, "Add"))],  # type: ignore[arg-type]
+    "a hint that is none": lambda: [EventRegistration(ClusterEvent(Resource.NODE, Action.ADD), "always")],  # type: ignore[arg-type]
+    "events without end": lambda: repeat(EventRegistration(ClusterEvent(Resource.NODE, Action.ADD))),
+}
+
+
+@pytest.mark.parametrize("answer", NO_EVENTS.values(), ids=NO_EVENTS)
+def test_events_that_are_none_are_told_in_the_plugins_name(answer: Callable[[], Any]) -> None:
+    class Odd(Accepts):
+        def events_to_register(self) -> Any:
+            return answer()
+
+    profile = cycle_over(plugins=[Odd]).profile
+    with pytest.raises(PluginError, match='running EventsToRegister plugin "Odd": '):
+        profile.registrations()
+
+
+class Permits(PermitPlugin):
+    def permit(self, cycle: Any, pod: Any, node_name: str) -> None:
+        return None
+
+
+class AsyncFilter(FilterPlugin):
+    async def filter(self, cycle: Any, pod: Any, node: Any) -> Status | None:  # type: ignore[override]
+        return None
+
+
+class AsyncSign(Accepts):
+    async def sign(self, pod: Any) -> Any:
+        return None
+
+
+class PlainBind(BindPlugin):
+    def bind(self, cycle: Any, pod: Any, node_name: str) -> Any:
+        return None
+
+
+class PlainStart(Accepts):
+    def start(self) -> Any:
+        return None
+
+
+class FewParameters(FilterPlugin):
+    def filter(self, pod: Any, node: Any) -> Status | None:  # type: ignore[override]
+        return None
+
+
+class Yields(ScorePlugin):
+    def score(self, cycle: Any, pod: Any, node: Any) -> Any:
+        yield 3
+
+
+class NotAMethod(Accepts):
+    permit = None
+    filter = 3  # type: ignore[assignment]
+
+
+BROKEN: dict[str, tuple[type[Plugin], str]] = {
+    "a filter that waits": (
+        AsyncFilter,
+        "AsyncFilter.filter is `async def`, but is called while the world stands still, and must not wait\n"
+        "  hint: write `def filter(self, cycle, pod, node)`; what has to wait goes into start, pre_bind or",
+    ),
+    "a signature that waits": (AsyncSign, "AsyncSign.sign is `async def`"),
+    "a bind that does not": (
+        PlainBind,
+        "PlainBind.bind is awaited, but is no `async def`\n  hint: write `async def bind(self, cycle, pod, node_name)`",
+    ),
+    "a start that does not": (PlainStart, "PlainStart.start is awaited, but is no `async def`"),
+    "a filter without the cycle": (FewParameters, "filter takes (self, pod: Any, node: Any) -> "),
+    "a score that yields": (Yields, "Yields.score has a `yield`"),
+    "a filter that is a number": (NotAMethod, "NotAMethod.filter is 3, which cannot be called"),
+}
+
+
+@pytest.mark.parametrize(("plugin", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_method_that_cannot_be_called_as_it_will_be_is_refused(plugin: type[Plugin], message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Registry([plugin])
+    assert message in str(refusal.value)
+
+
+def decorated(method: Any) -> Any:
+    @functools.wraps(method)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    return wrapper
+
+
+class Unusual(BindPlugin, ScorePlugin, FilterPlugin):
+    """Methods that are written otherwise than most, and do no harm."""
+
+    @decorated
+    async def bind(self, cycle: Any, pod: Any, node_name: str) -> None:
+        return None
+
+    @staticmethod
+    def score(cycle: Any, pod: Any, node: Any, weight: int = 1) -> int:  # type: ignore[override]
+        return weight
+
+    @classmethod
+    def filter(cls, *everything: Any) -> None:  # type: ignore[override]
+        return None
+
+
+def test_unusual_ways_to_write_a_method_are_fine() -> None:
+    assert list(Registry([Unusual, Permits])) == ["Unusual", "Permits"]
+
+
+def test_a_method_of_a_point_that_the_class_does_not_extend_is_warned_about(logged: list[Any]) -> None:
+    class Forgetful(Accepts):
+        def permit(self, cycle: Any, pod: Any, node_name: str) -> None:
+            return None
+
+    Registry([Forgetful, Permits])
+    assert [(line["plugin"], line["method"], line["hint"]) for line in logged] == [
+        ("Forgetful", "permit", "inherit from PermitPlugin as well")
+    ]

@@ -1,0 +1,98 @@
+"""Dry runs by subtraction must come to the same as asking every filter again after every change."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod, PodStatus
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.framework.victims import Victims
+from moorage.scheduler.plugins.default_preemption.dry_run import DryRun, counting_filters
+from moorage.scheduler.plugins.node_ports import NodePorts
+from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
+from moorage.scheduler.plugins.taint_toleration import TaintToleration
+from moorage.testing import make_node, make_pod
+from moorage.testing.rig import Rig, attempt, nominations_of
+
+RESOURCES = ("cpu", "memory", "example.com/gpu")
+amounts = st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 4))
+
+
+class AcceptsAll(FilterPlugin):
+    """A filter that might look at pods, for all anybody knows."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return None
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Pod:
+    started = draw(st.none() | st.integers(0, 3).map("2025-12-31T12:00:0{}Z".format))
+    return make_pod(
+        f"p{draw(st.integers(0, 10**9))}",
+        node="n",
+        priority=draw(st.integers(0, 3)),
+        requests=draw(amounts),
+        labels=draw(st.sampled_from([{}, {"app": "db"}])),
+        status=PodStatus(start_time=started),
+    )
+
+
+def protect_databases(sorted_pods: object) -> tuple[list[Pod], list[Pod]]:
+    assert isinstance(sorted_pods, list)
+    return [p for p in sorted_pods if p.labels], [p for p in sorted_pods if not p.labels]
+
+
+def dry_run(rig: Rig, pod: Pod) -> Victims | Status:
+    cycle, _ = attempt(rig, pod)
+    return DryRun(rig, cycle, pod, protect_databases).on(rig.nodes[0])
+
+
+@settings(deadline=None)
+@given(
+    node=st.fixed_dictionaries({"cpu": st.integers(1, 9), "memory": st.integers(1, 9), "pods": st.integers(1, 8)}),
+    gpus=st.integers(0, 3),
+    others=st.lists(pods(), max_size=8),
+    wanted=amounts,
+    priority=st.integers(0, 4),
+)
+def test_subtracting_comes_to_the_same_as_asking_again(
+    node: dict[str, int], gpus: int, others: list[Pod], wanted: dict[str, int], priority: int
+) -> None:
+    objects: list[KubeObject] = [make_node("n", allocatable={**node, "example.com/gpu": gpus}), *others]
+    pod = make_pod("big", priority=priority, requests=wanted)
+    quick, thorough = Rig(*objects), Rig(*objects)
+    quick.filters = [TaintToleration(), NodePorts(), NodeResourcesFit(handle=quick)]
+    thorough.filters = [TaintToleration(), NodeResourcesFit(handle=thorough), AcceptsAll()]
+    assert counting_filters(quick, attempt(quick, pod)[0]) == [quick.filters[2]]
+    assert counting_filters(thorough, attempt(thorough, pod)[0]) is None
+    assert dry_run(quick, pod) == dry_run(thorough, pod)
+
+
+def test_a_filter_that_looks_at_ports_is_asked_again() -> None:
+    rig = Rig(make_node("n"))
+    rig.filters = [NodePorts(), NodeResourcesFit(handle=rig)]
+    cycle, _ = attempt(rig, make_pod("web", host_ports=[80]))
+    assert counting_filters(rig, cycle) is None
+
+
+def test_the_node_is_left_as_it_was() -> None:
+    rig = Rig(make_node("n"), make_pod("low", node="n", priority=0, requests={"cpu": 4}))
+    rig.filters = [NodeResourcesFit(handle=rig)]
+    before = dict(rig.nodes[0].pods), dict(rig.nodes[0].requested)
+    assert isinstance(dry_run(rig, make_pod("big", priority=1, requests={"cpu": 4})), Victims)
+    assert (rig.nodes[0].pods, rig.nodes[0].requested) == before
+
+
+def test_a_promised_node_is_judged_with_the_promised_pods() -> None:
+    low = make_pod("low", node="n", priority=0, requests={"cpu": 2})
+    rig = Rig(make_node("n"), low)
+    rig.filters = [NodeResourcesFit(handle=rig)]
+    pod = make_pod("big", priority=1, requests={"cpu": 2})
+    assert dry_run(rig, pod) == Status.error('expected at least one victim pod on node "n"')
+    promised = make_pod("promised", priority=1, requests={"cpu": 2}, status=PodStatus(nominated_node_name="n"))
+    rig.nominator = nominations_of(promised)
+    assert dry_run(rig, pod) == Victims((low,))

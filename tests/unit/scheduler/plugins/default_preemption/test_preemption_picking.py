@@ -1,0 +1,220 @@
+"""Which of several nodes preemption takes, whom budgets protect, and what extenders may change."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from moorage.common.errors import ExtenderError
+from moorage.kube.api.cluster import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from moorage.kube.api.meta import ObjectMeta
+from moorage.kube.api.pod import Pod, PodStatus
+from moorage.kube.api.selectors import LabelSelector, LabelSelectorRequirement
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.victims import Victims
+from moorage.scheduler.plugins.default_preemption.budgets import Budgets
+from moorage.scheduler.plugins.default_preemption.extenders import approved
+from moorage.scheduler.plugins.default_preemption.picking import least_harmful
+from moorage.testing import make_node, make_pod
+from moorage.testing.rig import Rig
+
+NOW = 1_767_225_600.0
+
+
+def victim(priority: int = 1, hour: int | None = 1) -> Pod:
+    started = None if hour is None else f"2025-12-31T{hour:02}:00:00Z"
+    return make_pod(priority=priority, status=PodStatus(start_time=started))
+
+
+def victims(*pods: Pod, violations: int = 0) -> Victims:
+    return Victims(pods, violations)
+
+
+PICKS = {
+    "a single candidate is taken": ({"a": victims(victim())}, "a"),
+    "fewer violated budgets win over everything else": (
+        {"a": victims(victim(0), violations=1), "b": victims(victim(9), victim(9))},
+        "b",
+    ),
+    "then the lower highest priority, however many go": (
+        {"a": victims(victim(5)), "b": victims(victim(4), victim(4), victim(4))},
+        "b",
+    ),
+    "then the smaller sum of priorities": (
+        {"a": victims(victim(5), victim(4)), "b": victims(victim(5), victim(3))},
+        "b",
+    ),
+    "the sum counts each victim, so negative priorities do not make up for one more": (
+        {"a": victims(victim(-1), victim(-5)), "b": victims(victim(-1))},
+        "b",
+    ),
+    "then fewer victims, which the sum decides already for equal priorities": (
+        {"a": victims(victim(1), victim(1)), "b": victims(victim(1))},
+        "b",
+    ),
+    "the number of victims decides where the sums agree": (
+        {"a": victims(victim(0), victim(-(1 << 31))), "b": victims(victim(0))},
+        "b",
+    ),
+    "then the later start": ({"a": victims(victim(1, 3)), "b": victims(victim(1, 4))}, "b"),
+    "of each node the earliest start among the most important counts": (
+        {
+            "a": victims(victim(2, 9), victim(2, 3), victim(1, 0)),
+            "b": victims(victim(2, 4), victim(2, 5), victim(1, 0)),
+        },
+        "b",
+    ),
+    "a victim that has not started yet starts now": ({"a": victims(victim(1, 5)), "b": victims(victim(1, None))}, "b"),
+    "the first of equals is taken": ({"b": victims(victim()), "a": victims(victim())}, "b"),
+}
+
+
+@pytest.mark.parametrize(("candidates", "want"), PICKS.values(), ids=PICKS)
+def test_the_least_harmful_node_is_taken(candidates: dict[str, Victims], want: str) -> None:
+    assert least_harmful(candidates, NOW) == want
+
+
+def budget(name: str, allowed: int, selector: LabelSelector | None, **fields: object) -> PodDisruptionBudget:
+    status = PodDisruptionBudgetStatus(disruptions_allowed=allowed, **fields)  # type: ignore[arg-type]
+    namespace = ObjectMeta(name=name, namespace="default")
+    return PodDisruptionBudget(metadata=namespace, spec=PodDisruptionBudgetSpec(selector=selector), status=status)
+
+
+def app(name: str) -> LabelSelector:
+    return LabelSelector(match_labels={"app": name})
+
+
+def labelled(name: str, namespace: str = "default", **labels: str) -> Pod:
+    return make_pod(name, namespace=namespace, labels=labels)
+
+
+UNREADABLE = LabelSelector(match_expressions=(LabelSelectorRequirement(key="app", operator="Like", values=("db",)),))
+DB = [labelled("a", app="db"), labelled("b", app="db"), labelled("c", app="db")]
+
+PROTECTED = {
+    "without budgets nobody is protected": ([], DB, []),
+    "pods beyond what the budget allows are protected, the most important first": (
+        [budget("x", 2, app("db"))],
+        DB,
+        ["c"],
+    ),
+    "a budget that allows nothing protects all": ([budget("x", 0, app("db"))], DB, ["a", "b", "c"]),
+    "pods the budget does not select are not": ([budget("x", 0, app("web"))], DB, []),
+    "pods of other namespaces are not": ([budget("x", 0, app("db"))], [labelled("a", "other", app="db")], []),
+    "pods without labels are not": (
+        [
+            budget(
+                "x",
+                0,
+                LabelSelector(match_expressions=(LabelSelectorRequirement(key="app", operator="DoesNotExist"),)),
+            )
+        ],
+        [labelled("a"), labelled("b", tier="1")],
+        ["b"],
+    ),
+    "an empty selector selects nobody": ([budget("x", 0, LabelSelector())], DB, []),
+    "neither does none": ([budget("x", 0, None)], DB, []),
+    "nor one that cannot be read": ([budget("x", 0, UNREADABLE)], DB, []),
+    "pods on their way out already use nothing up": (
+        [budget("x", 1, app("db"), disrupted_pods={"a": None})],
+        DB,
+        ["c"],
+    ),
+    "one exceeded budget is enough": ([budget("x", 9, app("db")), budget("y", 2, app("db"))], DB, ["c"]),
+    "a budget after an exceeded one is not used up": (
+        [budget("x", 0, app("db")), budget("y", 1, LabelSelector(match_labels={"tier": "1"}))],
+        [labelled("a", app="db", tier="1"), labelled("b", tier="1")],
+        ["a"],
+    ),
+    "a budget before an exceeded one is": (
+        [budget("x", 1, LabelSelector(match_labels={"tier": "1"})), budget("y", 0, app("db"))],
+        [labelled("a", app="db", tier="1"), labelled("b", tier="1")],
+        ["a", "b"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("budgets", "pods", "want"), PROTECTED.values(), ids=PROTECTED)
+def test_protected_pods(budgets: list[PodDisruptionBudget], pods: Sequence[Pod], want: list[str]) -> None:
+    protected, others = Budgets(Rig(*budgets).lister(PodDisruptionBudget)).split(pods)
+    assert [pod.name for pod in protected] == want
+    assert [pod.name for pod in others] == [pod.name for pod in pods if pod.name not in want]
+
+
+def test_budgets_are_read_again_when_they_change() -> None:
+    rig = Rig(budget("x", 0, app("db")))
+    budgets = Budgets(rig.lister(PodDisruptionBudget))
+    assert len(budgets.split(DB)[0]) == 3
+    rig.add(budget("x", 3, app("db")))
+    assert budgets.split(DB)[0] == []
+
+
+A, B = make_pod("a"), make_pod("b")
+CANDIDATES = {"m": Victims((A,)), "n": Victims((B,))}
+
+
+class Service:
+    """An extender that answers what it was told to."""
+
+    def __init__(self, answer: Mapping[str, Victims] | None, *, ignorable: bool = False, wants: bool = True) -> None:
+        self.name = "http://extender"
+        self.is_ignorable = ignorable
+        self.asked: list[Mapping[str, Victims]] = []
+        self._answer = answer
+        self._wants = wants
+
+    def handles_preemption_for(self, pod: Pod) -> bool:
+        return self._wants
+
+    async def process_preemption(
+        self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
+    ) -> Mapping[str, Victims]:
+        self.asked.append(candidates)
+        if self._answer is None:
+            raise ExtenderError("failed preempt")
+        return self._answer
+
+
+ONLY_N = {"n": Victims((B,), 1)}
+EXTENDERS = {
+    "without extenders all candidates stay": ([], CANDIDATES),
+    "an extender's answer replaces the candidates": ([Service(ONLY_N)], ONLY_N),
+    "one that is not interested is not asked": ([Service({}, wants=False)], CANDIDATES),
+    "one that fails and may be ignored is left out": ([Service(None, ignorable=True), Service(ONLY_N)], ONLY_N),
+    "nodes without victims are dropped if it may be ignored": (
+        [Service({"m": Victims(()), **ONLY_N}, ignorable=True)],
+        ONLY_N,
+    ),
+    "the next extender is not asked when nothing is left": ([Service({}), Service(None)], {}),
+}
+
+
+@pytest.mark.parametrize(("extenders", "want"), EXTENDERS.values(), ids=EXTENDERS)
+def test_extenders(extenders: list[Service], want: dict[str, Victims]) -> None:
+    rig = Rig(make_node("m"), make_node("n"))
+    rig.extenders.extend(extenders)
+    assert asyncio.run(approved(rig, make_pod(), CANDIDATES)) == want
+
+
+def test_each_extender_sees_what_the_one_before_left() -> None:
+    rig, last = Rig(), Service(ONLY_N)
+    rig.extenders.extend([Service(ONLY_N), last])
+    asyncio.run(approved(rig, make_pod(), CANDIDATES))
+    assert last.asked == [ONLY_N]
+
+
+REFUSED = {
+    "an extender that must not be ignored fails the attempt": (Service(None), "failed preempt"),
+    "so does one that names a node without victims": (
+        Service({"m": Victims(())}),
+        'expected at least one victim pod on node "m"',
+    ),
+}
+
+
+@pytest.mark.parametrize(("extender", "message"), REFUSED.values(), ids=REFUSED)
+def test_extender_errors(extender: Service, message: str) -> None:
+    rig = Rig()
+    rig.extenders.append(extender)
+    with pytest.raises(ExtenderError, match=message):
+        asyncio.run(approved(rig, make_pod(), CANDIDATES))

@@ -1,0 +1,86 @@
+"""What is kept from pod to pod: a plugin that saw every step answers as one that comes new to the cluster."""
+
+import pytest
+from tests.unit.scheduler.plugins.inter_pod_affinity.affinity_builders import CLUSTER, pod, to
+
+from moorage.kube.api.node import HOSTNAME_LABEL
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.plugins.inter_pod_affinity import standing
+from moorage.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from moorage.scheduler.state import pod_index
+from moorage.testing.rig import (
+    FORMS,
+    FilterForm,
+    Rig,
+    all_at_once,
+    one_at_a_time,
+    run_filter,
+    run_score,
+    score_all_at_once,
+)
+
+WISHES: dict[str, dict[str, object]] = {
+    "away from its own kind, by host": {"away": [to(key=HOSTNAME_LABEL)]},
+    "away from its own kind, by zone": {"away": [to()]},
+    "near its own kind, by zone": {"near": [to()]},
+    "near by zone and rack at once": {"near": [to(), to(key="rack")]},
+    "near by zone, away by host": {"near": [to()], "away": [to(key=HOSTNAME_LABEL), to("db")]},
+    "rather near, rather not on the same host": {"likes": [(3, to())], "dislikes": [(2, to(key=HOSTNAME_LABEL))]},
+    "likes and dislikes that cancel out": {"likes": [(3, to())], "dislikes": [(3, to())]},
+    "no wishes": {},
+}
+
+
+def assert_up_to_date(kept: InterPodAffinity, rig: Rig, incoming: Pod) -> None:
+    fresh = InterPodAffinity(handle=rig)
+    assert run_filter(kept, rig, incoming, all_at_once) == run_filter(fresh, rig, incoming, one_at_a_time)
+    assert run_score(kept, rig, incoming, score_all_at_once) == run_score(fresh, rig, incoming, score_all_at_once)
+
+
+@pytest.mark.parametrize("wishes", WISHES.values(), ids=WISHES)
+def test_answers_follow_pods_that_come_and_go(wishes: dict[str, object]) -> None:
+    rig = Rig(*CLUSTER)
+    kept, placed = InterPodAffinity(handle=rig), []
+    for step in range(24):
+        assert_up_to_date(kept, rig, pod(**wishes))
+        placed.append(pod("web" if step % 3 else "db", CLUSTER[step * step % 5].name, name=f"p{step}", **wishes))
+        rig.cache.add_pod(placed[-1])
+        if step % 4 == 3:
+            rig.cache.remove_pod(placed.pop(0))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_what_if_does_not_change_what_is_kept(form: FilterForm) -> None:
+    rig, incoming = Rig(*CLUSTER), pod(away=[to()])
+    plugin, cycle = InterPodAffinity(handle=rig), CycleState()
+    assert plugin.pre_filter(cycle, incoming, rig.nodes) is None
+
+    plugin.add_pod(cycle, incoming, pod(node="a1"), rig.nodes[0])
+
+    assert plugin.filter(cycle, incoming, rig.nodes[1]) is not None
+    assert plugin.filter_nodes(cycle, incoming, rig.nodes).status_at(1) is not None
+    assert run_filter(plugin, rig, incoming, form) == [None] * len(CLUSTER)
+
+
+def test_a_count_that_the_index_gave_up_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_index, "MAX_BYTES", 0)
+    rig = Rig(*CLUSTER)
+    plugin, incoming = InterPodAffinity(handle=rig), pod(away=[to()])
+    assert_up_to_date(plugin, rig, incoming)
+    for number in range(pod_index.MIN_COUNTS):
+        assert_up_to_date(plugin, rig, pod(away=[to(f"app-{number}")]))
+
+    rig.cache.add_pod(pod(node="a1"))
+
+    assert_up_to_date(plugin, rig, incoming)
+
+
+def test_what_is_kept_is_dropped_before_it_takes_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "MAX_BYTES", 0)
+    rig = Rig(*CLUSTER, pod(node="a1"))
+    plugin = InterPodAffinity(handle=rig)
+    for number in range(3 * standing.MIN_TALLIES):
+        assert_up_to_date(plugin, rig, pod(f"app-{number}", away=[to(f"app-{number}")], likes=[(1, to())]))
+
+    assert len(plugin._standing) <= standing.MIN_TALLIES + 2

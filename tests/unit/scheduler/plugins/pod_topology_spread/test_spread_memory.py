@@ -1,0 +1,111 @@
+"""Counts that are kept from pod to pod: a plugin that saw every step answers as one that comes new to the cluster."""
+
+import pytest
+from tests.unit.scheduler.plugins.pod_topology_spread.spread_builders import CLUSTER, pod, service, soft, spread
+
+from moorage.kube.api.affinity import TopologySpreadConstraint
+from moorage.kube.api.node import HOSTNAME_LABEL
+from moorage.kube.api.selectors import label_set_matcher
+from moorage.scheduler.config.args import PodTopologySpreadArgs
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
+from moorage.scheduler.plugins.pod_topology_spread.inclusion import Inclusion
+from moorage.scheduler.plugins.pod_topology_spread.memory import MIN_KEPT, SpreadCache
+from moorage.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
+from moorage.scheduler.state.pod_index import MAX_COUNTS
+from moorage.testing import make_node
+from moorage.testing.rig import (
+    FORMS,
+    SCORE_FORMS,
+    Rig,
+    all_at_once,
+    one_at_a_time,
+    run_filter,
+    run_score,
+    score_all_at_once,
+)
+
+KINDS: dict[str, tuple[TopologySpreadConstraint, ...]] = {
+    "a hard constraint over zones": (spread(2),),
+    "a hard constraint over hosts": (spread(2, HOSTNAME_LABEL),),
+    "hard constraints over zones and hosts": (spread(3), spread(2, HOSTNAME_LABEL)),
+    "a soft constraint over hosts": (soft(1, HOSTNAME_LABEL),),
+    "a soft constraint over zones": (soft(),),
+    "soft constraints over zones and hosts": (soft(2), soft(1, HOSTNAME_LABEL)),
+    "the system's default constraints": (),
+}
+NODES = tuple(make_node(f"n{number}", zone="x", labels={"zone": "abc"[number % 3]}) for number in range(7))
+
+
+@pytest.mark.parametrize("nodes", [NODES, CLUSTER], ids=["every node has every label", "one node has no zone"])
+@pytest.mark.parametrize("constraints", KINDS.values(), ids=KINDS)
+def test_counts_follow_pods_that_come_and_go(constraints, nodes) -> None:  # type: ignore[no-untyped-def]
+    rig = Rig(service(app="web"), *nodes)
+    kept, incoming = PodTopologySpread(handle=rig), pod(*constraints)
+    placed = []
+    for step in range(24):
+        fresh = PodTopologySpread(handle=rig)
+        assert run_filter(kept, rig, incoming, all_at_once) == run_filter(fresh, rig, incoming, one_at_a_time)
+        assert run_score(kept, rig, incoming, score_all_at_once) == run_score(fresh, rig, incoming, SCORE_FORMS[0])
+        placed.append(pod(*constraints, name=f"p{step}", node=nodes[step * step % 5].name))
+        rig.cache.add_pod(placed[-1])
+        if step % 4 == 3:
+            rig.cache.remove_pod(placed.pop(0))
+
+
+@pytest.mark.parametrize("constraint", [spread(), soft(), soft(1, HOSTNAME_LABEL)], ids=["hard", "soft", "hosts"])
+def test_a_count_that_the_index_gave_up_is_counted_again(constraint: TopologySpreadConstraint) -> None:
+    rig, incoming = Rig(*NODES), pod(constraint)
+    kept = PodTopologySpread(handle=rig)
+    for number in range(3):
+        run_filter(kept, rig, incoming, all_at_once)
+        run_score(kept, rig, incoming, score_all_at_once)
+        for asked in range(MAX_COUNTS):
+            rig.pods.count(None, label_set_matcher({"number": f"{asked}"}), terminating=True)
+        rig.cache.add_pod(pod(constraint, name=f"p{number}", node="n0"))
+        fresh = PodTopologySpread(handle=rig)
+        assert run_filter(kept, rig, incoming, all_at_once) == run_filter(fresh, rig, incoming, one_at_a_time)
+        assert run_score(kept, rig, incoming, score_all_at_once) == run_score(fresh, rig, incoming, SCORE_FORMS[0])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_what_if_does_not_change_what_is_kept(form) -> None:  # type: ignore[no-untyped-def]
+    rig, incoming = Rig(*NODES), pod(spread())
+    plugin = PodTopologySpread(handle=rig)
+    before = run_filter(plugin, rig, incoming, form)
+    cycle = plugin_cycle(plugin, rig)
+    plugin.add_pod(cycle, incoming, pod(node="n0"), rig.nodes[0])
+    assert plugin.filter(cycle, incoming, rig.nodes[0]) is not None
+    assert run_filter(plugin, rig, incoming, form) == before
+
+
+def plugin_cycle(plugin: PodTopologySpread, rig: Rig):  # type: ignore[no-untyped-def]
+    cycle = CycleState()
+    assert plugin.pre_filter(cycle, pod(spread()), rig.nodes) is None
+    return cycle
+
+
+class Note:
+    """Something to keep."""
+
+    def __init__(self, constraints: Constraints, incoming: object, inclusion: Inclusion) -> None:
+        self.constraints = constraints
+
+
+def test_pods_that_ask_the_same_share_what_is_kept_and_others_do_not() -> None:
+    memory, source = SpreadCache(Note), source_of_defaults()
+    web, same, other = pod(spread()), pod(spread(), name="web-2", requests={"cpu": 2}), pod(spread(), app="other")
+    assert memory.find(source.hard(web), web, 5) is memory.find(source.hard(same), same, 5)
+    assert memory.find(source.hard(web), web, 5) is not memory.find(source.hard(other), other, 5)
+
+
+def test_no_more_is_kept_than_there_is_memory_for() -> None:
+    memory, source = SpreadCache(Note), source_of_defaults()
+    kinds = [pod(spread(skew)) for skew in range(1, MIN_KEPT + 2)]
+    kept = [memory.find(source.hard(kind), kind, 1 << 40) for kind in kinds]
+    assert memory.find(source.hard(kinds[-1]), kinds[-1], 1 << 40) is kept[-1]
+    assert memory.find(source.hard(kinds[0]), kinds[0], 1 << 40) is not kept[0]
+
+
+def source_of_defaults() -> ConstraintSource:
+    return ConstraintSource(PodTopologySpreadArgs(), Rig())

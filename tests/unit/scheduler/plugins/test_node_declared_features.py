@@ -1,0 +1,83 @@
+import pytest
+
+from moorage.kube.api.container import Container, RestartRule, VolumeMount
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.events import Action, ClusterEvent, QueueingHint, Resource
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.plugins.node_declared_features import (
+    HOST_NETWORK_USERS,
+    MISSING,
+    MOUNT_OPTIONS,
+    RESTART_ALL,
+    NodeDeclaredFeatures,
+    after_node_change,
+    after_pod_change,
+    required_features,
+)
+from moorage.testing import make_node, make_pod
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
+
+RESTARTING = Container("c", restart_policy_rules=(RestartRule("Restart"), RestartRule("RestartAllContainers")))
+MOUNTING = Container("c", volume_mounts=(VolumeMount(), VolumeMount(bind_mount_options=("noexec",))))
+
+REQUIRED = {
+    "an ordinary pod needs nothing": (make_pod(), set()),
+    "restarting all containers": (make_pod(containers=(RESTARTING,)), {RESTART_ALL}),
+    "also from an init container": (make_pod(init_containers=(RESTARTING,)), {RESTART_ALL}),
+    "other rules need nothing": (
+        make_pod(containers=(Container("c", restart_policy_rules=(RestartRule("Restart"),)),)),
+        set(),
+    ),
+    "own users on the host network": (make_pod(host_network=True, host_users=False), {HOST_NETWORK_USERS}),
+    "the host's users need nothing": (make_pod(host_network=True, host_users=True), set()),
+    "users left open need nothing": (make_pod(host_network=True), set()),
+    "own users on a network of their own need nothing": (make_pod(host_users=False), set()),
+    "bind mount options": (make_pod(containers=(MOUNTING,)), {MOUNT_OPTIONS}),
+    "also in an init container, and together": (
+        make_pod(init_containers=(MOUNTING,), containers=(RESTARTING,)),
+        {MOUNT_OPTIONS, RESTART_ALL},
+    ),
+}
+
+
+@pytest.mark.parametrize(("pod", "want"), REQUIRED.values(), ids=REQUIRED)
+def test_required_features(pod: Pod, want: set[str]) -> None:
+    assert required_features(pod) == want
+
+
+PICKY = make_pod(init_containers=(MOUNTING,), containers=(RESTARTING,))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_filter(form: FilterForm) -> None:
+    rig = Rig(
+        make_node("old"),
+        make_node("half", features=[RESTART_ALL]),
+        make_node("new", features=["Unknown", RESTART_ALL, MOUNT_OPTIONS]),
+    )
+    assert run_filter(NodeDeclaredFeatures(), rig, PICKY, form) == [MISSING, MISSING, None]
+
+
+def test_the_reason_is_upstreams() -> None:
+    assert Status.unresolvable("node(s) didn't match Pod's required features") == MISSING
+
+
+def test_a_pod_without_needs_is_passed_over() -> None:
+    assert NodeDeclaredFeatures().pre_filter(CycleState(), make_pod(), Rig().nodes) == Status.skip()
+
+
+def test_hints() -> None:
+    old, new = make_node(), make_node(features=["X"])
+    assert after_node_change(PICKY, None, old) is QueueingHint.QUEUE
+    assert after_node_change(PICKY, old, new) is QueueingHint.QUEUE
+    assert after_node_change(PICKY, new, new) is QueueingHint.SKIP
+    assert after_pod_change(PICKY, PICKY, make_pod()) is QueueingHint.QUEUE
+    assert after_pod_change(PICKY, PICKY, PICKY) is QueueingHint.SKIP
+
+
+def test_events() -> None:
+    assert [item.event for item in NodeDeclaredFeatures().events_to_register()] == [
+        ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE),
+        ClusterEvent(Resource.TARGET_POD, Action.UPDATE),
+    ]

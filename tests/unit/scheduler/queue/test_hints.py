@@ -1,0 +1,226 @@
+from typing import Any
+
+import pytest
+from tests.support.engine import cycle_over
+from tests.unit.scheduler.queue.queue_bench import (
+    CLAIM_ADD,
+    NODE_ADD,
+    NODE_TAINT,
+    POD_ADD,
+    POD_DELETE,
+    Bench,
+    ref,
+)
+
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.events import (
+    EVERY_EVENT,
+    FORCE_ACTIVATE,
+    UNSCHEDULABLE_TIMEOUT,
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    QueueingHint,
+    Resource,
+)
+from moorage.scheduler.framework.plugin import FilterPlugin, PermitPlugin, ScorePlugin
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.hints import EXTENDER, Hints, ProfileQueueing, RequeueStrategy
+from moorage.testing import make_node, make_pod
+
+QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
+STAY, LATER, NOW = RequeueStrategy.SKIP, RequeueStrategy.AFTER_BACKOFF, RequeueStrategy.IMMEDIATELY
+NODE_LABEL = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
+NODE_UPDATE = ClusterEvent(Resource.NODE, Action.UPDATE)
+
+# (registrations, unschedulable plugins, pending plugins, event, what happens)
+STRATEGIES: dict[
+    str, tuple[dict[str, list[tuple[ClusterEvent, Any]]], set[str], set[str], ClusterEvent, RequeueStrategy]
+] = {
+    "nobody turned the pod down: any event will do": ({}, set(), set(), NODE_ADD, LATER),
+    "a hint-less registration always helps": ({"A": [(NODE_ADD, None)]}, {"A"}, set(), NODE_ADD, LATER),
+    "a hint may say no": ({"A": [(NODE_ADD, SKIP)]}, {"A"}, set(), NODE_ADD, STAY),
+    "a hint may say yes": ({"A": [(NODE_ADD, QUEUE)]}, {"A"}, set(), NODE_ADD, LATER),
+    "an error counts as yes": ({"A": [(NODE_ADD, ValueError)]}, {"A"}, set(), NODE_ADD, LATER),
+    "another plugin's hint does not matter": ({"B": [(NODE_ADD, QUEUE)]}, {"A"}, set(), NODE_ADD, STAY),
+    "another event does not matter": ({"A": [(NODE_ADD, QUEUE)]}, {"A"}, set(), POD_DELETE, STAY),
+    "one yes is enough": (
+        {"A": [(NODE_ADD, SKIP)], "B": [(NODE_ADD, QUEUE)]},
+        {"A", "B"},
+        set(),
+        NODE_ADD,
+        LATER,
+    ),
+    "a plugin may register for an event twice": (
+        {"A": [(NODE_ADD, SKIP), (ClusterEvent(Resource.NODE, Action.ALL), QUEUE)]},
+        {"A"},
+        set(),
+        NODE_ADD,
+        LATER,
+    ),
+    "what a pending plugin waited for skips the penalty": (
+        {"A": [(CLAIM_ADD, QUEUE)]},
+        {"A"},
+        {"A"},
+        CLAIM_ADD,
+        NOW,
+    ),
+    "a pending plugin's no does not": ({"A": [(CLAIM_ADD, SKIP)]}, {"A"}, {"A"}, CLAIM_ADD, STAY),
+    "a pending plugin after one that merely rejected is still asked": (
+        {"A": [(CLAIM_ADD, QUEUE)], "B": [(CLAIM_ADD, QUEUE)]},
+        {"A", "B"},
+        {"B"},
+        CLAIM_ADD,
+        NOW,
+    ),
+    "if the pending plugin says no, the other's yes counts": (
+        {"A": [(CLAIM_ADD, QUEUE)], "B": [(CLAIM_ADD, SKIP)]},
+        {"A", "B"},
+        {"B"},
+        CLAIM_ADD,
+        LATER,
+    ),
+    "a plugin that is only pending is a rejector, too": ({"A": [(NODE_ADD, None)]}, set(), {"A"}, NODE_ADD, NOW),
+    "a node update of one kind is not one of another": ({"A": [(NODE_LABEL, None)]}, {"A"}, set(), NODE_TAINT, STAY),
+    "all updates include each": ({"A": [(NODE_UPDATE, None)]}, {"A"}, set(), NODE_TAINT, LATER),
+    "a plain update does not reach who asked for one kind": (
+        {"A": [(NODE_LABEL, None)]},
+        {"A"},
+        set(),
+        NODE_UPDATE,
+        STAY,
+    ),
+    "pods of all kinds are pods": (
+        {"A": [(ClusterEvent(Resource.POD, Action.DELETE), None)]},
+        {"A"},
+        set(),
+        POD_DELETE,
+        LATER,
+    ),
+    "who registered for everything hears everything": (
+        {"A": [(ClusterEvent(Resource.WILDCARD, Action.ALL), None)]},
+        {"A"},
+        set(),
+        CLAIM_ADD,
+        LATER,
+    ),
+}
+
+
+def hints(registrations: dict[str, list[tuple[ClusterEvent, Any]]]) -> Hints:
+    def function(answer: Any) -> Any:
+        def hint(pod: Pod, old: Any, new: Any) -> QueueingHint:
+            if isinstance(answer, type):
+                raise answer("broken")
+            assert isinstance(answer, QueueingHint)
+            return answer
+
+        return None if answer is None else hint
+
+    return Hints(
+        {
+            "default-scheduler": ProfileQueueing(
+                registrations={
+                    plugin: [EventRegistration(event, function(answer)) for event, answer in registered]
+                    for plugin, registered in registrations.items()
+                }
+            )
+        },
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("registrations", "unschedulable", "pending", "event", "want"), STRATEGIES.values(), ids=STRATEGIES
+)
+def test_strategy(
+    registrations: Any, unschedulable: Any, pending: Any, event: ClusterEvent, want: RequeueStrategy
+) -> None:
+    info = QueuedPodInfo(make_pod("p"), 0.0)
+    info.rejected_by(set(unschedulable), set(pending))
+    assert hints(registrations).strategy_for(info, event, None, make_node()) is want
+
+
+POD = make_pod("p", uid="u")
+WILDCARDS = {
+    "a wildcard helps everybody": (UNSCHEDULABLE_TIMEOUT, None, LATER),
+    "one that names a pod helps that pod": (FORCE_ACTIVATE, POD, LATER),
+    "and no other": (FORCE_ACTIVATE, make_pod("p", uid="other"), STAY),
+    "one that names something else helps nobody": (FORCE_ACTIVATE, make_node(), STAY),
+}
+
+
+@pytest.mark.parametrize(("event", "new", "want"), WILDCARDS.values(), ids=WILDCARDS)
+def test_wildcards(event: ClusterEvent, new: Any, want: RequeueStrategy) -> None:
+    info = QueuedPodInfo(POD, 0.0)
+    info.rejected_by({"Deaf"})
+    assert hints({"Deaf": []}).strategy_for(info, event, None, new) is want
+
+
+def test_a_pod_of_no_known_profile_is_always_worth_another_try() -> None:
+    info = QueuedPodInfo(make_pod("p", scheduler_name="other"), 0.0)
+    info.rejected_by({"A"})
+    assert hints({"A": []}).strategy_for(info, NODE_ADD, None, None) is LATER
+
+
+def test_hints_get_the_pod_and_both_objects() -> None:
+    bench = Bench()
+    bench.parked("p", "Fit")
+    node = make_node()
+    bench.move(NODE_ADD, None, node)
+    assert bench.hints_asked == [("Fit", "p", None, node)]
+
+
+def test_a_hint_that_raises_is_reported_and_wakes_the_pod() -> None:
+    bench = Bench()
+    bench.parked("p", "Fit")
+    bench.answers["Fit"] = ValueError("broken hint")
+    bench.move(NODE_ADD)
+    assert bench.where("p") == "backoff"
+    assert bench.counts.failures == [("Fit", "p", "broken hint")]
+
+
+def test_only_pods_turned_down_by_interested_plugins_are_looked_at() -> None:
+    bench = Bench()
+    bench.parked("fit", "Fit")
+    bench.parked("taint", "Taint")
+    bench.parked("both", "Fit", "Taint")
+    bench.answers["Fit"] = SKIP
+    bench.move(NODE_ADD)
+    assert {name for _, name, _, _ in bench.hints_asked} == {"fit", "both"}
+    bench.move(NODE_TAINT)
+    assert [bench.where(name) for name in ("fit", "taint", "both")] == ["unschedulable", "backoff", "backoff"]
+
+
+class Filters(FilterPlugin):
+    def filter(self, *_: Any) -> None:
+        return None
+
+    def events_to_register(self) -> list[EventRegistration]:
+        return [EventRegistration(NODE_ADD)]
+
+
+class Permits(PermitPlugin):
+    def permit(self, *_: Any) -> None:
+        return None
+
+
+class Scores(ScorePlugin):
+    def score(self, *_: Any) -> int:
+        return 0
+
+
+def test_only_plugins_that_can_turn_a_pod_down_register() -> None:
+    found = dict(cycle_over(plugins=[Filters, Permits, Scores]).profile.registrations())
+    assert {name: found[name] for name in found if name in ("Filters", "Permits", "Scores")} == {
+        "Filters": (EventRegistration(NODE_ADD),),
+        "Permits": EVERY_EVENT,
+    }
+
+
+def test_extenders_register_for_every_event_under_one_name() -> None:
+    profile = ProfileQueueing((), {EXTENDER: EVERY_EVENT})
+    found = Hints({"default-scheduler": profile}, None)
+    info = QueuedPodInfo(make_pod("p"), 0.0)
+    info.rejected_by({EXTENDER})
+    assert found.strategy_for(info, POD_ADD, None, ref("x")) is LATER

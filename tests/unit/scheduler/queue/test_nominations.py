@@ -1,0 +1,111 @@
+import pytest
+from tests.unit.scheduler.queue.queue_bench import Bench
+
+from moorage.kube.api.pod import Pod, PodStatus
+from moorage.scheduler.queue.nominations import Nominations
+from moorage.scheduler.state.objects import ObjectCache
+from moorage.testing import make_pod
+
+
+def pod(nominated: str = "", *, node: str = "", name: str = "p", priority: int | None = 5) -> Pod:
+    status = PodStatus(nominated_node_name=nominated)
+    return make_pod(name, uid=f"uid-{name}", status=status, node=node, priority=priority)
+
+
+# (the pod, the node named in addition, what the API knows, where it is nominated)
+ADDS: dict[str, tuple[Pod, str | None, Pod | None, str]] = {
+    "the pod's status says where": (pod("n1"), None, pod(), "n1"),
+    "a name given overrides it": (pod("n1"), "n2", pod(), "n2"),
+    "an empty name clears it": (pod("n1"), "", pod(), ""),
+    "no name anywhere": (pod(), None, pod(), ""),
+    "a pod that is gone": (pod("n1"), None, None, ""),
+    "a pod that has a node": (pod("n1"), None, pod("n1", node="n1"), ""),
+}
+
+
+@pytest.mark.parametrize(("added", "named", "known", "want"), ADDS.values(), ids=ADDS)
+def test_add(added: Pod, named: str | None, known: Pod | None, want: str) -> None:
+    shelf = ObjectCache[Pod]()
+    if known is not None:
+        shelf.put(known)
+    nominations = Nominations({added.key: added}.get, shelf)
+    nominations.add(added, named)
+    nominations.check_invariants()
+    assert nominations.node_of(added) == want
+    assert list(nominations.nodes_with_nominations()) == ([want] if want else [])
+    assert list(nominations.nominated_pods(want)) == ([added] if want else [])
+
+
+def test_adding_again_moves_the_promise() -> None:
+    nominations = Nominations({}.get)
+    nominations.add(pod("n1"))
+    nominations.add(pod("n1"), "n2")
+    nominations.check_invariants()
+    assert list(nominations.nodes_with_nominations()) == ["n2"]
+
+
+# (old status, new status, promised in memory beforehand, promised afterwards)
+UPDATES = {
+    "a promise kept in memory survives an update that knows nothing of it": ("", "", "n1", "n1"),
+    "nothing was promised": ("", "", "", ""),
+    "the status names a node for the first time": ("", "n2", "n1", "n2"),
+    "the status names another node": ("n1", "n2", "n1", "n2"),
+    "the status names none any more": ("n1", "", "n1", ""),
+    "the status stays": ("n1", "n1", "n1", "n1"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "before", "after"), UPDATES.values(), ids=UPDATES)
+def test_update(old: str, new: str, before: str, after: str) -> None:
+    nominations = Nominations({}.get)
+    nominations.add(pod(old), before)
+    nominations.update(pod(old), pod(new))
+    nominations.check_invariants()
+    assert nominations.node_of(pod()) == after
+
+
+def test_removing() -> None:
+    nominations = Nominations({}.get)
+    nominations.add(pod("n1"))
+    nominations.add(pod("n1", name="q"))
+    nominations.remove(pod())
+    nominations.remove(pod())
+    nominations.check_invariants()
+    assert [p.name for p in nominations.nominated_pods("n1")] == ["q"]
+
+
+def test_the_queue_shows_nominated_pods_as_they_are_and_in_flight_by_name_only() -> None:
+    bench = Bench()
+    nominator = bench.queue.nominator
+    bench.queue.add(pod("n1"))
+    (shown,) = nominator.nominated_pods("n1")
+    assert shown.priority == 5
+    changed = pod("n1", priority=7)
+    bench.update(pod("n1"), changed)
+    assert list(nominator.nominated_pods("n1")) == [changed]
+    info = bench.pop("p")
+    (stub,) = nominator.nominated_pods("n1")
+    assert (stub.key, stub.uid, stub.priority, stub.requests) == (changed.key, changed.uid, 0, {})
+    bench.fail(info, "Fit")
+    assert list(nominator.nominated_pods("n1")) == [changed]
+
+
+def test_a_gated_pod_keeps_its_promise() -> None:
+    bench = Bench()
+    bench.first.close("p")
+    bench.queue.add(pod("n1"))
+    assert bench.where("p") == "gated"
+    assert list(bench.queue.nominator.nodes_with_nominations()) == ["n1"]
+
+
+@pytest.mark.parametrize("place", ["active", "unschedulable"])
+def test_an_update_of_a_waiting_pod_moves_its_promise_and_deletion_takes_it_back(place: str) -> None:
+    bench = Bench()
+    bench.queue.add(pod("n1"))
+    if place == "unschedulable":
+        bench.fail(bench.pop("p"), "Deaf")
+    bench.update(pod("n1"), pod("n2"))
+    assert list(bench.queue.nominator.nodes_with_nominations()) == ["n2"]
+    bench.queue.delete(pod("n2"))
+    bench.check()
+    assert list(bench.queue.nominator.nodes_with_nominations()) == []

@@ -1,0 +1,528 @@
+"""Writes of the scheduler: bindings that survive lost answers, updates that keep what we do not know, statuses."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.support.fault_server import FaultServer
+
+from moorage.cluster.virtual_time import run_virtual
+from moorage.common.clock import VirtualClock
+from moorage.common.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
+from moorage.kube.api.meta import Condition, ObjectMeta
+from moorage.kube.api.pod import Pod, PodStatus
+from moorage.kube.api.records import Lease
+from moorage.kube.api.storage import PersistentVolume
+from moorage.kube.client.event_note import EventNote
+from moorage.kube.client.patches import patch_between
+from moorage.kube.client.recorder import EventRecorder
+from moorage.kube.http.messages import Response
+from moorage.scheduler.wiring.api_cluster import ApiCluster, Dispatcher
+from moorage.testing import make_pod
+
+T = TypeVar("T")
+PODS = "/api/v1/pods"
+EVENTS = "/apis/events.k8s.io/v1/events"
+BINDING = "POST .*/binding"
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.server = FaultServer(self.clock)
+        client = self.server.client()
+        self.recorder = EventRecorder(client, "host", self.clock)
+        self.cluster = ApiCluster(client, Dispatcher(), self.recorder, self.clock)
+        spec = {"containers": [{"name": "main", "image": "web:1"}]}
+        stored = {"metadata": {"name": "web", "namespace": "shop", "uid": "u1"}, "spec": spec, "status": {}}
+        self.server.put(PODS, stored)
+        self.pod = make_pod("web", namespace="shop", uid="u1")
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return run_virtual(work, self.clock)
+
+    @property
+    def node(self) -> str:
+        return str(self.server.stored(PODS)["shop/web"]["spec"].get("nodeName", ""))
+
+    def give_away(self, node: str) -> None:
+        """Bind the pod behind the client's back."""
+        pod = self.server.stored(PODS)["shop/web"]
+        self.server.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}})
+
+    @property
+    def binds(self) -> int:
+        return sum(1 for request in self.server.requests if request.path.endswith("/binding"))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_binding_carries_the_pods_uid(bench: Bench) -> None:
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+    assert msgspec.json.decode(bench.server.requests[-1].body) == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+    assert bench.node == "n1"
+
+
+def test_a_binding_whose_answer_was_lost_counts_as_bound(bench: Bench) -> None:
+    bench.server.lose_answer(BINDING)
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+    assert (bench.node, bench.binds) == ("n1", 1)
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.1, 5.0])
+def test_a_binding_that_arrives_late_counts_once(bench: Bench, seconds: float) -> None:
+    bench.server.delay(BINDING, seconds)
+
+    async def work() -> None:
+        await bench.cluster.bind(bench.pod, "n1")
+        await asyncio.sleep(2 * seconds)
+
+    bench.run(work())
+    assert bench.node == "n1"
+
+
+def test_a_binding_that_was_carried_out_before_the_error_counts_as_bound(bench: Bench) -> None:
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+
+
+@pytest.mark.parametrize(("status", "times"), [(503, 9), (429, 9), (403, 2), (401, 2)])
+def test_in_doubt_the_server_is_asked_until_it_answers(bench: Bench, status: int, times: int) -> None:
+    """One that starts may know no permissions yet."""
+    bench.server.lose_answer(BINDING)
+    bench.server.fail("GET", status, times=times)
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+    assert bench.node == "n1"
+
+
+FAILURES = {
+    "another scheduler was faster": (lambda bench: bench.give_away("n9"), Conflict),
+    "the pod is gone": (lambda bench: bench.server.remove(PODS, "shop/web"), NotFound),
+    "the server is down": (lambda bench: setattr(bench.server, "is_down", True), Unreachable),
+    "we may not bind": (lambda bench: bench.server.fail(BINDING, 403), ApiError),
+    "the server keeps failing": (lambda bench: bench.server.fail(BINDING, 500, times=99), ApiError),
+}
+
+
+@pytest.mark.parametrize(("spoil", "error"), FAILURES.values(), ids=FAILURES)
+def test_a_binding_fails(bench: Bench, spoil: Any, error: type[ApiError]) -> None:
+    spoil(bench)
+    with pytest.raises(error):
+        bench.run(bench.cluster.bind(bench.pod, "n1"))
+
+
+def test_a_namesake_with_another_uid_is_not_our_pod(bench: Bench) -> None:
+    bench.give_away("n1")
+    with pytest.raises(Conflict):
+        bench.run(bench.cluster.bind(make_pod("web", namespace="shop", uid="older"), "n1"))
+
+
+def test_a_condition_says_since_when_it_holds(bench: Bench) -> None:
+    patch = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}]}
+    bench.run(bench.cluster.patch_status(bench.pod, patch))
+    request = bench.server.requests[-1]
+    assert request.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    assert request.path.endswith("/namespaces/shop/pods/web/status")
+    (condition,) = msgspec.json.decode(request.body)["status"]["conditions"]
+    assert condition["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+
+
+def test_a_condition_whose_status_stays_keeps_its_time(bench: Bench) -> None:
+    known = PodStatus(conditions=(Condition(type="PodScheduled", status="False"),))
+    patch = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "still no"}]}
+    bench.run(bench.cluster.patch_status(make_pod("web", namespace="shop", status=known), patch))
+    (condition,) = msgspec.json.decode(bench.server.requests[-1].body)["status"]["conditions"]
+    assert "lastTransitionTime" not in condition
+
+
+def test_a_status_patch_is_tried_again_after_a_conflict(bench: Bench) -> None:
+    bench.server.fail("PATCH", 409, times=2)
+    bench.run(bench.cluster.patch_status(bench.pod, {"nominatedNodeName": "n1"}))
+    assert bench.server.stored(PODS)["shop/web"]["status"]["nominatedNodeName"] == "n1"
+
+
+def test_a_binding_waits_for_what_was_told_of_the_pod_before(bench: Bench) -> None:
+    async def work() -> None:
+        bench.server.fail("PATCH", 409, times=2)
+        patches = [asyncio.create_task(bench.cluster.patch_status(bench.pod, {"phase": text})) for text in "ab"]
+        await asyncio.sleep(0)
+        await bench.cluster.bind(bench.pod, "n1")
+        await asyncio.gather(*patches)
+        other = make_pod("web", namespace="shop", uid="u1")
+        assert other.uid not in bench.cluster._turns
+
+    bench.run(work())
+    assert [request.method for request in bench.server.requests] == ["PATCH"] * 4 + ["POST"]
+    assert bench.server.stored(PODS)["shop/web"]["status"]["phase"] == "b"
+
+
+VOLUMES = "/api/v1/persistentvolumes"
+VOLUME = {"nfs": {"server": "s", "path": "/"}, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"]}
+
+
+def stored_volume(bench: Bench) -> PersistentVolume:
+    content = {"metadata": {"name": "pv"}, "spec": {**VOLUME, "storageClassName": "slow"}}
+    return msgspec.convert(bench.server.put(VOLUMES, content), PersistentVolume)
+
+
+def test_an_update_keeps_the_fields_our_structs_do_not_know(bench: Bench) -> None:
+    volume = stored_volume(bench)
+    changed = replace(volume, spec=replace(volume.spec, storage_class_name="fast"))
+    answer = bench.run(bench.cluster.update(changed))
+    assert bench.server.stored(VOLUMES)["pv"]["spec"].items() >= {**VOLUME, "storageClassName": "fast"}.items()
+    assert answer.spec.storage_class_name == "fast"
+
+
+def test_an_update_of_an_old_version_is_a_conflict(bench: Bench) -> None:
+    volume = stored_volume(bench)
+    bench.server.put(VOLUMES, bench.server.stored(VOLUMES)["pv"])
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        bench.run(bench.cluster.update(replace(volume, spec=replace(volume.spec, storage_class_name="fast"))))
+
+
+UPDATE = "PATCH .*persistentvolumes"
+UPDATE_TROUBLE = {
+    "a lost answer": lambda server: server.lose_answer(UPDATE),
+    "a lost answer, and errors when asked": lambda server: (
+        server.lose_answer(UPDATE),
+        server.fail("GET", 503, times=3),
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil", UPDATE_TROUBLE.values(), ids=UPDATE_TROUBLE)
+def test_an_update_whose_answer_was_lost_counts(bench: Bench, spoil: Any) -> None:
+    volume = stored_volume(bench)
+    wanted = replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))
+    spoil(bench.server)
+    stored = bench.run(bench.cluster.update(wanted))
+    assert stored.labels == {"zone": "b"}
+    assert stored.metadata.resource_version != volume.metadata.resource_version
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.1, 5.0])
+def test_an_update_that_arrives_late_counts_once(bench: Bench, seconds: float) -> None:
+    volume = stored_volume(bench)
+    bench.server.delay(UPDATE, seconds)
+
+    async def work() -> PersistentVolume:
+        wanted = replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))
+        stored = await bench.cluster.update(wanted)
+        await asyncio.sleep(2 * seconds)
+        return stored
+
+    assert bench.run(work()).labels == {"zone": "b"}
+    assert bench.server.stored(VOLUMES)["pv"]["metadata"]["labels"] == {"zone": "b"}
+
+
+def test_an_update_that_was_not_carried_out_fails(bench: Bench) -> None:
+    volume = stored_volume(bench)
+    bench.server.fail(UPDATE, 500, times=99)
+    with pytest.raises(ApiError):
+        bench.run(bench.cluster.update(replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))))
+
+
+def test_a_write_that_failed_in_doubt_stays_in_doubt_when_the_server_goes_away(bench: Bench) -> None:
+    errors = iter([ServerError(status=503), *(Unreachable("away", was_sent=False) for _ in range(9))])
+
+    async def write() -> None:
+        raise next(errors)
+
+    with pytest.raises(Unreachable) as raised:
+        bench.run(Dispatcher().run(write))
+    assert raised.value.was_sent
+
+
+def test_an_update_that_changes_nothing_sends_nothing(bench: Bench) -> None:
+    bench.run(bench.cluster.update(stored_volume(bench)))
+    assert [request.method for request in bench.server.requests] == ["GET"]
+
+
+def test_two_updates_in_a_row_read_the_object_once(bench: Bench) -> None:
+    volume = stored_volume(bench)
+
+    async def work() -> PersistentVolume:
+        first = await bench.cluster.update(replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"})))
+        return await bench.cluster.update(replace(first, spec=replace(first.spec, storage_class_name="fast")))
+
+    stored = bench.run(work())
+    assert (stored.labels, stored.spec.storage_class_name) == ({"zone": "b"}, "fast")
+    assert [request.method for request in bench.server.requests] == ["GET", "PATCH", "PATCH"]
+
+
+def test_a_patch_says_what_differs_and_nothing_else() -> None:
+    before = make_pod("web", labels={"app": "web"}, status=PodStatus(phase="Pending"))
+    assert patch_between(before, replace(before, status=PodStatus())) == {"status": {"phase": None}}
+    relabelled = replace(before, metadata=replace(before.metadata, labels={"app": "api"}))
+    assert patch_between(before, relabelled) == {"metadata": {"labels": {"app": "api"}}}
+    assert patch_between(before, replace(before, spec=replace(before.spec))) == {}
+
+
+def note(pod: Pod, reason: str = "Scheduled", text: str = "done") -> EventNote:
+    return EventNote(pod, reason, "Binding", text, "default-scheduler")
+
+
+def events(bench: Bench) -> list[dict[str, Any]]:
+    return list(bench.server.stored(EVENTS).values())
+
+
+def test_a_note_is_no_format(bench: Bench) -> None:
+    text = "0/1 nodes are available: 1 disk 100% full, %s %d %% %."
+
+    async def work() -> None:
+        bench.cluster.record(note(bench.pod, "FailedScheduling", text))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert [event["note"] for event in events(bench)] == [text]
+
+
+def test_an_event_of_the_core_api(bench: Bench) -> None:
+    lease = Lease(metadata=ObjectMeta(name="kube-scheduler", namespace="kube-system", uid="u2", resource_version="9"))
+
+    async def work() -> None:
+        noted = EventNote(lease, "LeaderElection", "LeaderElection", "me became leader", "default-scheduler")
+        bench.recorder.record_core(noted)
+        await bench.recorder.flush()
+
+    bench.run(work())
+    (event,) = bench.server.stored("/api/v1/events").values()
+    assert event.pop("metadata")["name"].startswith("kube-scheduler.")
+    assert event == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "involvedObject": {
+            "kind": "Lease",
+            "namespace": "kube-system",
+            "name": "kube-scheduler",
+            "uid": "u2",
+            "apiVersion": "coordination.k8s.io/v1",
+            "resourceVersion": "9",
+        },
+        "reason": "LeaderElection",
+        "message": "me became leader",
+        "type": "Normal",
+        "source": {"component": "default-scheduler"},
+        "reportingComponent": "default-scheduler",
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "count": 1,
+    }
+
+
+def test_an_event_says_who_and_what(bench: Bench) -> None:
+    async def work() -> None:
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    (event,) = events(bench)
+    assert event.pop("metadata")["name"].startswith("web.")
+    assert event.pop("eventTime") == "2026-01-01T00:00:00.000000Z"
+    assert event == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "type": "Normal",
+        "reason": "Scheduled",
+        "action": "Binding",
+        "note": "done",
+        "regarding": {"kind": "Pod", "namespace": "shop", "name": "web", "uid": "u1", "apiVersion": "v1"},
+        "reportingController": "default-scheduler",
+        "reportingInstance": "default-scheduler-host",
+    }
+
+
+def test_an_event_that_comes_again_becomes_a_series(bench: Bench) -> None:
+    async def work() -> None:
+        for _ in range(5):
+            bench.cluster.record(note(bench.pod, text="whatever the text"))
+            await bench.recorder.flush()
+        assert [event["series"]["count"] for event in events(bench)] == [2]
+        bench.recorder.refresh_series()
+        await bench.recorder.flush()
+        assert [event["series"]["count"] for event in events(bench)] == [5]
+
+    bench.run(work())
+
+
+def test_a_series_ends_when_nothing_comes_for_six_minutes(bench: Bench) -> None:
+    async def work() -> None:
+        bench.cluster.record(note(bench.pod))
+        bench.clock.advance(361)
+        bench.recorder.finish_series()
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert len(events(bench)) == 2
+
+
+def test_a_series_whose_event_expired_is_written_anew(bench: Bench) -> None:
+    async def work() -> None:
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+        for key in bench.server.stored(EVENTS):
+            bench.server.remove(EVENTS, key)
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert [event["series"]["count"] for event in events(bench)] == [2]
+
+
+def test_a_long_note_is_cut_between_characters(bench: Bench) -> None:
+    async def work() -> None:
+        bench.cluster.record(note(bench.pod, text="ä" * 600))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    text = events(bench)[0]["note"]
+    assert text.endswith("ä ...")
+    assert 1020 <= len(text.encode()) <= 1024
+
+
+def test_events_wait_for_a_server_that_is_down_and_drop_what_is_too_much(bench: Bench) -> None:
+    async def work() -> None:
+        bench.server.is_down = True
+        for number in range(1100):
+            bench.cluster.record(note(make_pod(f"p{number}", uid=f"u{number}")))
+        bench.server.is_down = False
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert bench.recorder.dropped == 100
+    assert len(events(bench)) == 1000
+
+
+def test_an_event_that_is_tried_again_keeps_no_other_waiting(bench: Bench) -> None:
+    bench.server.fail("POST", 503)
+    began = bench.clock.now()
+
+    async def work() -> float:
+        for number in range(3):
+            bench.cluster.record(note(make_pod(f"p{number}", uid=f"u{number}")))
+        while len(events(bench)) < 2:
+            await asyncio.sleep(0.01)
+        took = bench.clock.now() - began
+        await bench.recorder.flush()
+        return took
+
+    assert bench.run(work()) < 1.0
+    assert len(events(bench)) == 3
+
+
+def test_an_event_that_comes_just_as_a_writer_ends_is_written(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    send = bench.server.send
+
+    async def send_and_tell(request: bytes, seconds: float) -> Response:
+        answer = await send(request, seconds)
+        if len(events(bench)) == 1:
+            asyncio.get_running_loop().call_soon(bench.cluster.record, note(make_pod("second", uid="u2")))
+        return answer
+
+    async def work() -> None:
+        monkeypatch.setattr(bench.server, "send", send_and_tell)
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+        await asyncio.sleep(0)
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert len(events(bench)) == 2
+
+
+def test_many_events_are_written_side_by_side(bench: Bench) -> None:
+    bench.server.pause = 1.0
+    began = bench.clock.now()
+
+    async def work() -> None:
+        for number in range(320):
+            bench.cluster.record(note(make_pod(f"p{number}", uid=f"u{number}")))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert bench.clock.now() - began == pytest.approx(10.0, abs=0.1)
+
+
+def test_a_dead_server_is_given_up_on_after_twelve_tries(bench: Bench) -> None:
+    async def work() -> None:
+        bench.server.is_down = True
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+
+    start = bench.clock.now()
+    bench.run(work())
+    assert len(bench.server.requests) == 12
+    assert 110 <= bench.clock.now() - start <= 220
+
+
+def test_an_event_that_is_refused_is_not_tried_again(bench: Bench) -> None:
+    async def work() -> None:
+        bench.server.fail("POST", 403)
+        bench.cluster.record(note(bench.pod))
+        await bench.recorder.flush()
+
+    bench.run(work())
+    assert len(bench.server.requests) == 1
+
+
+EVENT_TROUBLE = {
+    "errors": lambda server: server.fail("POST .*events", 500, times=3),
+    "a server that is busy": lambda server: server.fail("POST .*events", 429, retry_after="2", times=3),
+    "a server that is slow": lambda server: setattr(server, "pause", 30.0),
+    "an answer that is lost": lambda server: server.lose_answer("POST .*events"),
+    "an answer that is rubbish": lambda server: server.rubbish("PATCH .*events", b"\xff"),
+}
+
+
+@pytest.mark.parametrize("spoil", EVENT_TROUBLE.values(), ids=EVENT_TROUBLE)
+def test_an_event_gets_through(bench: Bench, spoil: Any) -> None:
+    async def work() -> None:
+        spoil(bench.server)
+        for _ in range(2):
+            bench.cluster.record(note(bench.pod))
+            await bench.recorder.flush()
+
+    bench.run(work())
+    assert [event["reason"] for event in events(bench)] == ["Scheduled"]
+
+
+BIND_TROUBLE = {
+    "errors": lambda server: server.fail(BINDING, 500, times=3),
+    "a server that is busy": lambda server: server.fail(BINDING, 429, retry_after="2", times=5),
+    "one that says when it will be ready": lambda server: server.fail(BINDING, 503, retry_after="2", times=5),
+    "a server that is slow": lambda server: setattr(server, "pause", 30.0),
+    "a lost answer, and errors when asked": lambda server: (
+        server.lose_answer(BINDING),
+        server.fail("GET", 500, times=2),
+    ),
+    "a lost answer, and rubbish when asked": lambda server: (
+        server.lose_answer(BINDING),
+        server.rubbish("GET", times=2),
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil", BIND_TROUBLE.values(), ids=BIND_TROUBLE)
+def test_a_binding_gets_through(bench: Bench, spoil: Any) -> None:
+    spoil(bench.server)
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+    assert bench.node == "n1"
+
+
+def test_mistakes_of_a_writer_are_named(bench: Bench) -> None:
+    with pytest.raises(ValueError, match="Lease 'held' has no namespace to be created in"):
+        bench.run(bench.cluster.create(Lease(metadata=ObjectMeta(name="held"))))
+    with pytest.raises(ValueError, match="shop/web has no resourceVersion: get it first"):
+        bench.run(bench.cluster.update(replace(bench.pod, metadata=replace(bench.pod.metadata, resource_version=""))))

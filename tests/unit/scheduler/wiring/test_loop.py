@@ -1,0 +1,142 @@
+"""From informers to the scheduler, at rest and at work."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from moorage.cluster.simulation.one_pass import DryRunApi, NoBackground
+from moorage.common.clock import VirtualClock
+from moorage.kube.api.container import ResourceRequirements
+from moorage.kube.api.gated import pod_adapter
+from moorage.kube.api.kinds import BY_TYPE, Kind
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node, NodeStatus
+from moorage.kube.api.pod import Pod, PodStatus
+from moorage.kube.api.storage import StorageClass
+from moorage.kube.client.list_watch import Change
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import default_config
+from moorage.scheduler.daemon.metrics.timed_changes import TimedChanges
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.wiring.loop import Deliveries, SchedulingLoop
+from moorage.scheduler.wiring.parts import kinds_of
+from moorage.testing.builders import make_node, make_pod
+
+
+class Heard:
+    """Remembers which events were applied."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.kinds: list[str] = []
+
+    def latency_of(self, kind: Kind) -> Callable[[float], None]:
+        return lambda _: self.kinds.append(kind.plural)
+
+    def handling_of(self, event: str) -> Callable[[float], None]:
+        return lambda _: self.events.append(event)
+
+
+def scheduler_of(features: FeatureGates) -> Scheduler:
+    return Scheduler(
+        default_config(),
+        Registry(IN_TREE),
+        cluster=DryRunApi(),
+        background=NoBackground(),
+        clock=VirtualClock(),
+        features=features,
+    )
+
+
+def deliver(*changes: Change[KubeObject], gates: str = "", through_loop: bool = False) -> tuple[Scheduler, Heard]:
+    """Deliver changes one by one to a new scheduler."""
+
+    async def work() -> tuple[Scheduler, Heard]:
+        features, heard = FeatureGates.parse(gates), Heard()
+        scheduler = scheduler_of(features)
+        loop = SchedulingLoop(scheduler)
+        deliveries = Deliveries(TimedChanges(scheduler.handlers.apply, heard), loop)
+        if through_loop:
+            deliveries.start_through_loop()
+        for change in changes:
+            thing = change.before if change.after is None else change.after
+            deliveries.on_changes(BY_TYPE[type(thing)], [change])
+        return scheduler, heard
+
+    return asyncio.run(work())
+
+
+NODE, POD, PLACED = make_node("n"), make_pod("p"), make_pod("q", node="n")
+CLASS = StorageClass(metadata=replace(NODE.metadata, name="fast"), provisioner="x")
+
+
+def added(thing: KubeObject) -> Change[KubeObject]:
+    return Change(None, thing)
+
+
+def test_at_rest_changes_are_applied_at_once() -> None:
+    scheduler, heard = deliver(added(NODE), added(PLACED), added(POD), added(CLASS))
+    assert (len(scheduler.cache), scheduler.cache.pod_count, len(scheduler.queue)) == (1, 1, 1)
+    assert scheduler.objects[StorageClass].get("fast") == CLASS
+    assert heard.events == ["NodeAdd", "AssignedPodAdd", "UnscheduledPodAdd", "storage.k8s.io/StorageClassAdd"]
+
+
+def test_at_work_they_wait_for_the_end_of_the_cycle() -> None:
+    scheduler, heard = deliver(added(NODE), through_loop=True)
+    assert len(scheduler.cache) == 0
+    assert heard.events == []
+
+
+def test_changes_and_deletions_reach_the_cache() -> None:
+    bigger = replace(NODE, metadata=replace(NODE.metadata, labels={"size": "big"}))
+    scheduler, _ = deliver(added(NODE), Change(NODE, bigger))
+    node = scheduler.cache.node("n")
+    assert node is not None
+    assert node.labels["size"] == "big"
+    scheduler, _ = deliver(added(NODE), added(PLACED), Change(PLACED, None), Change(NODE, None))
+    assert (len(scheduler.cache), scheduler.cache.pod_count) == (0, 0)
+
+
+def test_a_pod_that_was_bound_leaves_the_queue() -> None:
+    scheduler, _ = deliver(added(NODE), added(POD), Change(POD, POD.on_node("n")))
+    assert (scheduler.cache.pod_count, len(scheduler.queue)) == (1, 0)
+
+
+WHOLE = ResourceRequirements(requests={"cpu": "3"})
+IN_PLACE = make_pod("r", requests={"cpu": "1"}, resources=WHOLE, status=PodStatus(resources=WHOLE))
+
+ADAPTED = {
+    "by default pods are as they are": ("", True, True),
+    "pod-level resources do not count when their gate is off": (
+        "PodLevelResources=false,PodLevelResourcesFixDefaulting=false,PodLevelResourcesFixKubeletQOSClass=false,"
+        "InPlacePodLevelResourcesVerticalScaling=false",
+        False,
+        False,
+    ),
+    "resized ones do not when theirs is": ("InPlacePodLevelResourcesVerticalScaling=false", True, False),
+}
+
+
+@pytest.mark.parametrize(("gates", "spec", "status"), ADAPTED.values(), ids=ADAPTED)
+def test_features_that_are_off_leave_no_trace(gates: str, spec: bool, status: bool) -> None:
+    adapt = pod_adapter(FeatureGates.parse(gates))
+    pod = IN_PLACE if adapt is None else adapt(IN_PLACE)
+    assert (pod.spec.resources is not None, pod.status.resources is not None) == (spec, status)
+    scheduler, _ = deliver(added(IN_PLACE), gates=gates)
+    (queued,) = scheduler.queue
+    assert queued.pod.requests["cpu"] == (3000 if spec else 1000)
+
+
+def test_pods_and_nodes_are_always_watched() -> None:
+    assert kinds_of(scheduler_of(FeatureGates()).objects)[:2] == (Node, Pod)
+
+
+def test_an_object_that_cannot_be_applied_costs_itself_only() -> None:
+    bad = replace(make_node("bad"), status=NodeStatus(allocatable={"cpu": "a lot"}))
+    scheduler, heard = deliver(added(bad), added(NODE), added(PLACED))
+    assert [info.name for info in scheduler.cache.columns.infos] == ["n"]
+    assert heard.events == ["NodeDelete", "NodeAdd", "AssignedPodAdd"]

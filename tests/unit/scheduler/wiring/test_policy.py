@@ -1,0 +1,97 @@
+"""One way to collect plugins and to read a configuration."""
+
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from moorage.common.errors import ConfigError, MoorageError
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin, QueueSortPlugin
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.wiring.policy import catalogue_of, collect_plugins, load_policy
+
+HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+
+
+class Picky(FilterPlugin):
+    def filter(self, cycle: CycleState, pod: Any, node: NodeInfo) -> Status | None:
+        return Status.unschedulable("no")
+
+
+def enabled(policy: Any) -> list[str]:
+    return [item.name for item in policy.config.profiles[0].plugins.multi_point.enabled]
+
+
+def test_in_tree_plugins_are_always_there() -> None:
+    assert {plugin.name for plugin in IN_TREE} <= set(collect_plugins())
+
+
+def test_a_plugin_may_be_given_as_a_class_or_by_name_or_both() -> None:
+    path = f"{__name__}:Picky"
+    assert collect_plugins([Picky])["Picky"] is Picky
+    assert collect_plugins(paths=[path])["Picky"] is Picky
+    assert len(collect_plugins([Picky, Picky], paths=[path])) == len(collect_plugins()) + 1
+
+
+def test_a_name_that_leads_nowhere_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="Picki"):
+        collect_plugins(paths=[f"{__name__}:Picki"])
+
+
+def test_the_configuration_knows_other_plugins_and_their_points() -> None:
+    assert catalogue_of(collect_plugins([Picky]))["Picky"].points == {"filter"}
+
+
+def test_without_a_configuration_given_plugins_are_enabled() -> None:
+    registry = collect_plugins([Picky])
+    assert "Picky" not in enabled(load_policy(registry))
+    assert enabled(load_policy(registry, enabled=[Picky]))[-1] == "Picky"
+
+
+def test_a_configuration_may_be_text_or_a_file(tmp_path: Path) -> None:
+    text = yaml.safe_dump({**HEAD, "profiles": [{"schedulerName": "mine"}]})
+    (tmp_path / "config.yaml").write_text(text)
+    for config in (text, tmp_path / "config.yaml"):
+        policy = load_policy(collect_plugins([Picky]), config, enabled=[Picky])
+        assert policy.config.profiles[0].scheduler_name == "mine"
+        assert "Picky" not in enabled(policy), "a configuration says itself what runs"
+
+
+def test_gates_are_part_of_it() -> None:
+    gates = FeatureGates({"SchedulerAsyncPreemption": False})
+    assert load_policy(collect_plugins(), features=gates).features is gates
+
+
+def test_a_plugin_that_nobody_registered_cannot_be_configured() -> None:
+    profile = {"schedulerName": "mine", "plugins": {"filter": {"enabled": [{"name": "Picky"}]}}}
+    with pytest.raises(MoorageError, match="Picky"):
+        load_policy(collect_plugins(), yaml.safe_dump({**HEAD, "profiles": [profile]}))
+
+
+class ByName(QueueSortPlugin):
+    def sort_key(self, queued: Any) -> Any:
+        return queued.pod.name
+
+
+def test_a_given_plugin_that_sorts_the_queue_takes_the_place_of_the_default() -> None:
+    policy = load_policy(collect_plugins([ByName, Picky]), enabled=[ByName, Picky])
+    plugins = policy.config.profiles[0].plugins
+    assert plugins is not None
+    assert [item.name for item in plugins.queue_sort.enabled] == ["ByName"]
+    assert [item.name for item in plugins.queue_sort.disabled] == ["*"]
+    assert enabled(policy)[-2:] == ["ByName", "Picky"]
+
+
+def test_arguments_of_a_plugin_that_is_not_there_are_warned_of(logged: list[MutableMapping[str, Any]]) -> None:
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    load_policy(collect_plugins(), head + "profiles: [{pluginConfig: [{name: NodeAfinity, args: {}}]}]\n")
+    warned = [line for line in logged if line["event"] == "arguments of a plugin that is not there"]
+    assert [(line["where"], line["plugin"], line["hint"]) for line in warned] == [
+        ("profiles[0].pluginConfig[0]", "NodeAfinity", "did you mean 'NodeAffinity'?")
+    ]

@@ -1,0 +1,102 @@
+"""Another policy for a scheduler that does not schedule yet, as a replica that stands by; and what is let go of."""
+
+import asyncio
+from typing import ClassVar
+
+from tests.support.ticketing import Ticket
+
+from moorage.cluster.apiserver.api import Api
+from moorage.cluster.scheduling import RunningScheduler
+from moorage.cluster.transport import InProcess
+from moorage.cluster.virtual_time import VirtualLoop
+from moorage.kube.api.pod import Pod
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.framework.cycle import CycleState, StateKey
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import FilterPlugin, Plugin
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy, with_fixed
+from moorage.testing import in_virtual_time
+
+BOOK = StateKey[list[str]]("a book that plugins share")
+
+
+class Shares(FilterPlugin):
+    """Shares a book, whoever makes it lists tickets for it."""
+
+    lives: ClassVar[list[str]] = []
+
+    def __init__(self, *, handle: Handle) -> None:
+        self.book = handle.shared(BOOK, lambda: [str(handle.lister(Ticket))])
+
+    async def start(self) -> None:
+        self.lives.append(f"{type(self).__name__} starts")
+
+    async def close(self) -> None:
+        self.lives.append(f"{type(self).__name__} closes")
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return None
+
+
+class SharesToo(Shares):
+    """Another version."""
+
+
+def policy_with(*plugins: type[Plugin]) -> Policy:
+    return load_policy(collect_plugins(plugins), enabled=plugins)
+
+
+def standing_by(policy: Policy) -> RunningScheduler:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    transport, connection = InProcess(Api(loop.clock)), Connection("http://in.process", "this process")
+    return RunningScheduler(lambda: ApiClient(connection, clock=loop.clock, transport=transport), loop.clock, policy)
+
+
+@in_virtual_time
+async def test_a_replica_that_stands_by_starts_what_it_has_when_it_leads() -> None:
+    Shares.lives.clear()
+    scheduling = standing_by(policy_with(Shares))
+    await scheduling.reload(policy_with(SharesToo))
+    await asyncio.sleep(1.0)
+    assert Shares.lives == [], "what never started is not closed"
+    running = asyncio.create_task(scheduling.run())
+    await asyncio.sleep(5.0)
+    assert Shares.lives == ["SharesToo starts"]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert Shares.lives == ["SharesToo starts", "SharesToo closes"]
+
+
+@in_virtual_time
+async def test_what_is_shared_outlives_a_change_and_is_let_go_of_with_its_last_user() -> None:
+    scheduling = standing_by(policy_with(Shares))
+    services, objects = scheduling.scheduler.services, scheduling.scheduler.objects
+    book = services.shared[BOOK][0]
+    running = asyncio.create_task(scheduling.run())
+    await asyncio.sleep(5.0)
+    await scheduling.reload(policy_with(SharesToo))
+    await asyncio.sleep(5.0)
+    assert services.shared[BOOK][0] is book
+    assert Ticket in objects.kinds(), "it is listed for those who share the book, whoever made it"
+    await scheduling.reload(policy_with())
+    await asyncio.sleep(5.0)
+    assert (BOOK in services.shared, Ticket in objects.kinds()) == (False, False)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def test_what_only_a_restart_changes_stays() -> None:
+    text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    running = load_policy(collect_plugins(), text + "clientConnection: {qps: 7}\n").config
+    wanted = load_policy(
+        collect_plugins(), text + "leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 9\n"
+    )
+    policy, differing = with_fixed(wanted, running)
+    assert differing == ["leaderElection", "clientConnection"]
+    assert policy.config.client_connection.qps == 7
+    assert policy.config.leader_election.leader_elect
+    assert policy.config.percentage_of_nodes_to_score == 9
