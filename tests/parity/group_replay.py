@@ -13,6 +13,7 @@ from moorage.common.clock import VirtualClock
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
+from moorage.scheduler.engine.effects import Effects
 from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Parked
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.framework.status import Code
@@ -40,10 +41,9 @@ class GroupReplay(Replay):
             clock,
             observers=Observers(attempts=self._log),
             background=NoBackground(),
-            tuning=Tuning(),
+            tuning=Tuning(effects=Effects(make_binder=AssumedForGood)),
         )
         self._scheduler = scheduler = parts.scheduler
-        scheduler.carry_out_by(scheduler.failures, AssumedForGood)
         self.queue: Any = scheduler.queue
         self.handlers: Any = scheduler.handlers
         self.rig: Any = SimpleNamespace(objects=scheduler.objects, cache=scheduler.cache, clock=clock)

@@ -6,7 +6,7 @@ instead of being bound, and a nomination that the pass itself makes is reported 
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,14 +23,16 @@ from moorage.scheduler.decisions.attempts import AttemptLog, ShowProgress, not_t
 from moorage.scheduler.decisions.decision import Decision
 from moorage.scheduler.decisions.group_decisions import GroupDecision, group_decision
 from moorage.scheduler.engine.binding.binder import Binder, PendingBinding, TaskBackground
+from moorage.scheduler.engine.effects import Effects, OnFailure
 from moorage.scheduler.engine.failures import FailureHandler
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Outcome, Parked
-from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.engine.services import Services
 from moorage.scheduler.engine.waiting import PermitWait
 from moorage.scheduler.framework.handle import ClusterApi
 from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.wiring.parts import Keeps, Observers, Parts, Tuning, assemble, kinds_of
 from moorage.scheduler.wiring.policy import Policy
@@ -106,20 +108,21 @@ class AssumedForGood(Binder):
     A pod that a plugin holds back waits: the plugin may let it go because of a pod that comes later in the pass.
     """
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        super().__init__(scheduler.services, scheduler.queue, scheduler.failures.handle, scheduler.observer)
-        self._scheduler = scheduler
+    def __init__(
+        self, services: Services, queue: SchedulingQueue, on_failure: OnFailure, observer: AttemptObserver | None
+    ) -> None:
+        super().__init__(services, queue, on_failure, observer)
         self._waits: list[asyncio.Task[None]] = []
 
     def start(self, binding: PendingBinding) -> None:
         """End the attempt; a pod that has to wait on permit goes on waiting."""
-        self._scheduler.queue.done(binding.pod.uid)
+        self._queue.done(binding.pod.uid)
         if binding.permit is not None:
             self._waits.append(asyncio.get_running_loop().create_task(self._wait(binding, binding.permit)))
 
     async def _wait(self, binding: PendingBinding, permit: PermitWait) -> None:
         refusal = await permit.decision()
-        self._scheduler.services.waiting.release(binding.pod.uid)
+        self._services.waiting.release(binding.pod.uid)
         if refusal is None:
             return
         binding.undo.unwind()
@@ -162,14 +165,13 @@ class FirstAttempts(AttemptLog):
 class GivenNominations(FailureHandler):
     """Keeps a nomination that a pod came with, and no other."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        super().__init__(scheduler.services, scheduler.queue)
-        self._nominator = scheduler.queue.nominator
-
     def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
         """Send the pod back to the queue with the nomination in its status."""
         super().handle(queued, outcome)
-        self._nominator.add(queued.pod)
+        self._queue.nominator.add(queued.pod)
+
+
+DRY_RUN_EFFECTS: Final = Effects(GivenNominations, AssumedForGood)
 
 
 class OnePass:
@@ -221,19 +223,21 @@ class OnePass:
 
 
 def assemble_dry_run(
-    policy: Policy, clock: VirtualClock, observer: AttemptObserver, tuning: Tuning
+    policy: Policy,
+    clock: VirtualClock,
+    observer: AttemptObserver,
+    tuning: Tuning,
+    effects: Effects | None = None,
 ) -> Parts[DryRunApi]:
-    """Put a scheduler together that decides and carries nothing out."""
-    parts = assemble(
+    """Build a scheduler that decides and writes nothing."""
+    return assemble(
         policy,
         DryRunApi(),
         clock,
         observers=Observers(attempts=observer),
         background=NoBackground(),
-        tuning=tuning,
+        tuning=replace(tuning, effects=effects or DRY_RUN_EFFECTS),
     )
-    parts.scheduler.carry_out_by(GivenNominations(parts.scheduler), AssumedForGood)
-    return parts
 
 
 def make_known(cluster: ClusterInput, parts: Parts[DryRunApi], clock: VirtualClock) -> None:

@@ -1,15 +1,20 @@
 """The parts of a scheduler whose every step can be taken back."""
 
+from typing import Final
+
 from moorage.cluster.simulation.one_pass import AssumedForGood
 from moorage.scheduler.decisions.attempts import AttemptLog
 from moorage.scheduler.engine.binding.binder import PendingBinding
 from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.effects import Effects, OnFailure
 from moorage.scheduler.engine.failures import FailureHandler
 from moorage.scheduler.engine.group_results import GroupAttempt
+from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Parked
-from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.engine.services import Services
 from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 
 
 class LastAttempt(AttemptLog):
@@ -38,15 +43,17 @@ class LastAttempt(AttemptLog):
 class RevocablePlacements(AssumedForGood):
     """Keeps the ways back of all placements of an attempt."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        super().__init__(scheduler)
+    def __init__(
+        self, services: Services, queue: SchedulingQueue, on_failure: OnFailure, observer: AttemptObserver | None
+    ) -> None:
+        super().__init__(services, queue, on_failure, observer)
         self.started: list[PendingBinding] = []
 
     def start(self, binding: PendingBinding) -> None:
         """End the attempt; a pod that has to wait on permit counts as placed."""
-        self._scheduler.queue.done(binding.pod.uid)
+        self._queue.done(binding.pod.uid)
         if binding.permit is not None:
-            self._scheduler.services.waiting.release(binding.pod.uid)
+            self._services.waiting.release(binding.pod.uid)
         self.started.append(binding)
 
     def take(self) -> list[PendingBinding]:
@@ -60,3 +67,6 @@ class UnchangedPods(FailureHandler):
 
     def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
         """Do nothing."""
+
+
+REVOCABLE_EFFECTS: Final = Effects(UnchangedPods, RevocablePlacements)

@@ -35,21 +35,16 @@ from moorage.common.errors import InputError, did_you_mean
 from moorage.insight.whatif.attempts import Attempt, GroupOutcome
 from moorage.insight.whatif.edits import Content, CreateObject, DeleteObject, Edit, EditConfig, ObjectId, PatchObject
 from moorage.insight.whatif.objects import WrittenObjects, missing
-from moorage.insight.whatif.revocable import LastAttempt, RevocablePlacements, UnchangedPods
+from moorage.insight.whatif.revocable import REVOCABLE_EFFECTS, LastAttempt, RevocablePlacements
 from moorage.insight.whatif.tables import Rows, filter_rows, score_rows
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.manifests import Document
-from moorage.scheduler.engine.cycle.found import NoNode
-from moorage.scheduler.engine.cycle.post_filter import PostFiltered
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
-from moorage.scheduler.engine.group_points import GroupPostFiltered
 from moorage.scheduler.engine.scheduler import Scheduler
-from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
-from moorage.scheduler.framework.groups import GroupTree
 from moorage.scheduler.framework.plugin import Plugin, PreEnqueuePlugin
-from moorage.scheduler.framework.status import Code, Status
+from moorage.scheduler.framework.status import Status
 from moorage.scheduler.queue.entries import QueuedPodInfo
 from moorage.scheduler.queue.groups import QueuedGroup
 from moorage.scheduler.state.pod_groups import PodGroups
@@ -76,9 +71,8 @@ class Session:
         self._parts: Parts[DryRunApi] = self._run(self._assembled())
         self.scheduler: Scheduler = self._parts.scheduler
         self._watched = frozenset(kinds_of(self.scheduler.objects))
-        self._binder = binder = RevocablePlacements(self.scheduler)
-        unchanged = UnchangedPods(self.scheduler.services, self.scheduler.queue)
-        self.scheduler.carry_out_by(unchanged, lambda _scheduler: binder)
+        assert isinstance(self.scheduler.binder, RevocablePlacements)
+        self._binder = self.scheduler.binder
         self._undo: list[Callable[[], None]] = []
         self._steps: list[int] = []
         """Where each thing that was done began in ``_undo``."""
@@ -113,7 +107,7 @@ class Session:
 
     async def _assembled(self) -> Parts[DryRunApi]:
         tuning = Tuning(make_extender=AwaitedExtender)
-        parts = assemble_dry_run(self.policy, self._clock, self._watching, tuning)
+        parts = assemble_dry_run(self.policy, self._clock, self._watching, tuning, REVOCABLE_EFFECTS)
         make_known(self.objects.given, parts, self._clock)
         await parts.scheduler.life.start()
         return parts
@@ -318,13 +312,7 @@ class Session:
             nominator.remove(pod)
             self._undo.append(partial(nominator.add, pod, nominated))
         cycle.filtering.rotation.start = 0
-        post_filter = cycle.post_filter
-        if not preempts:
-            cycle.post_filter = _no_preemption  # type: ignore[assignment]
-        try:
-            await self.scheduler.try_pod(QueuedPodInfo(pod, self._clock.now()))
-        finally:
-            cycle.post_filter = post_filter
+        await self.scheduler.try_pod(QueuedPodInfo(pod, self._clock.now()), preempts=preempts)
         decision = replace(watching.decisions.pop(pod.uid), attempts=0)
         self._undo += [placed.undo.unwind for placed in binder.take()]
         found, watching.last = watching.last, None
@@ -352,7 +340,7 @@ class Session:
         held = tuple(status for status in gates if status is not None)
         self._watching.describe_nodes(in_detail)
         mark = self.mark()
-        outcome = self._run(self._attempt_group(queued, cycle, held, preempts))
+        outcome = self._run(self._attempt_group(queued, held, preempts=preempts))
         self._done(mark)
         return outcome
 
@@ -379,18 +367,10 @@ class Session:
                     entity.insert(info)
         return entity
 
-    async def _attempt_group(
-        self, queued: QueuedGroup, cycle: ProfileCycle, gates: tuple[Status, ...], preempts: bool
-    ) -> GroupOutcome:
+    async def _attempt_group(self, queued: QueuedGroup, gates: tuple[Status, ...], *, preempts: bool) -> GroupOutcome:
         assert self.scheduler.groups is not None
         watching = self._watching
-        post_filter = cycle.post_filter_group
-        if not preempts:
-            cycle.post_filter_group = _no_group_preemption  # type: ignore[assignment]
-        try:
-            await self.scheduler.groups.try_group(queued)
-        finally:
-            cycle.post_filter_group = post_filter
+        await self.scheduler.groups.try_group(queued, preempts=preempts)
         self._undo += [placed.undo.unwind for placed in self._binder.take()]
         attempt, watching.last_group = watching.last_group, None
         infos = () if attempt is None else attempt.members
@@ -406,11 +386,3 @@ def _gate(plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
         pass_on_interrupt(fault)
         status = Status.error(described(fault))
     return None if status is None else status.by(plugin.name)
-
-
-async def _no_group_preemption(_state: CycleState, _tree: GroupTree) -> GroupPostFiltered:
-    return GroupPostFiltered("", Code.UNSCHEDULABLE)
-
-
-async def _no_preemption(_found: NoNode) -> PostFiltered:
-    return PostFiltered("")

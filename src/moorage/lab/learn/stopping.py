@@ -35,7 +35,7 @@ class StoppingScheduler:
         self._drop = drop
         self._try_pod = scheduler.try_pod
         # The queue's next pod goes through here; the scheduler itself knows no difference.
-        scheduler.try_pod = self.try_pod  # type: ignore[method-assign]
+        scheduler.try_pod = self.try_pod  # type: ignore[method-assign, assignment]
         self._loop = asyncio.get_running_loop()
         self.question: asyncio.Future[ChoiceQuestion] = self._loop.create_future()
         self._answer: asyncio.Future[int | None] | None = None

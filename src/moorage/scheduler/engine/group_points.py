@@ -123,13 +123,17 @@ def _check_range(plugin: PlacementScorePlugin, scores: IntArray) -> None:
             raise PluginError(plugin.name, f"applying score defaultWeights on PlacementScore plugins: {problem}")
 
 
-class GroupPostFiltered(Struct):
+class GroupPostFiltered(Struct, frozen=True):
     """What the post-filters did for a group: a message, and perhaps nominations."""
 
     message: str
     code: Code
     nominated: Mapping[str, str] = {}
     victims: tuple[Pod, ...] = ()
+
+
+NOT_RUN: Final = GroupPostFiltered("", Code.UNSCHEDULABLE)
+"""The result without preemption."""
 
 
 async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTree) -> GroupPostFiltered:

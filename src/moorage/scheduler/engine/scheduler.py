@@ -1,6 +1,6 @@
 """The scheduler: takes the next pod, places it in a frozen world, and hands it to the binder."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,14 @@ from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.kube.client.event_note import EventNote
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config.types import SchedulerConfiguration
-from moorage.scheduler.engine.binding.binder import Binder, PendingBinding, Undo
+from moorage.scheduler.engine.binding.binder import PendingBinding, Undo
 from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
+from moorage.scheduler.engine.cycle.post_filter import NOT_RUN
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
 from moorage.scheduler.engine.cycle.score import Choice
+from moorage.scheduler.engine.effects import CLUSTER_EFFECTS, Effects
 from moorage.scheduler.engine.event_handlers import EventHandlers
 from moorage.scheduler.engine.extender import Extender, in_order
-from moorage.scheduler.engine.failures import FailureHandler
 from moorage.scheduler.engine.group_sources import GroupSources
 from moorage.scheduler.engine.life import PluginLife
 from moorage.scheduler.engine.observing import AttemptObserver
@@ -76,6 +77,7 @@ class Scheduler:
         max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
         meter: PluginMeter = SILENT_METER,
         ties: Ties | None = None,
+        effects: Effects = CLUSTER_EFFECTS,
     ) -> None:
         self.observer = observer
         self._cross_check = cross_check
@@ -97,9 +99,9 @@ class Scheduler:
         self.profiles = self.build_profiles(config, registry, extenders)
         self._living = [self.profiles]
         self.queue = self._build_queue(features, queue_observer, max_unschedulable)
-        self.failures = FailureHandler(self.services, self.queue)
+        self.failures = effects.make_failures(self.services, self.queue)
         self.groups = self._build_groups()
-        self.binder = Binder(self.services, self.queue, self.failures.handle, self.observer)
+        self.binder = effects.make_binder(self.services, self.queue, self.failures.handle, self.observer)
         self.services.cancel_pre_bind = self.binder.cancel_pre_bind
         self.handlers = EventHandlers(
             cache=self.cache,
@@ -169,12 +171,6 @@ class Scheduler:
         """The life of the plugins in use, and of those before them that have pods to bind yet."""
         return self.profiles.life
 
-    def carry_out_by(self, failures: FailureHandler, make_binder: "Callable[[Scheduler], Binder]") -> None:
-        """Have others take back what failed and bind the rest: for those who only want to know what would happen."""
-        self.failures = failures
-        self.binder = make_binder(self)
-        self.services.cancel_pre_bind = self.binder.cancel_pre_bind
-
     def _group_sources(self, profiles: Profiles) -> GroupSources | None:
         sources = profiles.group_sources
         if self.cache.groups is None or not any(sources.values()):
@@ -227,15 +223,15 @@ class Scheduler:
             return Tried()
         return await self.try_pod(queued)
 
-    async def try_pod(self, queued: QueuedPodInfo) -> Outcome:
-        """Try one pod that was popped, and take it back if that fails."""
+    async def try_pod(self, queued: QueuedPodInfo, *, preempts: bool = True) -> Outcome:
+        """Try one popped pod; requeue it if the attempt fails. Post-filters run only if ``preempts`` is set."""
         pod = queued.pod
         if pod.is_terminating or self.cache.is_assumed(pod):
             return self._drop(queued)
         if self.observer is not None:
             self.observer.trying(queued)
         try:
-            outcome: Placed | Parked | Failed = await self.schedule_one(queued)
+            outcome: Placed | Parked | Failed = await self.schedule_one(queued, preempts=preempts)
         except MoorageError as error:
             outcome = Failed(str(error))
         except Exception as error:
@@ -249,7 +245,7 @@ class Scheduler:
             self.failures.handle(queued, outcome)
         return outcome
 
-    async def schedule_one(self, queued: QueuedPodInfo) -> Placed | Parked | Failed:
+    async def schedule_one(self, queued: QueuedPodInfo, *, preempts: bool = True) -> Placed | Parked | Failed:
         """Find a node for one pod and hand it to the binder.
 
         One at a time, in a frozen world, so every pod sees the effects of the ones before it.
@@ -264,7 +260,7 @@ class Scheduler:
         if self.observer is not None:
             self.observer.found(queued, cycle, found)
         if isinstance(found, NoNode):
-            return await self._park(queued, cycle, found)
+            return await self._park(queued, cycle, found, preempts=preempts)
         if cycle.extenders:
             choice = await self._choose_extended(cycle, found)
             if self.observer is not None:
@@ -299,9 +295,11 @@ class Scheduler:
         self.binder.start(binding)
         return None
 
-    async def _park(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: NoNode) -> Parked:
-        with self.services.freeze:
-            result = await cycle.post_filter(found)
+    async def _park(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: NoNode, *, preempts: bool) -> Parked:
+        result = NOT_RUN
+        if preempts:
+            with self.services.freeze:
+                result = await cycle.post_filter(found)
         if self.observer is not None:
             self.observer.post_filtered(queued, result)
         found.diagnosis.post_filter_message = result.message

@@ -15,6 +15,7 @@ from moorage.kube.client.informer import OnChanges
 from moorage.kube.client.mending import Mending
 from moorage.scheduler.config.types import ExtenderConfig
 from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.effects import CLUSTER_EFFECTS, Effects
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.engine.ties import Ties
@@ -75,6 +76,7 @@ class Tuning(Struct, frozen=True):
     make_extender: Callable[[ExtenderConfig], HttpExtender] = HttpExtender
     ties: Ties | None = None
     """What decides between nodes of equal score, instead of kube-scheduler's order."""
+    effects: Effects = CLUSTER_EFFECTS
 
 
 class Parts(Struct, Generic[C], frozen=True):
@@ -126,6 +128,7 @@ def assemble(
         max_unschedulable=tuned.max_unschedulable,
         meter=watching.meter,
         ties=tuned.ties,
+        effects=tuned.effects,
     )
     loop = SchedulingLoop(scheduler)
     mending = Mending(watching.apply_failed)

@@ -1,5 +1,7 @@
 """Post-filters: what can be done for a pod that fits nowhere, such as preemption."""
 
+from typing import Final
+
 import structlog
 from msgspec import Struct
 
@@ -15,13 +17,17 @@ from moorage.scheduler.framework.status import Code, Status
 log = structlog.get_logger(__name__)
 
 
-class PostFiltered(Struct):
+class PostFiltered(Struct, frozen=True):
     """What the post-filters did: a message, and perhaps a nomination (``""`` clears the one there is)."""
 
     message: str
     nominated_node: str | None = None
     victims: tuple[Pod, ...] = ()
     code: Code = Code.UNSCHEDULABLE
+
+
+NOT_RUN: Final = PostFiltered("")
+"""The result without preemption: the nomination of the pod does not change."""
 
 
 async def post_filter(profile: Profile, found: NoNode) -> PostFiltered:

@@ -11,8 +11,8 @@ import structlog
 from moorage.common.errors import MoorageError
 from moorage.kube.api.pod_groups import PodGroup
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
-from moorage.scheduler.engine.failures import FailureHandler
-from moorage.scheduler.engine.group_points import GroupPostFiltered
+from moorage.scheduler.engine.effects import AttemptFailures
+from moorage.scheduler.engine.group_points import NOT_RUN, GroupPostFiltered
 from moorage.scheduler.engine.group_results import UNPLACEABLE, GroupAttempt, GroupTrial, PodTrial
 from moorage.scheduler.engine.group_sources import GroupSources
 from moorage.scheduler.engine.groups.algorithm import GroupSearch
@@ -41,7 +41,7 @@ class Committing(Protocol):
 
     services: Services
     queue: SchedulingQueue
-    failures: FailureHandler
+    failures: AttemptFailures
     cycles: dict[str, ProfileCycle]
     observer: AttemptObserver | None
     unexpected: Exception | None
@@ -74,8 +74,8 @@ class GroupCycle:
         for cycle in cycles:
             cycle.handles.search_groups_by(partial(self._search_again, cycle))
 
-    async def try_group(self, queued: QueuedGroup) -> None:
-        """Try a group that was popped, and take back what does not fit."""
+    async def try_group(self, queued: QueuedGroup, *, preempts: bool = True) -> None:
+        """Try a popped group; requeue members that are not placed. Post-filters run only if ``preempts`` is set."""
         began = perf_counter()
         if self._sources is not None:
             self._refresh(queued, self._sources)
@@ -98,7 +98,9 @@ class GroupCycle:
             trial = await self._searched(profile, search, tree)
             code = trial.code
             meter.observe("scheduler_podgroup_scheduling_algorithm_duration_seconds", perf_counter() - began)
-            helped = await self._post_filter(search, profile, tree, trial) if may_be_helped(search, trial) else None
+            helped = None
+            if may_be_helped(search, trial):
+                helped = await self._post_filter(search, profile, tree, trial, preempts=preempts)
         except Exception as error:
             # Nobody expects it, but all was undone, and it costs this attempt only, as with single pods.
             log.exception("attempt of a group failed unexpectedly", group=queued.key)
@@ -179,11 +181,13 @@ class GroupCycle:
         return kept
 
     async def _post_filter(
-        self, search: GroupSearch, cycle: ProfileCycle, tree: GroupTree, trial: GroupTrial
+        self, search: GroupSearch, cycle: ProfileCycle, tree: GroupTree, trial: GroupTrial, *, preempts: bool
     ) -> GroupPostFiltered:
-        """See what can be done for a group that fits nowhere, and say so to all groups of the tree."""
-        with self._services.freeze:
-            done = await cycle.post_filter_group(search.state, tree)
+        """Run the post-filters for an infeasible group, and apply the result to all groups of the tree."""
+        done = NOT_RUN
+        if preempts:
+            with self._services.freeze:
+                done = await cycle.post_filter_group(search.state, tree)
         everything = [*trial.everything]
         # Upstream's quirk: where groups share the status of one above them, the message is appended for each of them.
         shared = Counter(id(below.status) for below in everything)

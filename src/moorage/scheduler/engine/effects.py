@@ -1,0 +1,49 @@
+"""The effects of attempts: who binds placed pods, and who handles failed ones. Offline schedulers inject their own."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from moorage.scheduler.engine.binding.binder import Binder, PendingBinding
+from moorage.scheduler.engine.failures import FailureHandler
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.outcomes import Failed, Parked
+from moorage.scheduler.engine.services import Services
+from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
+
+OnFailure: TypeAlias = Callable[[QueuedPodInfo, Parked | Failed], None]
+
+
+class PodBinder(Protocol):
+    """Runs the binding cycles of placed pods."""
+
+    in_flight: int
+
+    def start(self, binding: PendingBinding) -> None:
+        """Begin a binding cycle. The binder owns the undo stack from now on."""
+        ...
+
+    def cancel_pre_bind(self, uid: str, reason: str) -> bool:
+        """Cancel the pre-bind of a pod; return whether it was in pre-bind."""
+        ...
+
+
+class AttemptFailures(Protocol):
+    """Handles pods whose attempts failed."""
+
+    def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+        """Requeue the pod and report the failure."""
+        ...
+
+
+class Effects(Struct, frozen=True):
+    """Factories for the parts of a scheduler that write to the cluster."""
+
+    make_failures: Callable[[Services, SchedulingQueue], AttemptFailures] = FailureHandler
+    make_binder: Callable[[Services, SchedulingQueue, OnFailure, AttemptObserver | None], PodBinder] = Binder
+
+
+CLUSTER_EFFECTS = Effects()
+"""Bind pods, and write conditions, nominations and events."""
