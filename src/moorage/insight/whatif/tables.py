@@ -6,6 +6,7 @@ import numpy as np
 
 from moorage.common.errors import InputError, did_you_mean
 from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.cycle.filter import EVERY_NODE
 from moorage.scheduler.engine.cycle.found import is_feasible
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
 from moorage.scheduler.engine.extension_points import pre_filter
@@ -23,7 +24,7 @@ def filter_rows(cycle: ProfileCycle, pod: Pod, plugin: str = "") -> Rows:
     if plugin:
         statuses = _statuses_by(cycle, pod, _named(cycle, plugin, (PreFilterPlugin, FilterPlugin), "filters"))
     else:
-        found = cycle.filtering.judge(pod)
+        found = cycle.filtering.find(pod, EVERY_NODE)
         statuses = {
             row: found.diagnosis.statuses[cycle.cache.nodes[row].name]
             for row in _rows(cycle)
@@ -36,7 +37,7 @@ def score_rows(cycle: ProfileCycle, pod: Pod, plugin: str = "") -> Rows:
     """Score the nodes that will do: by one plugin, raw, normalised and weighed, or by all, the best first."""
     if plugin:
         _named(cycle, plugin, (ScorePlugin,), "scores")
-    found = cycle.filtering.judge(pod)
+    found = cycle.filtering.find(pod, EVERY_NODE)
     rows = np.array([row for row in _rows(cycle) if is_feasible(found, row)], dtype=np.int64)
     if not len(rows):
         return []

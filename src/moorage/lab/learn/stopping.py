@@ -88,7 +88,7 @@ class StoppingScheduler:
     async def _go_on(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found, row: int | None) -> Outcome:
         """Have the scheduler try the pod with what was found, which nothing has changed since."""
         find, choose = cycle.find, cycle.choose
-        cycle.find = lambda _pod: found  # type: ignore[assignment]  # the name of an argument is another
+        cycle.find = lambda _pod: found  # type: ignore[assignment, misc]  # the name of an argument is another
         if row is not None:
             chosen = Choice(cycle.cache.nodes[row])
             cycle.choose = lambda _found: chosen  # type: ignore[assignment]

@@ -26,7 +26,7 @@ def node_entries(cycle: ProfileCycle, found: Found | ExtendedNodes) -> dict[str,
         scored = {} if isinstance(found, NoNode) else _scores(cycle, found, table or cycle.cache.nodes)
     statuses, nodes = found.diagnosis.statuses, cycle.cache.nodes
     entries: dict[str, NodeEntry] = {}
-    scope = cycle.filtering.scope
+    scope = found.diagnosis.scope
     for row in cycle.cache.order:
         if scope is not None and not scope.mask[row]:
             continue

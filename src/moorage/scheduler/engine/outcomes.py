@@ -5,7 +5,8 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from moorage.scheduler.framework.node_statuses import NodeStatuses
-from moorage.scheduler.framework.status import Code, Status
+from moorage.scheduler.framework.nodetable import RowArray
+from moorage.scheduler.framework.status import BoolArray, Code, Status
 
 NO_NODES = "no nodes available to schedule pods"
 NOT_EXAMINED = Status.unresolvable()
@@ -13,8 +14,16 @@ NOT_EXAMINED = Status.unresolvable()
 NOTHING_EXAMINED = NodeStatuses({}, NOT_EXAMINED)
 
 
+class NodeScope(Struct, frozen=True):
+    """A part of the cluster: a mask over all rows, their number, and the rows in the order of the cluster."""
+
+    mask: BoolArray
+    count: int
+    order: RowArray
+
+
 class Diagnosis(Struct):
-    """What an attempt found out, whether or not it ended well."""
+    """The findings of one search for nodes; ``scope`` is the part of the cluster that was searched (default: all)."""
 
     node_count: int
     statuses: NodeStatuses = NOTHING_EXAMINED
@@ -22,6 +31,7 @@ class Diagnosis(Struct):
     pending_plugins: set[str] = field(default_factory=set)
     pre_filter: Status | None = None
     post_filter_message: str = ""
+    scope: NodeScope | None = None
 
     @classmethod
     def on_node(cls, node_name: str, status: Status) -> "Diagnosis":

@@ -14,8 +14,9 @@ from moorage.kube.api.gated import pod_adapter
 from moorage.kube.api.meta import ObjectMeta
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.binding.binder import BindingPhases, PendingBinding, Undo
-from moorage.scheduler.engine.cycle.found import Scope, SeveralNodes, is_feasible
-from moorage.scheduler.engine.outcomes import Diagnosis
+from moorage.scheduler.engine.cycle.filter import SearchRequest
+from moorage.scheduler.engine.cycle.found import SeveralNodes, is_feasible
+from moorage.scheduler.engine.outcomes import Diagnosis, NodeScope
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.extender_server.wire import BindRequest, NodeQuestion, ProposedVictims, VictimQuestion
 from moorage.scheduler.framework.cycle import CycleState
@@ -51,7 +52,8 @@ class Answering:
         rows = self._rows(question.nodes)
         if not rows:
             return [], dict.fromkeys(question.nodes, UNKNOWN_NODE)
-        found = self._cycle.filtering.judge(self._adapt(question.pod), self._scope([*rows.values()]))
+        request = SearchRequest(self._scope([*rows.values()]), evaluates_all=True)
+        found = self._cycle.filtering.find(self._adapt(question.pod), request)
         kept: list[str] = []
         rejected: dict[str, Status] = {}
         for name in question.nodes:
@@ -122,14 +124,14 @@ class Answering:
         found = ((name, self._cache.node(name)) for name in names)
         return {name: info.row for name, info in found if info is not None}
 
-    def _scope(self, rows: list[int]) -> Scope | None:
+    def _scope(self, rows: list[int]) -> NodeScope | None:
         """Return the part of the cluster that is asked about; ``None`` is all of it, for which answers stand."""
         if len(rows) == len(self._cache):
             return None
         mask = np.zeros(len(self._cache), dtype=np.bool_)
         mask[rows] = True
         order = self._cache.order
-        return Scope(mask, len(rows), order[mask[order]])
+        return NodeScope(mask, len(rows), order[mask[order]])
 
     def _agree(self, cycle: CycleState, pod: Pod, info: NodeInfo, proposed: ProposedVictims) -> ProposedVictims | None:
         """Decide on one node: whoever is proposed goes; of the others who could, those stay that the plugins let."""

@@ -17,10 +17,10 @@ from moorage.scheduler.engine.answers.answers import Answers
 from moorage.scheduler.engine.answers.layout import FreshFilter
 from moorage.scheduler.engine.answers.standing import StandingAnswer
 from moorage.scheduler.engine.cycle.cross_check import CrossCheck
-from moorage.scheduler.engine.cycle.found import FEW, Found, NoNode, OneNode, Scope, SeveralNodes
+from moorage.scheduler.engine.cycle.found import FEW, Found, NoNode, OneNode, SeveralNodes
 from moorage.scheduler.engine.cycle.nominated import NominatedFilter
 from moorage.scheduler.engine.extension_points import pre_filter
-from moorage.scheduler.engine.outcomes import NOT_EXAMINED, Diagnosis
+from moorage.scheduler.engine.outcomes import NOT_EXAMINED, Diagnosis, NodeScope
 from moorage.scheduler.engine.profile import Profile, derives_filter
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.engine.statuses import FEASIBLE, IdArray, RowStatuses, StatusTable, rejected_rows, with_ids
@@ -47,10 +47,28 @@ class Rotation:
         self.start = (self.start + examined) % node_count
 
 
+class SearchRequest(Struct, frozen=True):
+    """The extent of a search for nodes.
+
+    ``scope`` restricts it to a part of the cluster, ``group`` is the state of the group whose member is tried.
+    ``evaluates_all``: every node is evaluated, the nominated node like any other, because the caller chooses.
+    """
+
+    scope: NodeScope | None = None
+    group: CycleState | None = None
+    evaluates_all: bool = False
+
+
+WHOLE_CLUSTER: Final = SearchRequest()
+"""The request for an ordinary pod."""
+EVERY_NODE: Final = SearchRequest(evaluates_all=True)
+
+
 class PreFiltered(Struct):
-    """What the pre-filters said together: a rejection, or the names of the only nodes to look at."""
+    """The result of all pre-filters: a rejection, or the names of the only candidate nodes."""
 
     pod: Pod
+    request: SearchRequest
     answer: StandingAnswer
     cycle: CycleState
     rejection: Status | None = None
@@ -82,37 +100,18 @@ class Filtering:
         self.answers = Answers(profile, services.cache)
         self.nominated = NominatedFilter(profile, services)
         self.cross_check: CrossCheck | None = None
-        self._judges_all = False
-        self.scope: Scope | None = None
-        """The part of the cluster that is searched, while a group is tried there; ``None`` is all of it."""
-        self.group: CycleState | None = None
-        """What plugins remember of the group whose pods are tried."""
 
-    def find(self, pod: Pod) -> Found:
-        """Find every feasible node, or as many as are wanted; a plugin that fails ends the attempt with its error."""
-        pre = self.pre_filter(pod)
+    def find(self, pod: Pod, request: SearchRequest = WHOLE_CLUSTER) -> Found:
+        """Find the requested feasible nodes; PluginError if a plugin fails."""
+        pre = self.pre_filter(pod, request)
         return self.rejected(pre) if pre.rejection is not None else self.filter(pre)
 
-    def judge(self, pod: Pod, scope: Scope | None = None) -> Found:
-        """Judge every node, or those of a part of the cluster, however many will do: somebody else chooses among them.
-
-        The node that the pod is nominated to is one like the others.
-        """
-        pre = self.pre_filter(pod)
-        if pre.rejection is not None:
-            return self.rejected(pre)
-        self._judges_all, self.scope = True, scope
-        try:
-            return self.filter(pre, try_nominated=False)
-        finally:
-            self._judges_all, self.scope = False, None
-
-    def pre_filter(self, pod: Pod) -> PreFiltered:
-        """Ask the pre-filters in order, each at most once; those whose answer stands are not asked again."""
+    def pre_filter(self, pod: Pod, request: SearchRequest = WHOLE_CLUSTER) -> PreFiltered:
+        """Call the pre-filters in order, each at most once; plugins with a cached result are not called again."""
         nodes, answer = self.cache.nodes, self.answers.find(pod)
         cycle, steps = answer.begin()
-        cycle.group = self.group
-        pre = PreFiltered(pod, answer, cycle)
+        cycle.group = request.group
+        pre = PreFiltered(pod, request, answer, cycle)
         for plugin, part in steps:
             if part is None:
                 said = pre_filter(plugin, cycle, pod, nodes)
@@ -144,8 +143,9 @@ class Filtering:
     def rejected(self, pre: PreFiltered) -> NoNode:
         """Describe a pod that the pre-filters rejected on all nodes."""
         assert pre.rejection is not None
-        nodes = NodeStatuses({}, pre.rejection)
-        diagnosis = Diagnosis(self._node_count(), nodes, pre_filter=pre.rejection)
+        scope = pre.request.scope
+        node_count = len(self.cache.nodes) if scope is None else scope.count
+        diagnosis = Diagnosis(node_count, NodeStatuses({}, pre.rejection), pre_filter=pre.rejection, scope=scope)
         if pre.rejection.plugin:
             diagnosis.add_rejection(pre.rejection)
         else:
@@ -153,23 +153,24 @@ class Filtering:
         return NoNode(pre.pod, pre.cycle, diagnosis)
 
     def filter(self, pre: PreFiltered, *, try_nominated: bool = True) -> Found:
-        """Look at the nominated node, and if it will not do at all nodes."""
+        """Evaluate the nominated node, and if it is infeasible all nodes."""
         pod, cycle, answer, nodes = pre.pod, pre.cycle, pre.answer, self.cache.nodes
-        diagnosis = Diagnosis(len(nodes) if self.scope is None else self.scope.count)
+        scope = pre.request.scope
+        diagnosis = Diagnosis(len(nodes) if scope is None else scope.count, scope=scope)
         diagnosis.unschedulable_plugins |= pre.narrowing
         known: dict[int, Status] = {}
-        if try_nominated and pod.status.nominated_node_name:
-            tried = self._try_nominated_node(cycle, pod)
+        if pod.status.nominated_node_name and try_nominated and not pre.request.evaluates_all:
+            tried = self._try_nominated_node(cycle, pod, scope)
             if isinstance(tried, NodeInfo):
                 return OneNode(pod, cycle, diagnosis, tried, is_nominated=True)
             known = tried
-        if pre.names is not None and len(pre.names) == 1 and self.scope is None and not known:
+        if pre.names is not None and len(pre.names) == 1 and scope is None and not known:
             return self._look_at_named(pre, diagnosis)
         try:
             answer.filter(pod, nodes)
             status_ids, feasible, is_own = self._ask_fresh_filters(answer, cycle, pod)
             if self.cross_check is not None:
-                self.cross_check.verdicts(pod, nodes, status_ids, answer.table, self.group)
+                self.cross_check.verdicts(pod, nodes, status_ids, answer.table, pre.request.group)
             if self.nominated.nodes() and (refused := self._refused_with_nominated(answer, cycle, pod)):
                 status_ids = with_ids(status_ids, refused)
                 feasible, is_own = np.equal(status_ids, FEASIBLE), False
@@ -237,11 +238,11 @@ class Filtering:
         known: dict[int, Status],
     ) -> Found:
         """Apply the names that pre-filters gave and the limit of the search, move the rotation on, and count."""
-        nodes = self.cache.nodes
+        nodes, scope = self.cache.nodes, pre.request.scope
         examined: BoolArray | None = None
         absent = NOT_EXAMINED
-        if self.scope is not None:
-            examined = self._narrow_to(self.scope, found)
+        if scope is not None:
+            examined = self._narrow_to(scope, found)
         if pre.names is not None:
             found.is_narrowed = True
             named_rows = self._rows_named(pre.names)
@@ -253,7 +254,7 @@ class Filtering:
             found.count = found.answer.feasible_count
         else:
             found.count = int(np.count_nonzero(found.feasible))
-        if self._is_limited and not self._judges_all:
+        if self._is_limited and not pre.request.evaluates_all:
             examined = self._limit(found, examined)
         if examined is not None:
             for row in known:
@@ -263,7 +264,7 @@ class Filtering:
                     examined[row] = True
         found.diagnosis.statuses = statuses = RowStatuses(nodes, status_ids, table, examined, absent)
         if examined is not None:
-            self.rotation.advance(found.count + statuses.explicit_count, self._node_count())
+            self.rotation.advance(found.count + statuses.explicit_count, found.diagnosis.node_count)
         if found.count == 0:
             for status in statuses.distinct():
                 found.diagnosis.add_rejection(status)
@@ -282,9 +283,10 @@ class Filtering:
         """
         if derives_filter(self.profile, error.plugin):
             raise error
-        order = self.cache.order
-        if self.scope is not None:
-            order = self.scope.order
+        scope, order = pre.request.scope, self.cache.order
+        if scope is not None:
+            order = scope.order
+        node_count = len(order)
         if pre.names is not None:
             order = order[self._rows_named(pre.names)[order]]
         rejected: dict[int, Status] = {}
@@ -294,19 +296,19 @@ class Filtering:
                 status = self.nominated.filter_node(pre.cycle, pre.pod, self.cache.nodes[row])
             except PluginError as first:
                 # The nominated node has its status from before, whether or not its turn had come.
-                self.rotation.advance(place + len(known.keys() - rejected.keys()), self._node_count())
+                self.rotation.advance(place + len(known.keys() - rejected.keys()), node_count)
                 raise first from error
             if status is not None:
                 rejected[row] = status
-            elif place - len(rejected) >= self._enough(len(order)):
+            elif place - len(rejected) >= (len(order) if pre.request.evaluates_all else self._enough(len(order))):
                 break
         table = StatusTable()
         return table.written(np.full(len(self.cache.nodes), FEASIBLE, dtype=np.int32), rejected), table
 
-    def _try_nominated_node(self, cycle: CycleState, pod: Pod) -> NodeInfo | dict[int, Status]:
+    def _try_nominated_node(self, cycle: CycleState, pod: Pod, scope: NodeScope | None) -> NodeInfo | dict[int, Status]:
         """Look first at the node the pod is nominated to; if it fits, no other is looked at."""
         info = self.cache.node(pod.nominated_node_name)
-        if info is None or (self.scope is not None and not self.scope.mask[info.row]):
+        if info is None or (scope is not None and not scope.mask[info.row]):
             log.error("nominated node is not there", pod=pod.key, node=pod.nominated_node_name)
             return {}
         try:
@@ -316,10 +318,7 @@ class Filtering:
             return {}
         return info if status is None else {info.row: status}
 
-    def _node_count(self) -> int:
-        return len(self.cache.nodes) if self.scope is None else self.scope.count
-
-    def _narrow_to(self, scope: Scope, found: SeveralNodes) -> BoolArray:
+    def _narrow_to(self, scope: NodeScope, found: SeveralNodes) -> BoolArray:
         """Search a part of the cluster only, in the order of the cluster."""
         found.feasible, found.feasible_version = found.feasible & scope.mask, None
         found.start = self.rotation.start % scope.count
@@ -341,8 +340,6 @@ class Filtering:
         return max(nodes_to_check * percentage // 100, MIN_NODES)
 
     def _enough(self, nodes_to_check: int) -> int:
-        if self._judges_all:
-            return nodes_to_check
         return self.wanted(nodes_to_check) if self.profile.score else 1
 
     def _limit(self, found: SeveralNodes, narrowed: BoolArray | None) -> BoolArray | None:

@@ -55,14 +55,6 @@ class SeveralNodes(Struct):
     order: RowArray | None = None
 
 
-class Scope(Struct, frozen=True):
-    """The part of the cluster that is searched for a pod of a group: a mask over all rows, and its rows in order."""
-
-    mask: BoolArray
-    count: int
-    order: RowArray
-
-
 class ExtendedNodes(Struct):
     """Nodes to choose from as extenders left them, in their order.
 

@@ -12,7 +12,7 @@ from moorage.scheduler.config.types import ProfileConfig
 from moorage.scheduler.engine import extension_points, group_points
 from moorage.scheduler.engine.cycle.cross_check import CrossCheck
 from moorage.scheduler.engine.cycle.extenders import Extending
-from moorage.scheduler.engine.cycle.filter import Filtering, Rotation
+from moorage.scheduler.engine.cycle.filter import WHOLE_CLUSTER, Filtering, Rotation, SearchRequest
 from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.scheduler.engine.cycle.post_filter import post_filter
 from moorage.scheduler.engine.cycle.score import Choice, Scoring
@@ -75,9 +75,9 @@ class ProfileCycle:
                 profile, float(cross_check), is_live=cross_check is not True
             )
 
-    async def find_extended(self, pod: Pod) -> Found | ExtendedNodes:
+    async def find_extended(self, pod: Pod, request: SearchRequest = WHOLE_CLUSTER) -> Found | ExtendedNodes:
         """Find the nodes the pod fits on and extenders agree with."""
-        pre = self.filtering.pre_filter(pod)
+        pre = self.filtering.pre_filter(pod, request)
         if pre.rejection is not None:
             return self.filtering.rejected(pre)
         found = self.filtering.filter(pre)

@@ -13,14 +13,15 @@ import numpy as np
 
 from moorage.common.errors import MoorageError
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, Scope
+from moorage.scheduler.engine.cycle.filter import SearchRequest
+from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
 from moorage.scheduler.engine.group_points import PlacementScores
 from moorage.scheduler.engine.group_results import GroupTrial, PodTrial, error_text, unplaceable
 from moorage.scheduler.engine.groups.counting import Counting
 from moorage.scheduler.engine.groups.trial_stack import TrialStack
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import NO_NODES
+from moorage.scheduler.engine.outcomes import NO_NODES, NodeScope
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, TriedMember
@@ -69,14 +70,12 @@ class GroupSearch:
 
     async def run(self, tree: GroupTree) -> GroupTrial:
         """Try a whole tree; at the end everything is as it was before."""
-        before, filtering = len(self._stack), self._cycle.filtering
-        filtering.group = self.state
+        before = len(self._stack)
         try:
             cache = self._services.cache
             trial = await self._try(tree, cache.nodes.take(cache.order))
         finally:
             self._stack.revert_to(before)
-            filtering.scope = filtering.group = None
         if trial.status is None and not any(True for _ in trial.placed):
             trial.status = unplaceable()
         if not self._keeps_states:
@@ -87,11 +86,11 @@ class GroupSearch:
         """Try a group on some nodes; what was found for it stays placed on trial if it is part of another."""
         if self._by_topology:
             return await self._by_placements(tree, nodes)
-        return await self._place_pods(tree)
+        return await self._place_pods(tree, SearchRequest(group=self.state))
 
     # ── one PodGroup, pod by pod ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def _place_pods(self, tree: GroupTree) -> GroupTrial:
+    async def _place_pods(self, tree: GroupTree, request: SearchRequest) -> GroupTrial:
         trial = GroupTrial(tree)
         before = len(self._stack)
         remaining, scheduled = len(tree.members), len(tree.scheduled)
@@ -101,7 +100,7 @@ class GroupSearch:
             trial.status = unplaceable(*status.reasons) if status.code is Code.UNSCHEDULABLE else status
             return trial
         for pod in tree.members:
-            tried = trial.pods[pod.metadata.uid] = await self._place_pod(self._queued[pod.metadata.uid])
+            tried = trial.pods[pod.metadata.uid] = await self._place_pod(self._queued[pod.metadata.uid], request)
             remaining -= 1
             if tried.is_error:
                 assert tried.status is not None
@@ -123,7 +122,7 @@ class GroupSearch:
         except MoorageError as error:
             return Status.error(str(error))
 
-    async def _place_pod(self, queued: QueuedPodInfo) -> PodTrial:
+    async def _place_pod(self, queued: QueuedPodInfo, request: SearchRequest) -> PodTrial:
         trial = PodTrial(queued)
         self._tried += 1
         if self._tried % PODS_PER_TURN == 0:
@@ -132,7 +131,7 @@ class GroupSearch:
             trial.status = Status.unresolvable(NO_NODES)
             return trial
         try:
-            await self._find_node(queued, trial)
+            await self._find_node(queued, trial, request)
         except MoorageError as error:
             trial.node_name, trial.status = "", Status.error(str(error))
         return trial
@@ -143,10 +142,10 @@ class GroupSearch:
         with nullcontext() if freeze.thawed is not None else freeze:
             await asyncio.sleep(0)
 
-    async def _find_node(self, queued: QueuedPodInfo, trial: PodTrial) -> None:
+    async def _find_node(self, queued: QueuedPodInfo, trial: PodTrial, request: SearchRequest) -> None:
         cycle, pod = self._cycle, queued.pod
         extended = bool(cycle.extenders)
-        found = await cycle.find_extended(pod) if extended else cycle.find(pod)
+        found = await cycle.find_extended(pod, request) if extended else cycle.find(pod, request)
         if self._observer is not None:
             self._observer.found(queued, cycle, found)
             # It has columns of its own: of thousands of pods in many placements they would add up.
@@ -207,13 +206,11 @@ class GroupSearch:
             counting = self._countings[tree.key] = Counting(self._services, self._cycle, tree, self._feasible)
         first: GroupTrial | None = None
         feasible: list[tuple[Placement, GroupTrial]] = []
-        outer = self._cycle.filtering.scope
         before = len(self._stack)
         for placement in placements:
             trial = await self._try_placement(tree, placement, counting.known(placement))
             trial.placement = placement.name
             self._stack.revert_to(before)
-            self._cycle.filtering.scope = outer
             if not trial.is_counted:
                 placement.proposals = trial.proposals()
             if trial.code is Code.ERROR:
@@ -240,10 +237,11 @@ class GroupSearch:
 
     async def _try_placement(self, tree: GroupTree, placement: Placement, known: GroupTrial | None) -> GroupTrial:
         began = perf_counter()
-        self._cycle.filtering.scope = self._scope(placement.nodes)
         if tree.is_composite:
             return await self._place_groups(tree, placement.nodes)
-        trial = await self._place_pods(tree) if known is None else known
+        trial = known
+        if trial is None:
+            trial = await self._place_pods(tree, SearchRequest(self._scope(placement.nodes), self.state))
         if trial.code is not Code.ERROR:
             labels = "feasible" if trial.status is None else "infeasible", self._profile.name
             self._services.meter.count("scheduler_placement_evaluations_total", *labels)
@@ -251,7 +249,7 @@ class GroupSearch:
             self._services.meter.observe("scheduler_placement_evaluation_duration_seconds", seconds, *labels)
         return trial
 
-    def _scope(self, nodes: NodeTable) -> Scope | None:
+    def _scope(self, nodes: NodeTable) -> NodeScope | None:
         """Return the mask of a window; one as large as the cluster restricts nothing."""
         total = len(self._services.cache.nodes)
         if nodes.shows_all or len(nodes) == total:
@@ -259,7 +257,7 @@ class GroupSearch:
         mask = np.zeros(total, dtype=np.bool_)
         mask[nodes.rows] = True
         order = self._services.cache.order
-        return Scope(mask, len(nodes), order[mask[order]])
+        return NodeScope(mask, len(nodes), order[mask[order]])
 
     async def _settle(self, tree: GroupTree, feasible: list[tuple[Placement, GroupTrial]]) -> GroupTrial:
         """Take the best placement; where groups are part of groups, later ones see what was placed there."""
@@ -285,10 +283,8 @@ class GroupSearch:
 
     async def _try_again(self, tree: GroupTree, placement: Placement) -> GroupTrial:
         """Try what was only counted, and leave it in place: now it matters which nodes pods get, or why they do not."""
-        outer = self._cycle.filtering.scope
         trial = await self._try_placement(tree, placement, None)
         trial.placement = placement.name
-        self._cycle.filtering.scope = outer
         return trial
 
     async def _place_groups(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
