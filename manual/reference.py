@@ -31,7 +31,45 @@ def pages() -> dict[str, str]:
         "reference/commands.md": commands_page(),
         "reference/plugin-api.md": api_page(),
         "reference/testing.md": testing_page(),
+        "reference/caches.md": caches_page(),
     }
+
+
+def caches_page() -> str:
+    """List every cache of the source with its budget."""
+    source = Path(__file__).parents[1] / "src"
+    rows = sorted(
+        (name, budget, f"`{path.relative_to(source / 'moorage')}`")
+        for path in source.rglob("*.py")
+        for name, budget in find_caches(path)
+    )
+    lines = ["| cache | budget (entries) | module |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
+    intro = (
+        "Every bounded cache, from the code. `/debug/caches` of a running scheduler reports how many caches of each "
+        "name exist, their entries and their budgets."
+    )
+    return "\n\n".join(["# Caches", intro, "\n".join(lines)]) + "\n"
+
+
+def find_caches(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the name and the budget of each cache that a module creates."""
+    tree = ast.parse(path.read_text())
+    constants = {
+        ast.unparse(node.target if isinstance(node, ast.AnnAssign) else node.targets[0]): ast.unparse(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("LRU", "AdmissionLRU"):
+            name, limit = node.args[:2]
+            if isinstance(name, ast.Name):  # inside the caches module
+                continue
+            budget = ast.unparse(limit)
+            yield ast.unparse(name).lstrip("f").strip("'\""), constants.get(budget, budget)
+        elif isinstance(node, ast.FunctionDef):
+            for decorator in node.decorator_list:
+                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "cached":
+                    yield f"`{node.name}()`", ast.unparse(decorator.args[0])
 
 
 def plugins_page() -> str:

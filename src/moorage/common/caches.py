@@ -1,10 +1,13 @@
-"""The one bounded map of the house: what was not asked for longest is forgotten first."""
+"""Bounded caches. Each has a name and a budget, and is listed at ``/debug/caches``."""
 
 from array import array
 from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache, wraps
 from itertools import chain
 from typing import Any, Final, Generic, ParamSpec, TypeVar
+from weakref import WeakSet
+
+from msgspec import Struct
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -13,62 +16,101 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_KEY_LENGTH: Final = 1024
-"""How long a key that a user wrote may be."""
+"""Maximum length of a key that contains text from users."""
 
-MAX_KEPT: Final = 32 * 1024
-"""How long an encoding may be whose object is kept: some thousand pods with specs of a megabyte would stay."""
+MAX_VALUE_LENGTH: Final = 32 * 1024
+"""Maximum length of the encoding of a cached object: thousands of pods with specs of a megabyte fill the memory."""
 
 MAX_KEY_LABELS: Final = 64
-"""How many labels a key may hold; what a pod with more of them asks for is worked out every time."""
+"""Maximum number of labels in a key; results for pods with more labels are not cached."""
 
 MAX_SEEN: Final = 4096
-"""How many keys a doorkeeper remembers having seen once."""
+"""Number of keys whose first use an :class:`AdmissionLRU` remembers."""
+
+_caches: "dict[str, WeakSet[LRU[Any, Any]]]" = {}
+_functions: "dict[str, Callable[[], tuple[int, int]]]" = {}
 
 
-class LRU(dict[K, V]):
+class CacheReport(Struct, frozen=True, order=True):
+    """The size of all caches of one name; ``budget`` is the sum of their limits, in entries."""
+
+    name: str
+    caches: int
+    entries: int
+    budget: int
+
+
+def report_caches() -> list[CacheReport]:
+    """Return the sizes of all caches, by name."""
+    reports = [
+        CacheReport(name, len(caches), sum(map(len, caches)), sum(cache.limit for cache in caches))
+        for name, caches in _caches.items()
+    ]
+    reports += [CacheReport(name, 1, *read()) for name, read in _functions.items()]
+    return sorted(reports)
+
+
+class LRU(Generic[K, V]):
     """A map of at most ``limit`` entries that drops the least recently used ones.
 
-    It keeps two generations. A hit in the young one is a plain dict look-up (no bookkeeping, which is the point: these
-    maps are asked several times for every pod); a hit in the old one moves the entry to the young one. When the young
-    one has half the limit, it becomes the old one, and what was left in that is dropped. So an entry goes once nobody
-    asked for it while ``limit / 2`` others were added.
+    It has two generations. A hit in the young one is a plain dict lookup without bookkeeping, because these maps are
+    read several times per pod. A hit in the old one moves the entry to the young one. When the young generation has
+    half the limit, it becomes the old one, and the rest of the former old generation is dropped. So an entry is dropped
+    after ``limit / 2`` other entries were added without a lookup of it.
 
-    What is inherited from dict (``get``, ``in``, ``len``, iteration) sees the young generation only; :meth:`find`,
-    :meth:`contains`, ``size`` and ``entries`` see both. So ``get`` is for who asks for the value right after a miss.
+    With ``compute``, ``lookup(key)`` computes a missing value and stores it; a hit costs no Python call. ``on_drop`` is
+    called with each entry that is dropped because the cache is full.
 
-    With ``compute``, ``cache[key]`` works a missing value out and keeps it. ``on_drop`` is called with every entry that
-    is dropped for want of room.
-
-    >>> squares = LRU(100, lambda number: number * number)
-    >>> squares[4]
+    >>> squares = LRU("squares", 100, lambda number: number * number)
+    >>> squares.lookup(4)
     16
     """
 
-    __slots__ = ("_compute", "_half", "_old", "_on_drop")
+    __slots__ = ("__weakref__", "_half", "_old", "_on_drop", "_young", "lookup")
+
+    lookup: Callable[[K], V]
 
     def __init__(
-        self, limit: int, compute: Callable[[K], V] | None = None, on_drop: Callable[[K, V], None] | None = None
+        self,
+        name: str,
+        limit: int,
+        compute: Callable[[K], V] | None = None,
+        on_drop: Callable[[K, V], None] | None = None,
     ) -> None:
-        super().__init__()
-        self._compute = compute
-        self._on_drop = on_drop
         self._half = max(1, limit // 2)
+        self._on_drop = on_drop
         self._old: dict[K, V] = {}
+        self._young: dict[K, V] = {}
+        if compute is not None:
+            self._young = _ComputedDict(self._compute_with(compute))
+            self.lookup = self._young.__getitem__
+        if (caches := _caches.get(name)) is None:
+            caches = _caches[name] = WeakSet()
+        caches.add(self)
 
-    def __missing__(self, key: K) -> V:
-        if key in self._old:
-            value = self._old.pop(key)
-        elif self._compute is not None:
-            value = self._compute(key)
-        else:
-            raise KeyError(key)
-        self.put(key, value)
-        return value
+    def _compute_with(self, compute: Callable[[K], V]) -> Callable[[K], V]:
+        def resolve(key: K) -> V:
+            value = self._old.pop(key) if key in self._old else compute(key)
+            self.put(key, value)
+            return value
+
+        return resolve
+
+    @property
+    def limit(self) -> int:
+        """Maximum number of entries."""
+        return 2 * self._half
+
+    def __len__(self) -> int:
+        return len(self._young) + len(self._old)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._young or key in self._old
 
     def find(self, key: K) -> V | None:
-        """Return what is kept under a key, or ``None``."""
-        if key in self:
-            return self[key]
+        """Return the value of a key, or ``None``."""
+        if key in self._young:
+            return self._young[key]
         if key not in self._old:
             return None
         value = self._old.pop(key)
@@ -76,114 +118,122 @@ class LRU(dict[K, V]):
         return value
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value; the older generation makes room for it."""
-        if len(self) >= self._half and key not in self:
-            dropped, self._old = self._old, dict(self)
-            super().clear()
+        """Store a value; drop the old generation if the young one is full."""
+        young = self._young
+        if len(young) >= self._half and key not in young:
+            dropped, self._old = self._old, dict(young)
+            young.clear()
             if self._on_drop is not None:
                 for old_key, old_value in dropped.items():
                     self._on_drop(old_key, old_value)
-        self[key] = value
+        young[key] = value
         self._old.pop(key, None)
 
     def resize(self, limit: int) -> None:
-        """Keep more or fewer entries from now on; a lower limit takes effect as entries are added."""
+        """Change the limit; a lower one takes effect as entries are added."""
         self._half = max(1, limit // 2)
 
-    def contains(self, key: K) -> bool:
-        """Tell whether something is kept under a key, be it ``None``."""
-        return key in self or key in self._old
-
     def discard(self, key: K) -> None:
-        """Forget one entry, if it is there."""
-        self.pop(key, None)
+        """Remove an entry if it exists."""
+        self._young.pop(key, None)
         self._old.pop(key, None)
 
     def clear(self) -> None:
-        """Forget everything."""
-        super().clear()
+        """Remove all entries."""
+        self._young.clear()
         self._old.clear()
 
-    def entries(self) -> Iterator[tuple[K, V]]:
-        """Go through all entries, of both generations; an entry may not be added meanwhile."""
-        return chain(self.items(), self._old.items())
-
-    @property
-    def size(self) -> int:
-        """How many entries there are, in both generations."""
-        return len(self) + len(self._old)
+    def items(self) -> Iterator[tuple[K, V]]:
+        """Iterate over all entries; none may be added during the iteration."""
+        return chain(self._young.items(), self._old.items())
 
 
-def cached_if_short(
-    size: int, length: Callable[[Any], int] | None = None
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Cache a pure function of texts like functools.lru_cache, but nothing whose text is too long to be kept as a key.
+class _ComputedDict(dict[K, V]):
+    """A dict that calls a function for missing keys, as ``defaultdict`` does, but with the key."""
 
-    Users write these texts: without the limit, some thousand of them of a megabyte each would stay in memory. An
-    argument that is no text needs a ``length``, which returns how many characters are in it.
+    __slots__ = ("_resolve",)
+
+    def __init__(self, resolve: Callable[[K], V]) -> None:
+        super().__init__()
+        self._resolve = resolve
+
+    def __missing__(self, key: K) -> V:
+        return self._resolve(key)
+
+
+class AdmissionLRU(Generic[K, V]):
+    """An :class:`LRU` that stores a value only when its key is used for the second time.
+
+    Without it, a burst of keys that are used once (pods with unique specs) would drop the entries that pods share. The
+    latest value that was not stored stays available until the next one.
+    """
+
+    __slots__ = ("_entries", "_latest", "_seen")
+
+    def __init__(self, name: str, limit: int) -> None:
+        self._entries: LRU[K, V] = LRU(name, limit)
+        self._latest: tuple[K, V] | None = None
+        # A table of hashes with a fixed size. Keys that share a slot replace each other, which only delays a store.
+        self._seen = array("q", bytes(8 * MAX_SEEN))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: K) -> V | None:
+        """Return the value of a key, or ``None``; the latest value is stored when it is found."""
+        value = self._entries.find(key)
+        if value is None and self._latest is not None and self._latest[0] == key:
+            value = self._latest[1]
+            self._latest = None
+            self._entries.put(key, value)
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Store a value if its key was seen before; otherwise keep it as the latest value."""
+        key_hash = hash(key)
+        slot = key_hash % MAX_SEEN
+        if self._seen[slot] == key_hash:
+            self._entries.put(key, value)
+        else:
+            self._seen[slot] = key_hash
+            self._latest = (key, value)
+
+    def clear(self) -> None:
+        """Remove all values; seen keys stay seen."""
+        self._entries.clear()
+        self._latest = None
+
+
+def cached(size: int, length: Callable[[Any], int] | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Cache a pure function like ``functools.lru_cache``, except for calls with long texts.
+
+    Users write these texts: without the limit, thousands of them with a megabyte each would stay in memory. ``length``
+    returns the length of arguments that are not strings. The cache has the name of the function.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        cached = lru_cache(size, typed=True)(function)
+        remember = lru_cache(size, typed=True)(function)
+        _functions[f"{function.__module__}.{function.__qualname__}"] = lambda: (remember.cache_info().currsize, size)
 
         @wraps(function)
-        def look_up(*args: P.args, **kwargs: P.kwargs) -> R:
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
             for arg in args:
                 if arg.__class__ is str:
                     if len(arg) > MAX_KEY_LENGTH:
                         return function(*args, **kwargs)
-                elif length is not None and length(arg) > MAX_KEPT:
+                elif length is not None and length(arg) > MAX_VALUE_LENGTH:
                     return function(*args, **kwargs)
-            return cached(*args, **kwargs)  # type: ignore[arg-type]
+            return remember(*args, **kwargs)  # type: ignore[arg-type]
 
-        return look_up
+        return call
 
     return decorate
 
 
 def short_key(encoded: bytes) -> bytes:
-    """Return a key that stands for an encoded object: the encoding itself, or a digest of it if it is long."""
+    """Return a key for an encoded object: the encoding itself, or its digest if it is long."""
     if len(encoded) <= MAX_KEY_LENGTH:
         return encoded
-    from hashlib import blake2b  # brings OpenSSL's algorithms along
+    from hashlib import blake2b  # imports OpenSSL, which most runs do not need
 
     return blake2b(encoded, digest_size=32).digest()
-
-
-class Doorkeeper(Generic[K, V]):
-    """An :class:`LRU` that lets in only what is asked for a second time; of the rest it keeps the latest alone.
-
-    Without it, a burst of keys that never come back (pods like no other) would push out what others share.
-    """
-
-    __slots__ = ("_latest", "_seen", "kept")
-
-    def __init__(self, limit: int) -> None:
-        self.kept: LRU[K, V] = LRU(limit)
-        self._latest: tuple[K, V] | None = None
-        # Of one size from the start. Two keys with one place have the later one remembered, which is as good.
-        self._seen = array("q", bytes(8 * MAX_SEEN))
-
-    def find(self, key: K) -> V | None:
-        """Return what is kept under a key, or ``None``; what is found is there to stay."""
-        value = self.kept.find(key)
-        if value is None and self._latest is not None and self._latest[0] == key:
-            value = self._latest[1]
-            self._latest = None
-            self.kept.put(key, value)
-        return value
-
-    def put(self, key: K, value: V) -> None:
-        """Keep a value: for good if its key was seen before, else until the next such one comes."""
-        mark = hash(key)
-        place = mark % MAX_SEEN
-        if self._seen[place] == mark:
-            self.kept.put(key, value)
-        else:
-            self._seen[place] = mark
-            self._latest = (key, value)
-
-    def clear(self) -> None:
-        """Forget all values, but not which keys were seen."""
-        self.kept.clear()
-        self._latest = None

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.common.caches import cached
 from moorage.common.errors import QuantityError
 from moorage.kube.api.meta import parse_time
 from moorage.kube.api.quantity import nano_value
@@ -106,14 +107,14 @@ def tables() -> Tables:
     return msgspec.json.decode((files("moorage.kube") / "fields.json").read_bytes(), type=Tables)
 
 
-@cache
+@cached(4096)
 def schema_of(type_name: str) -> Schema | None:
     """Return a type by its name."""
     fields = tables().types.get(type_name)
     return Schema(type_name, fields) if fields is not None else None
 
 
-@cache
+@cached(1024)
 def schema_of_kind(api_version: str, kind: str) -> Schema | None:
     """Return the type of a kind; ``None`` for custom kinds."""
     name = tables().kinds.get(f"{api_version}/{kind}")

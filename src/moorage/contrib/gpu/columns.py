@@ -1,7 +1,6 @@
 """The devices of all nodes as columns, kept in line row by row."""
 
 from collections.abc import Iterable
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from moorage.common.arrays import NDArray
+from moorage.common.caches import cached
 from moorage.contrib.gpu.devices import NO_GPUS, NodeGpus, gpus_of
 from moorage.kube.api.gpu_sharing import GPU_MODEL
 from moorage.scheduler.framework.columns import Categorical
@@ -125,7 +125,7 @@ def _longer(column: NDArray[Any], rows: int) -> NDArray[Any]:
     return np.concatenate((column, np.zeros(rows - len(column), dtype=column.dtype)))
 
 
-@lru_cache(1 << 16)
+@cached(1 << 16)
 def salt_of(text: str) -> int:
     """Return 64 bits that follow from a text and look like chance."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")

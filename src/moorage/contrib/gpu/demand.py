@@ -1,11 +1,11 @@
 """What a pod asks of GPUs, as its annotations say it."""
 
 import re
-from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
 
+from moorage.common.caches import cached
 from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_MODEL, WHOLE_GPU
 from moorage.kube.api.pod import Pod
 
@@ -62,7 +62,7 @@ def readable_demand(pod: Pod) -> GpuDemand | None:
     return demand if isinstance(demand, GpuDemand) else None
 
 
-@lru_cache(4096)
+@cached(4096)
 def _read(count: str | None, milli: str | None, models: str) -> GpuDemand | UnreadableDemand | None:
     devices = 1 if count is None else _number(count)
     if devices is None or devices > MAX_DEVICES:
@@ -93,7 +93,7 @@ def devices_written(pod: Pod) -> tuple[int, ...]:
     return _devices(text) if text else ()
 
 
-@lru_cache(4096)
+@cached(4096)
 def _devices(text: str) -> tuple[int, ...]:
     numbers = [_number(part.strip()) for part in text.split(",")]
     found = tuple(number for number in numbers if number is not None and number < MAX_DEVICES)

@@ -38,7 +38,7 @@ class FGD(GpuPolicy):
         self._shapes: ShapeSource = FixedShapes(fixed) if fixed else LearnedShapes(handle, args)
         self._books.shapes = self._shapes
         self._books.choose = self.devices_for
-        self._grades: LRU[int, int] = LRU(MAX_GRADES, self._grade)
+        self._grades: LRU[int, int] = LRU("FGD scores", MAX_GRADES, self._grade)
         self._graded_epoch = 0
 
     def epoch(self) -> Hashable:
@@ -74,7 +74,7 @@ class FGD(GpuPolicy):
             if demand is not None and not devices:
                 return MIN_NODE_SCORE, ()
             after = _without(node, devices, demand.milli if demand else 0, cpu_left)
-            return self._grades[before - typical.fragmentation_of(after)], devices
+            return self._grades.lookup(before - typical.fragmentation_of(after)), devices
         best = -1
         chosen: tuple[int, ...] = ()
         tried: set[int] = set()
@@ -82,7 +82,7 @@ class FGD(GpuPolicy):
             if left >= demand.milli and left not in tried:
                 tried.add(left)
                 after = _without(node, (device,), demand.milli, cpu_left)
-                score = self._grades[before - typical.fragmentation_of(after)]
+                score = self._grades.lookup(before - typical.fragmentation_of(after))
                 if score > best:
                     best, chosen = score, (device,)
         return max(best, MIN_NODE_SCORE), chosen
@@ -97,7 +97,7 @@ class FGD(GpuPolicy):
         after = GpuTable(free, table.count[rows], table.classes[rows], table.cpu_free[rows] - cpu, models)
         gains = typical.fragmentation(table)[rows] - typical.fragmentation(after)
         distinct, place = np.unique(gains, return_inverse=True)
-        grades = np.array([self._grades[gain] for gain in distinct.tolist()], dtype=np.int64)
+        grades = np.array([self._grades.lookup(gain) for gain in distinct.tolist()], dtype=np.int64)
         scores = np.full(len(table), MIN_NODE_SCORE, dtype=np.int64)
         np.maximum.at(scores, rows, grades[place])
         return scores

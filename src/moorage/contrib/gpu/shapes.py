@@ -58,7 +58,9 @@ class Typical:
         for shape, pods in counts.items():
             if shape.count:
                 self._by_milli.setdefault(shape.milli, []).append((shape, pods))
-        self._known: LRU[tuple[tuple[int, ...], int, str | None], int] = LRU(MAX_KNOWN, self._work_out)
+        self._known: LRU[tuple[tuple[int, ...], int, str | None], int] = LRU(
+            "GPU fragmentation", MAX_KNOWN, self._work_out
+        )
 
     @classmethod
     def covering(cls, shapes: Iterable[GpuShape], percent: int = COVERAGE) -> "Typical":
@@ -92,7 +94,7 @@ class Typical:
     def fragmentation_of(self, node: NodeGpus) -> int:
         """Return how much of the idle GPUs of one node is of no use, times ``weight``."""
         # Which device has what left does not matter, so that many nodes are alike.
-        return self._known[tuple(sorted(node.free)), node.cpu_free, node.model]
+        return self._known.lookup((tuple(sorted(node.free)), node.cpu_free, node.model))
 
     def _work_out(self, state: tuple[tuple[int, ...], int, str | None]) -> int:
         free, cpu_free, model = state

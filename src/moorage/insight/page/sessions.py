@@ -24,7 +24,9 @@ class SessionThread:
 
     def __init__(self, open_session: Callable[[Any], Session]) -> None:
         self._open = open_session
-        self._sessions: LRU[Hashable, Session] = LRU(MAX_SESSIONS, on_drop=lambda _key, session: session.close())
+        self._sessions: LRU[Hashable, Session] = LRU(
+            "page sessions", MAX_SESSIONS, on_drop=lambda _key, session: session.close()
+        )
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page")
         self._waiting = 0
 
@@ -56,6 +58,6 @@ class SessionThread:
         self._worker.shutdown(wait=False)
 
     def _close_sessions(self) -> None:
-        for _, session in list(self._sessions.entries()):
+        for _, session in list(self._sessions.items()):
             session.close()
         self._sessions.clear()

@@ -38,7 +38,7 @@ class PageObserver(AttemptObserver):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.recent: deque[DecisionLine] = deque(maxlen=MAX_DECISIONS)
-        self.failures: LRU[str, FailedAttempt] = LRU(MAX_FAILURES)
+        self.failures: LRU[str, FailedAttempt] = LRU("page failures", MAX_FAILURES)
         self.seconds: deque[SecondOfWork] = deque(maxlen=MAX_SECONDS)
         self.count = 0
         self.bound_count = 0

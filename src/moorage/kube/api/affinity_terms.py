@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from moorage.common.caches import MAX_KEPT, short_key
+from moorage.common.caches import MAX_VALUE_LENGTH, short_key
 from moorage.common.errors import SelectorError
 from moorage.kube.api.affinity import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm
 from moorage.kube.api.pod import Pod
@@ -81,7 +81,7 @@ def affinity_terms(pod: Pod) -> PodTerms:
         known = _parsed.get(key)
         if known is None:
             known = _parse(pod.namespace, affinity)
-            if len(encoded) <= MAX_KEPT:
+            if len(encoded) <= MAX_VALUE_LENGTH:
                 _parsed[key] = known
         pod.__dict__["_affinity_terms"] = known
     return known

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from moorage.common.caches import cached_if_short
+from moorage.common.caches import cached
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.quantity import nano_value, value
 from moorage.kube.api.selectors import NodeMatcher, NodeSelector, NodeTermMatcher, length_of, node_matcher
@@ -108,7 +108,7 @@ def reach_of_volume(volume: PersistentVolume) -> NodeMatcher | None:
     return None if affinity is None or affinity.required is None else _by_labels(affinity.required)
 
 
-@cached_if_short(4096, length_of)
+@cached(4096, length_of)
 def _by_labels(selector: NodeSelector) -> NodeMatcher:
     # Upstream asks with a node that has labels and no name, and so never looks at matchFields.
     return NodeMatcher(

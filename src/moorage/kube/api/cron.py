@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct
 
-from moorage.common.caches import cached_if_short
+from moorage.common.caches import cached
 from moorage.common.errors import InputError
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -90,7 +90,7 @@ class Schedule(Struct, frozen=True):
         return None
 
 
-@cached_if_short(1024)
+@cached(1024)
 def parse(text: str) -> Schedule:
     """Read a schedule; InputError says what is wrong with it."""
     if match := _EVERY.fullmatch(text):

@@ -2,10 +2,9 @@
 
 import re
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import ClassVar
 
-from moorage.common.caches import cached_if_short
+from moorage.common.caches import cached
 from moorage.kube.api.once import once
 from moorage.kube.api.struct import Int64, KubeStruct
 
@@ -105,7 +104,7 @@ _FIRST_SECOND = -62_135_596_800
 _LAST_SECOND = 253_402_300_799
 
 
-@cached_if_short(1024)
+@cached(1024)
 def parse_time(text: str) -> float:
     """Turn an RFC 3339 time into seconds since the epoch."""
     match = _TIME.match(text)
@@ -128,7 +127,7 @@ def format_time(moment: float) -> str:
     return _format_second(max(_FIRST_SECOND, min(int(moment), _LAST_SECOND)))
 
 
-@lru_cache(maxsize=256)
+@cached(256)
 def _format_second(moment: int) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

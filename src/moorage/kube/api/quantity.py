@@ -10,7 +10,7 @@ is exact, :func:`milli_value` and :func:`value` round up, away from zero, as ups
 import re
 from typing import Final, TypeAlias
 
-from moorage.common.caches import cached_if_short
+from moorage.common.caches import cached
 from moorage.common.errors import QuantityError
 
 Quantity: TypeAlias = str | int | float
@@ -32,7 +32,7 @@ _PLAIN_FACTORS: Final[dict[str, int]] = {
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
-@cached_if_short(2048)
+@cached(2048)
 def nano_value(quantity: Quantity) -> int:
     """Return the quantity in billionths, the finest step Kubernetes keeps; what is finer is rounded away from zero."""
     text = quantity if isinstance(quantity, str) else _written(quantity)

@@ -6,7 +6,7 @@ Sums are made of exact billionths and rounded up once per pod: three containers 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from moorage.common.caches import cached_if_short
+from moorage.common.caches import cached
 from moorage.kube.api.container import Container, ContainerStatus
 from moorage.kube.api.quantity import (
     Quantity,
@@ -38,7 +38,7 @@ _SCORING_DEFAULTS: Final = {CPU: DEFAULT_MILLI_CPU, MEMORY: DEFAULT_MEMORY}
 _NONZERO_DEFAULTS: Final[Nanos] = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAULT_MEMORY * 10**9}
 
 
-@cached_if_short(4096)
+@cached(4096)
 def is_extended(name: str) -> bool:
     """Return whether a resource is a device or the like: named with a prefix that is not Kubernetes' own."""
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
@@ -46,7 +46,7 @@ def is_extended(name: str) -> bool:
     return is_qualified_name(f"requests.{name}")
 
 
-@cached_if_short(4096)
+@cached(4096)
 def is_scalar(name: str) -> bool:
     """Return whether a resource is counted besides CPU, memory and storage; what is neither is ignored."""
     if is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")):
@@ -144,7 +144,7 @@ def _rounded(total: Nanos) -> dict[str, int]:
     }
 
 
-@cached_if_short(2048)
+@cached(2048)
 def _counted(name: str, quantity: Quantity) -> int | None:
     if not _is_counted(name):
         return None

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.common.caches import cached_if_short
+from moorage.common.caches import cached
 from moorage.common.errors import SelectorError
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.struct import KubeStruct
@@ -183,7 +183,7 @@ def node_matcher(selector: NodeSelector) -> NodeMatcher:
     return _parsed(selector)
 
 
-@cached_if_short(1024, length_of)
+@cached(1024, length_of)
 def _parsed(selector: NodeSelector) -> NodeMatcher:
     return NodeMatcher(tuple(_forgiving_term(term) for term in selector.node_selector_terms))
 
@@ -237,7 +237,7 @@ def parse_requirement(key: str, operator: str, values: Iterable[str], *, known: 
     return Requirement(key, operator, frozenset(operands))
 
 
-@cached_if_short(2048)
+@cached(2048)
 def is_qualified_name(name: str) -> bool:
     """Return whether a text may be a label key or resource name: a name, or a DNS prefix, a slash and a name."""
     prefix, slash, local = name.rpartition("/")
@@ -246,7 +246,7 @@ def is_qualified_name(name: str) -> bool:
     return bool(_NAME.match(local))
 
 
-@cached_if_short(2048)
+@cached(2048)
 def is_label_value(text: str) -> bool:
     """Return whether a text may be the value of a label."""
     return text == "" or bool(_NAME.match(text))

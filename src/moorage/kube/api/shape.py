@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary, ref
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from moorage.common.caches import MAX_KEPT
+from moorage.common.caches import MAX_VALUE_LENGTH
 from moorage.kube.api import requests
 from moorage.kube.api.meta import Condition
 from moorage.kube.api.volume import Volume
@@ -111,7 +111,7 @@ def _find_shape(pod: "Pod", spec: "PodSpec", reported: "PodStatus | None") -> Sh
     shape = _shapes.get(key)
     if shape is None or not shape.is_of(spec, reported):
         shape = Shape(pod, spec, reported)
-        if len(encoded) <= MAX_KEPT:
+        if len(encoded) <= MAX_VALUE_LENGTH:
             _shapes[key] = shape
     return shape
 

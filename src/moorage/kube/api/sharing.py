@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import force_setattr
 
-from moorage.common.caches import LRU, MAX_KEPT, MAX_KEY_LABELS, MAX_KEY_LENGTH, Doorkeeper, short_key
+from moorage.common.caches import LRU, MAX_KEY_LABELS, MAX_KEY_LENGTH, MAX_VALUE_LENGTH, AdmissionLRU, short_key
 from moorage.kube.api.devices import Device, ResourceClaim, ResourceClaimSpec, ResourceSlice, in_order
 from moorage.kube.api.meta import Condition, ObjectMeta, OwnerReference
 from moorage.kube.api.node import ContainerImage, Node
@@ -25,17 +25,21 @@ MAX_OWNERS: Final = 2
 """Who has more has them alone: what is kept outlives its objects, and anybody can make thousands of them."""
 MAX_SHARED_IMAGES: Final = 1 << 16
 
-_images: LRU[ContainerImage, ContainerImage] = LRU(MAX_SHARED_IMAGES, lambda image: image)
-_labels: LRU[tuple[tuple[str, str], ...], dict[str, str]] = LRU(MAX_SHARED, dict)
-_owners: LRU[tuple[OwnerReference, ...], tuple[OwnerReference, ...]] = LRU(MAX_SHARED, lambda owners: owners)
-_conditions: LRU[tuple[Condition, ...], tuple[Condition, ...]] = LRU(MAX_SHARED, lambda conditions: conditions)
-_amounts: LRU[tuple[tuple[str, str | int | float], ...], ResourceList] = LRU(MAX_SHARED, dict)
+_images: LRU[ContainerImage, ContainerImage] = LRU("shared images", MAX_SHARED_IMAGES, lambda image: image)
+_labels: LRU[tuple[tuple[str, str], ...], dict[str, str]] = LRU("shared labels", MAX_SHARED, dict)
+_owners: LRU[tuple[OwnerReference, ...], tuple[OwnerReference, ...]] = LRU(
+    "shared owners", MAX_SHARED, lambda owners: owners
+)
+_conditions: LRU[tuple[Condition, ...], tuple[Condition, ...]] = LRU(
+    "shared conditions", MAX_SHARED, lambda conditions: conditions
+)
+_amounts: LRU[tuple[tuple[str, str | int | float], ...], ResourceList] = LRU("shared resource lists", MAX_SHARED, dict)
 _counted: LRU[tuple[tuple[str, str | int | float], ...], dict[str, int]] = LRU(
-    MAX_SHARED, lambda amounts: countable(dict(amounts))
+    "allocatable amounts", MAX_SHARED, lambda amounts: countable(dict(amounts))
 )
 # Drivers may give each device a number of its own, and people each claim: those are not kept.
-_devices: Doorkeeper[bytes, tuple[Device, ...]] = Doorkeeper(MAX_SHARED // 2)
-_claim_specs: Doorkeeper[bytes, ResourceClaimSpec] = Doorkeeper(MAX_SHARED)
+_devices: AdmissionLRU[bytes, tuple[Device, ...]] = AdmissionLRU("shared devices", MAX_SHARED // 2)
+_claim_specs: AdmissionLRU[bytes, ResourceClaimSpec] = AdmissionLRU("shared claim specs", MAX_SHARED)
 
 
 def share_pod(pod: Pod) -> None:
@@ -43,9 +47,9 @@ def share_pod(pod: Pod) -> None:
     metadata, status = pod.metadata, pod.status
     _share_texts(metadata)
     if 0 < len(metadata.labels) <= MAX_LABELS:
-        force_setattr(metadata, "labels", _labels[tuple(metadata.labels.items())])
+        force_setattr(metadata, "labels", _labels.lookup(tuple(metadata.labels.items())))
     if 0 < len(metadata.owner_references) <= MAX_OWNERS:
-        force_setattr(metadata, "owner_references", _owners[metadata.owner_references])
+        force_setattr(metadata, "owner_references", _owners.lookup(metadata.owner_references))
     if status.conditions:
         force_setattr(status, "conditions", _shared_conditions(status.conditions))
     force_setattr(status, "phase", intern(status.phase))
@@ -59,15 +63,15 @@ def share_node(node: Node) -> None:
     force_setattr(metadata, "labels", {intern(name): intern(value) for name, value in metadata.labels.items()})
     if len(status.allocatable) <= MAX_KEY_LABELS >= len(status.capacity):
         amounts = tuple(status.allocatable.items())
-        node.__dict__["allocatable"] = _counted[amounts]
-        force_setattr(status, "allocatable", _amounts[amounts])
-        force_setattr(status, "capacity", _amounts[tuple(status.capacity.items())])
+        node.__dict__["allocatable"] = _counted.lookup(amounts)
+        force_setattr(status, "allocatable", _amounts.lookup(amounts))
+        force_setattr(status, "capacity", _amounts.lookup(tuple(status.capacity.items())))
     else:
         _ = node.allocatable
     if status.conditions:
         force_setattr(status, "conditions", _shared_conditions(status.conditions))
     if status.images:
-        force_setattr(status, "images", tuple([_images[image] for image in status.images]))
+        force_setattr(status, "images", tuple([_images.lookup(image) for image in status.images]))
 
 
 def share_claim(claim: ResourceClaim) -> None:
@@ -85,8 +89,8 @@ def share_slice(piece: ResourceSlice) -> None:
     force_setattr(piece.spec, "devices", _shared(_devices, encoded, short_key(encoded), piece.spec.devices))
 
 
-def _shared(kept: Doorkeeper[bytes, T], encoded: bytes, key: bytes, part: T) -> T:
-    if len(encoded) > MAX_KEPT:
+def _shared(kept: AdmissionLRU[bytes, T], encoded: bytes, key: bytes, part: T) -> T:
+    if len(encoded) > MAX_VALUE_LENGTH:
         return part
     shared = kept.find(key)
     if shared is None:
@@ -106,4 +110,4 @@ def _shared_conditions(conditions: tuple[Condition, ...]) -> tuple[Condition, ..
     # Who is pending may be told why at length, and everybody something else.
     if len(conditions) > MAX_CONDITIONS or sum([len(item.message) for item in conditions]) > MAX_KEY_LENGTH:
         return conditions
-    return _conditions[conditions]
+    return _conditions.lookup(conditions)

@@ -125,7 +125,7 @@ class EventRecorder:
         self._limit = limit
         self._chance = Random()
         self._queue: deque[WrittenEvent | CoreEvent] = deque()
-        self._series: LRU[SeriesKey, Series] = LRU(MAX_SERIES)
+        self._series: LRU[SeriesKey, Series] = LRU("event series", MAX_SERIES)
         self._writers: set[asyncio.Task[None]] = set()
         self._at_work = 0
         self._last_name = 0
@@ -178,14 +178,14 @@ class EventRecorder:
     def finish_series(self) -> None:
         """Forget what has not come again for a while, and write how often it had come."""
         oldest = self._clock.now() - FINISH_SECONDS
-        for key, series in list(self._series.entries()):
+        for key, series in list(self._series.items()):
             if series.last < oldest:
                 self._series.discard(key)
                 self._send_state(series)
 
     def refresh_series(self) -> None:
         """Write how often the others have come by now."""
-        for _, series in self._series.entries():
+        for _, series in self._series.items():
             self._send_state(series)
 
     async def flush(self) -> None:

@@ -82,8 +82,10 @@ class NodeStorage:
         self.taints = CategoricalColumn(lambda info: info.taints)
         self.host_ports = CategoricalColumn(lambda info: frozenset(info.used_ports))
         self.features = CategoricalColumn(lambda info: frozenset(info.node.status.declared_features))
-        self.labels: LRU[str, CategoricalColumn] = LRU(MAX_LABEL_COLUMNS, self._new_label_column)
-        self._label_views: LRU[str, Categorical[str | None]] = LRU(MAX_LABEL_COLUMNS, self._view_label)
+        self.labels: LRU[str, CategoricalColumn] = LRU("label columns", MAX_LABEL_COLUMNS, self._new_label_column)
+        self._label_views: LRU[str, Categorical[str | None]] = LRU(
+            "label column views", MAX_LABEL_COLUMNS, self._view_label
+        )
 
     def __len__(self) -> int:
         return self.count
@@ -146,10 +148,10 @@ class NodeStorage:
 
     def label(self, key: str) -> Categorical[str | None]:
         """Return the column of a label, made when first asked for and kept while it is asked for."""
-        return self._label_views[key]
+        return self._label_views.lookup(key)
 
     def _view_label(self, key: str) -> Categorical[str | None]:
-        return self.labels[key].view(len(self.infos))
+        return self.labels.lookup(key).view(len(self.infos))
 
     def _new_label_column(self, key: str) -> CategoricalColumn:
         column = CategoricalColumn(lambda info: info.labels.get(key))
@@ -158,7 +160,7 @@ class NodeStorage:
 
     def categoricals(self) -> list[CategoricalColumn]:
         """List all categorical columns there are."""
-        return [self.taints, self.features, self.host_ports, *(column for _, column in self.labels.entries())]
+        return [self.taints, self.features, self.host_ports, *(column for _, column in self.labels.items())]
 
     def image(self, name: str) -> Growing:
         """Return which nodes hold an image."""

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from moorage.common.caches import cached_if_short
+from moorage.common.caches import cached
 from moorage.kube.api.affinity import NodeAffinity as NodeAffinitySpec
 from moorage.kube.api.affinity import PreferredSchedulingTerm
 from moorage.kube.api.node import Node
@@ -211,7 +211,7 @@ def _length_of(terms: tuple[PreferredSchedulingTerm, ...]) -> int:
     return length_of(NodeSelector(tuple(term.preference for term in terms)))
 
 
-@cached_if_short(1024, _length_of)
+@cached(1024, _length_of)
 def parse_preferences(terms: tuple[PreferredSchedulingTerm, ...]) -> tuple[Preference, ...]:
     """Make preferred terms ready to match, without those of no weight or no content; one that is wrong is an error."""
     return tuple(

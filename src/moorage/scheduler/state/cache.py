@@ -288,7 +288,7 @@ class NodeColumns(NodeStorage):
         self.node_changes = ChangeLog[int]()
         """Those of the changes that alter the node itself."""
         self.image_index = ImageIndex()
-        self._image_columns: LRU[str, Growing] = LRU(MAX_IMAGE_COLUMNS)
+        self._image_columns: LRU[str, Growing] = LRU("image columns", MAX_IMAGE_COLUMNS)
 
     @property
     def position(self) -> int:
@@ -332,7 +332,7 @@ class NodeColumns(NodeStorage):
         super().write_node(info)
         self.image_index.put(info.node)
         held = info.node.image_names
-        for name, column in self._image_columns.entries():
+        for name, column in self._image_columns.items():
             column.put(info.row, name in held)
         for categorical in self.categoricals():
             if categorical.is_bloated(self.count):

@@ -109,7 +109,7 @@ class LabelDomains:
     """The domains of each topology key in use, worked out again when a node's label changes."""
 
     def __init__(self) -> None:
-        self._by_key: LRU[str, Domains] = LRU(MAX_TOPOLOGY_KEYS)
+        self._by_key: LRU[str, Domains] = LRU("topology domains", MAX_TOPOLOGY_KEYS)
 
     def of(self, nodes: NodeTable, key: str) -> Domains:
         """Return the domains of a key over all rows of a table."""

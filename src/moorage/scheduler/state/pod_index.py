@@ -57,7 +57,7 @@ class PodIndex:
         self._class_of: dict[str, PodClass] = {}
         self._terms_of: dict[str, PodTerms] = {}
         self._by_labels = ClassIndex()
-        self._counts: LRU[Question, SelectorCount] = LRU(MAX_COUNTS, on_drop=self._drop_count)
+        self._counts: LRU[Question, SelectorCount] = LRU("selector counts", MAX_COUNTS, on_drop=self._drop_count)
         self._by_selector: SelectorIndex[SelectorCount] = SelectorIndex()
 
     def resize(self, rows: int) -> None:

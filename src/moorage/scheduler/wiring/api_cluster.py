@@ -81,7 +81,7 @@ class ApiCluster:
         self._recorder = recorder
         self._clock = clock
         self._known = known
-        self._written: LRU[str, KubeObject] = LRU(MAX_WRITTEN)
+        self._written: LRU[str, KubeObject] = LRU("written objects", MAX_WRITTEN)
         """What the server answered to our last writes: the next one may be made before a watch has brought it."""
         self._turns = Turns()
         self._chance = Random()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.common.caches import MAX_KEPT, MAX_KEY_LABELS, MAX_KEY_LENGTH
+from moorage.common.caches import MAX_KEY_LABELS, MAX_KEY_LENGTH, MAX_VALUE_LENGTH
 from moorage.common.errors import QuantityError
 from moorage.kube.api.codec import decode, encode
 from moorage.kube.api.devices import ResourceClaim, ResourceSlice
@@ -110,7 +110,7 @@ def test_nodes_of_one_kind_have_the_same_devices() -> None:
 
 def test_claims_of_one_template_ask_for_the_same() -> None:
     """Equal specs are one object, with the key that each would have had; what is far too long is not kept."""
-    for name, is_shared in (("gpu", True), ("x" * (MAX_KEPT + 1), False)):
+    for name, is_shared in (("gpu", True), ("x" * (MAX_VALUE_LENGTH + 1), False)):
         data = {"spec": {"devices": {"requests": [{"name": name, "exactly": {"deviceClassName": "gpu", "count": 1}}]}}}
         keys = {decoded(ResourceClaim, data).spec_key}
         claims = [decoded(ResourceClaim, data) for _ in range(4)]

@@ -35,7 +35,7 @@ def test_nodes_share_the_images_that_they_hold() -> None:
 
 
 def test_images_that_no_node_has_any_more_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "_images", LRU(2, lambda image: image))
+    monkeypatch.setattr(sharing, "_images", LRU("images", 2, lambda image: image))
     for number in range(10):
         listed({"names": [f"app:{number}"], "sizeBytes": number})
     assert sharing._images.size <= 2

@@ -67,7 +67,7 @@ class Admission:
         self._groups = GroupAdmission(features)
         self._devices = DeviceAdmission(features)
         self._compares_taints = features.enabled("TaintTolerationComparisonOperators")
-        self._admitted_specs: LRU[bytes, tuple[bytes, str]] = LRU(MAX_SPECS)
+        self._admitted_specs: LRU[bytes, tuple[bytes, str]] = LRU("admitted pod specs", MAX_SPECS)
         store.subscribe(self._changed)
 
     def _changed(self, resource: str, _change: StoredChange) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moorage.cluster.apiserver.storage.store import Entry, SelectableFields
-from moorage.common.caches import cached_if_short
+from moorage.common.caches import cached
 from moorage.common.errors import SelectorError
 from moorage.kube.api.selectors import EVERYTHING, LabelMatcher, Requirement, parse_requirement
 from moorage.kube.refusals import bad_request
@@ -84,7 +84,7 @@ def _stored_field(resource: ServedResource, path: str) -> str:
     return path
 
 
-@cached_if_short(1024)
+@cached(1024)
 def parse_labels(text: str) -> LabelMatcher:
     """Parse a label selector such as ``app=web,tier in (a,b),!old``."""
     try:
@@ -116,7 +116,7 @@ def _requirement(part: str) -> Requirement:
     raise SelectorError(f"{part!r} is not a label selector; write key=value, key!=value, key in (a,b), key or !key")
 
 
-@cached_if_short(1024)
+@cached(1024)
 def parse_fields(text: str) -> tuple[tuple[str, str, bool], ...]:
     """Parse a field selector such as ``status.phase!=Failed,spec.nodeName=a``."""
     parts = [part for part in re.split(r"(?<!\\),", text) if part]

@@ -101,7 +101,7 @@ class DecisionLog(AttemptObserver):
         self._found: tuple[str, ProfileCycle, Found] | None = None
         self._nomination: Nomination | None = None
         self._best: dict[ProfileCycle, BestRows] = {}
-        self._placed: LRU[str, LoggedDecision] = LRU(MAX_BINDINGS)
+        self._placed: LRU[str, LoggedDecision] = LRU("decision log bindings", MAX_BINDINGS)
 
     def watch(self, cycles: Iterable[ProfileCycle]) -> None:
         """Have the best rows of every choice remembered from now on."""

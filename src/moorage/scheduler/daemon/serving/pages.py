@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from msgspec import Struct, field
 
+from moorage.common.caches import report_caches
 from moorage.common.clock import boot_time
 from moorage.kube.features import FeatureGates
 from moorage.kube.http.messages import HttpRequest, Reply
@@ -98,6 +99,7 @@ class Pages:
         router.add("GET", "/metrics/resources", exposition_page(self._sources.pod_resources.collect))
         router.add("GET", "/configz", self._configz)
         router.add("GET", "/version", self._version)
+        router.add("GET", "/debug/caches", self._caches)
         if self._sources.features.enabled("ComponentFlagz"):
             router.add("GET", "/flagz", self._flagz)
         if self._sources.features.enabled("ComponentStatusz"):
@@ -112,6 +114,9 @@ class Pages:
 
     async def _version(self, _: HttpRequest) -> Reply:
         return Reply(200, msgspec.json.encode(version_info()))
+
+    async def _caches(self, _: HttpRequest) -> Reply:
+        return Reply(200, msgspec.json.encode({"caches": report_caches()}))
 
     async def _flagz(self, request: HttpRequest) -> Reply:
         return flagz(self._sources.flags).answer(request)

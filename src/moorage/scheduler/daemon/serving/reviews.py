@@ -33,7 +33,7 @@ class CachedReviews(Generic[V]):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: LRU[bytes, tuple[float, V]] = LRU(MAX_CACHED)
+        self._known: LRU[bytes, tuple[float, V]] = LRU("access reviews", MAX_CACHED)
         self._under_way: dict[bytes, asyncio.Task[V]] = {}
 
     def find(self, key: bytes) -> V | None:

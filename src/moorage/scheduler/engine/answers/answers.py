@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from operator import methodcaller
 from typing import Final, TypeAlias
 
-from moorage.common.caches import Doorkeeper
+from moorage.common.caches import AdmissionLRU
 from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.answers.layout import Layout
@@ -55,8 +55,10 @@ class Answers:
         affordable = MEMORY_BUDGET // (BYTES_PER_ROW * max(1, self._cache.columns.count))
         limit = max(MIN_ANSWERS, min(MAX_ANSWERS, affordable))
         self._table = StatusTable()
-        self._answers: Doorkeeper[Signature, StandingAnswer] = Doorkeeper(limit)
-        self._parts: dict[str, Doorkeeper[Hashable, PluginAnswer]] = {p.name: Doorkeeper(limit) for p in self._signers}
+        self._answers: AdmissionLRU[Signature, StandingAnswer] = AdmissionLRU("results by signature", limit)
+        self._parts: dict[str, AdmissionLRU[Hashable, PluginAnswer]] = {
+            p.name: AdmissionLRU(f"{p.name} results", limit) for p in self._signers
+        }
         self._forget_latest()
 
     def _forget_latest(self) -> None:
@@ -65,7 +67,7 @@ class Answers:
         """The signatures and parts of the answer that was made last: most of the next one's are the same."""
 
     def __len__(self) -> int:
-        return self._answers.kept.size
+        return len(self._answers)
 
     def find(self, pod: Pod) -> StandingAnswer:
         """Return what stands for pods like this one, not yet brought up to date."""

@@ -81,7 +81,7 @@ class StandingAnswer:
         self._totals_dirty = True
         self._rows_to_total: dict[int, None] = {}
         self._order = TotalOrder()
-        self.with_nominated: LRU[int, WithNominated] = LRU(MAX_PRIORITIES)
+        self.with_nominated: LRU[int, WithNominated] = LRU("results with nominated pods", MAX_PRIORITIES)
         """What was said of nodes with their nominated pods to pods of a priority."""
 
     def begin(self) -> tuple[CycleState, list[tuple[PreFilterPlugin, PluginAnswer | None]]]:

@@ -29,11 +29,11 @@ class Evictions:
     """
 
     def __init__(self) -> None:
-        self._under_way: LRU[str, Coroutine[Any, Any, None]] = LRU(MAX_EVICTIONS)
-        self._accepted: LRU[str, bool] = LRU(MAX_EVICTIONS)
+        self._under_way: LRU[str, Coroutine[Any, Any, None]] = LRU("running evictions", MAX_EVICTIONS)
+        self._accepted: LRU[str, bool] = LRU("accepted evictions", MAX_EVICTIONS)
 
     def __contains__(self, pod: Pod) -> bool:
-        if self._accepted.contains(pod.uid):
+        if pod.uid in self._accepted:
             return True
         # Work that failed, or that was dropped unstarted as in a what-if, is closed: it evicts nobody.
         work = self._under_way.find(pod.uid)
@@ -41,7 +41,7 @@ class Evictions:
 
     def is_accepted(self, uid: str) -> bool:
         """Tell whether the API has accepted the deletion of a pod."""
-        return self._accepted.contains(uid)
+        return uid in self._accepted
 
     def begin(self, pod: Pod, work: Coroutine[Any, Any, None]) -> None:
         """Note that some work is to evict a pod."""

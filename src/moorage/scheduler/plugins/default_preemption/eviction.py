@@ -211,7 +211,7 @@ class BackgroundEviction(Eviction):
         super().__init__(handle, plugin, preemptor_uid)
         self.events = (EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self.after_pod_deleted),)
         self._under_way: dict[str, Preemption] = {}
-        self._victims: LRU[str, Mapping[str, str]] = LRU(MAX_EVICTIONS)
+        self._victims: LRU[str, Mapping[str, str]] = LRU("preemption victims", MAX_EVICTIONS)
         """The nodes of a preemptor's victims by their uids; whole pods would outlive the deletion of all of them."""
         self._held = HeldPods(handle.nodes)
 

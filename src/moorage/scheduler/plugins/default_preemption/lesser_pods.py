@@ -27,13 +27,13 @@ class LesserPods(SideColumns):
     def __init__(self, handle: PreemptionHandle) -> None:
         super().__init__(handle.nodes, {})
         self._lowest = Growing(np.int64)
-        self._held: LRU[int, HeldBelow] = LRU(MAX_PRIORITIES)
+        self._held: LRU[int, HeldBelow] = LRU("requests by priority", MAX_PRIORITIES)
 
     def write(self, info: NodeInfo) -> None:
         """Look at the node's pods again."""
         self._lowest.reserve(info.row + 1)
         self._lowest.array[info.row] = min((_lowest(pod) for pod in info.pods.values()), default=NOBODY)
-        for _, held in self._held.entries():
+        for _, held in self._held.items():
             held.write(info)
 
     def clear(self, row: int) -> None:

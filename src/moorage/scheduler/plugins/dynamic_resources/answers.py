@@ -172,7 +172,7 @@ class AnswerBook:
         self._claims = claims
         self._classes = classes
         self._features = features
-        self._kept: LRU[tuple[object, ...], AllocationAnswers] = LRU(MAX_KEPT)
+        self._kept: LRU[tuple[object, ...], AllocationAnswers] = LRU("device allocations", MAX_KEPT)
 
     def answers_for(self, specs: Sequence[ResourceClaimSpec], keys: Sequence[bytes]) -> AllocationAnswers:
         """Return the answers for claims with these specs, up to date."""

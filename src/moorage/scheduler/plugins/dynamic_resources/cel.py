@@ -63,7 +63,7 @@ class Facts:
         self.problem = ""
         self.attributes: dict[str, dict[str, Any]] = {}
         self.capacity: dict[str, dict[str, Any]] = {}
-        self.answers: LRU[str, Answer] = LRU(_MAX_ANSWERS)
+        self.answers: LRU[str, Answer] = LRU("CEL results", _MAX_ANSWERS)
         for name, attribute in device.attributes.items():
             domain, identifier = split_name(name, driver)
             try:
@@ -120,7 +120,7 @@ class Program:
         self._compiled = _compile(_evaluator(), source.with_listed_maps(), check=False)
         self._domains = frozenset(source.possible_domains())
         self._tree = read_tree(self._compiled.serialize())
-        self._attempts: LRU[Size, int] = LRU(64, self._attempts_for)
+        self._attempts: LRU[Size, int] = LRU("CEL attempts", 64, self._attempts_for)
 
     def _check_type(self, found: str) -> None:
         if found not in ("BOOL", "DYN"):
@@ -159,7 +159,7 @@ class Program:
         Program.evaluations += 1
         result: cel.Value | None = None
         found: set[str] = set()
-        for _ in range(self._attempts[facts.size]):
+        for _ in range(self._attempts.lookup(facts.size)):
             try:
                 result = self._compiled.eval(data={"device": facts.as_device(self._domains, found)})
             except _FAILURES as error:
@@ -217,7 +217,7 @@ class DerivedValue(Program):
 
 _DERIVED: Final = frozenset(("BOOL", "INT", "STRING", "DYN", "kubernetes.Semver"))
 _TYPE_WORDS: Final = {"NULL": "null_type"}
-_PROGRAMS: Final[LRU[tuple[type[Program], str], Program | CelCompileError]] = LRU(_MAX_PROGRAMS)
+_PROGRAMS: Final[LRU[tuple[type[Program], str], Program | CelCompileError]] = LRU("CEL programs", _MAX_PROGRAMS)
 P = TypeVar("P", bound=Program)
 
 

@@ -14,7 +14,7 @@ import re2
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
-from moorage.common.caches import cached_if_short
+from moorage.common.caches import cached
 from moorage.kube.api.quantity import NANO, nano_value
 
 Tagged = dict[str, str]
@@ -66,7 +66,7 @@ class Version:
     __hash__ = None  # type: ignore[assignment]
 
 
-@cached_if_short(4096)
+@cached(4096)
 def parse_version(text: str) -> Version:
     """Read a strict semantic version."""
     match = _VERSION.match(text)

@@ -39,12 +39,14 @@ class StandingRules:
         self._namespaces = namespaces
         self._hard_weight = hard_weight
         self._domains = LabelDomains()
-        self._tallies: LRU[tuple[Sources, str], DomainTally] = LRU(MIN_TALLIES, on_drop=self._drop_rules)
-        self._required: LRU[Hashable, tuple[Token, RequiredRules]] = LRU(MAX_QUESTIONS)
-        self._preferred: LRU[Hashable, tuple[Token, DomainScores]] = LRU(MAX_QUESTIONS)
+        self._tallies: LRU[tuple[Sources, str], DomainTally] = LRU(
+            "affinity counts", MIN_TALLIES, on_drop=self._drop_rules
+        )
+        self._required: LRU[Hashable, tuple[Token, RequiredRules]] = LRU("required affinity rules", MAX_QUESTIONS)
+        self._preferred: LRU[Hashable, tuple[Token, DomainScores]] = LRU("preferred affinity scores", MAX_QUESTIONS)
 
     def __len__(self) -> int:
-        return self._tallies.size
+        return len(self._tallies)
 
     @property
     def has_opinions(self) -> bool:

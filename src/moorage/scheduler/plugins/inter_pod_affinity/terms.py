@@ -32,7 +32,7 @@ class NamespaceExpansion:
 
     def __init__(self, namespaces: Lister[Namespace]) -> None:
         self._namespaces = namespaces
-        self._known: LRU[AffinityTerm, IncomingTerm] = LRU(MAX_KNOWN, self._expanded)
+        self._known: LRU[AffinityTerm, IncomingTerm] = LRU("affinity terms", MAX_KNOWN, self._expanded)
         self._version = -1
 
     @property
@@ -49,7 +49,7 @@ class NamespaceExpansion:
         if self._namespaces.version != self._version:
             self._known.clear()
             self._version = self._namespaces.version
-        return self._known[term]
+        return self._known.lookup(term)
 
     def _expanded(self, term: AffinityTerm) -> IncomingTerm:
         return IncomingTerm(term.topology_key, self._selected(term), term.matcher)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from moorage.common.caches import cached_if_short
+from moorage.common.caches import cached
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.requests import NATIVE, PODS, is_extended
 from moorage.scheduler.framework.nodeinfo import NodeInfo
@@ -69,7 +69,7 @@ def shortages(demands: Sequence[Demand], node: NodeInfo) -> list[Status]:
     return found
 
 
-@cached_if_short(1024)
+@cached(1024)
 def _insufficient(resource: str) -> tuple[Status, Status]:
     reason = f"Insufficient {resource}"
     return Status.unschedulable(reason), Status.unresolvable(reason)

@@ -82,10 +82,10 @@ class ConstraintSource:
         self._default_soft = _parse(written, SOFT, {})
         # Asking for a kind makes the scheduler watch it, so nothing is asked for without need.
         self._selectors = DefaultSelectors(handle) if written else None
-        self._known: LRU[LabelMatcher, _Defaults] = LRU(MAX_KNOWN, self._with_selector)
+        self._known: LRU[LabelMatcher, _Defaults] = LRU("default spread constraints", MAX_KNOWN, self._with_selector)
         self._narrows = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
-        self._by_shape: LRU[tuple[Shape, str], Constraints] = LRU(MAX_KNOWN)
-        self._by_text: LRU[tuple[bytes, str, LabelPairs], Constraints] = LRU(MAX_KNOWN)
+        self._by_shape: LRU[tuple[Shape, str], Constraints] = LRU("spread constraints by shape", MAX_KNOWN)
+        self._by_text: LRU[tuple[bytes, str, LabelPairs], Constraints] = LRU("spread constraints by text", MAX_KNOWN)
 
     def hard(self, pod: Pod) -> Constraints:
         """Return the constraints that keep the pod off nodes."""
@@ -123,7 +123,7 @@ class ConstraintSource:
     def _defaults(self, pod: Pod) -> _Defaults:
         assert self._selectors is not None
         selector = self._selectors.of(pod)
-        return _NO_DEFAULTS if selector is EVERYTHING else self._known[selector]
+        return _NO_DEFAULTS if selector is EVERYTHING else self._known.lookup(selector)
 
     def _with_selector(self, selector: LabelMatcher) -> _Defaults:
         return _Defaults(

@@ -36,8 +36,8 @@ class SpreadCache(Generic[K]):
     def __init__(self, make: Callable[[Constraints, Pod, Inclusion], K], *, by_number: bool = False) -> None:
         self._make = make
         self._by_number = by_number
-        self._by_template: LRU[Template, K] = LRU(MAX_TEMPLATES)
-        self._kept: LRU[Hashable, K] = LRU(MIN_KEPT, on_drop=self._drop_templates)
+        self._by_template: LRU[Template, K] = LRU("spread counts by template", MAX_TEMPLATES)
+        self._kept: LRU[Hashable, K] = LRU("spread counts", MIN_KEPT, on_drop=self._drop_templates)
 
     def find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
         """Return what is kept for pods like this one; ``rows`` says how much memory that takes."""

@@ -34,8 +34,8 @@ class DefaultSelectors:
         self._replica_sets = handle.lister(ReplicaSet)
         self._stateful_sets = handle.lister(StatefulSet)
         self._services_version = -1
-        self._unowned: LRU[tuple[str, LabelSet], LabelMatcher] = LRU(MAX_KNOWN)
-        self._owned: LRU[Key, _Known] = LRU(MAX_KNOWN)
+        self._unowned: LRU[tuple[str, LabelSet], LabelMatcher] = LRU("service selectors", MAX_KNOWN)
+        self._owned: LRU[Key, _Known] = LRU("owner selectors", MAX_KNOWN)
 
     def of(self, pod: Pod) -> LabelMatcher:
         """Return the selector for a pod; ``EVERYTHING`` means that nothing selects it."""
@@ -48,7 +48,7 @@ class DefaultSelectors:
         if metadata.owner_references and (owner := self._owner(pod)) is not None:
             return self._of_owned(pod, owner, labels)
         key = metadata.namespace, labels
-        selector = self._unowned.get(key) or self._unowned.find(key)
+        selector = self._unowned.find(key)
         if selector is None:
             selector = self._deduce(pod, None)
             if len(labels) <= MAX_KEY_LABELS:
