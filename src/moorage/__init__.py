@@ -11,8 +11,9 @@ first asked for. For tests there is :mod:`moorage.testing`.
 'SpotOnly'
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from moorage.common.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from moorage.insight.whatif.session import Session
@@ -43,6 +44,40 @@ if TYPE_CHECKING:
         Wait,
     )
     from moorage.scheduler.framework.status import Status, Verdict
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "insight.whatif.session": ("Session",),
+            "kube.api.pod": ("Pod",),
+            "scheduler.framework.cycle": ("CycleState", "StateKey"),
+            "scheduler.framework.events": ("ClusterEvent", "EventRegistration", "QueueingHint"),
+            "scheduler.framework.functions": ("filter_function", "score_function"),
+            "scheduler.framework.handle": ("Handle",),
+            "scheduler.framework.nodeinfo": ("NodeInfo",),
+            "scheduler.framework.nodetable": ("NodeTable",),
+            "scheduler.framework.plugin": (
+                "BindPlugin",
+                "DependsOn",
+                "FilterPlugin",
+                "NodeNames",
+                "PermitPlugin",
+                "PostBindPlugin",
+                "PostFilterPlugin",
+                "PostFilterResult",
+                "PreBindPlugin",
+                "PreEnqueuePlugin",
+                "PreFilterExtensions",
+                "PreFilterPlugin",
+                "PreScorePlugin",
+                "QueueSortPlugin",
+                "ReservePlugin",
+                "ScorePlugin",
+                "Wait",
+            ),
+            "scheduler.framework.status": ("Status", "Verdict"),
+        },
+    )
 
 __version__ = "0.1.0"
 
@@ -79,34 +114,3 @@ __all__ = [
     "filter_function",
     "score_function",
 ]
-
-_ELSEWHERE = {
-    "ClusterEvent": "scheduler.framework.events",
-    "CycleState": "scheduler.framework.cycle",
-    "EventRegistration": "scheduler.framework.events",
-    "Handle": "scheduler.framework.handle",
-    "NodeInfo": "scheduler.framework.nodeinfo",
-    "NodeTable": "scheduler.framework.nodetable",
-    "Pod": "kube.api.pod",
-    "QueueingHint": "scheduler.framework.events",
-    "Session": "insight.whatif.session",
-    "StateKey": "scheduler.framework.cycle",
-    "Status": "scheduler.framework.status",
-    "Verdict": "scheduler.framework.status",
-    "filter_function": "scheduler.framework.functions",
-    "score_function": "scheduler.framework.functions",
-}
-"""Where a public name comes from, if that is not ``scheduler.framework.plugin``."""
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name: ``import moorage`` alone stays fast, for the command line asks for the version only."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"moorage.{_ELSEWHERE.get(name, 'scheduler.framework.plugin')}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from moorage.cluster.controllers.catalogue import kubelet_controllers
-from moorage.cluster.controllers.driver import Driver
 from moorage.cluster.controllers.heartbeats import NodeShape, fake_node
+from moorage.cluster.controllers.manager import ControllerManager
 from moorage.common.clock import SystemClock
 from moorage.kube.client.rest import ApiClient
 from tests.live.controllers import CONTROLLERS, controller_manager
@@ -71,4 +71,4 @@ async def _run(plane: ControlPlane, nodes: int) -> None:
         for number in range(nodes):
             content = fake_node(f"node-{number}", 0, SHAPE, time.time())
             await client.request("POST", "/api/v1/nodes", msgspec.json.encode(content))
-        await Driver(client, kubelet_controllers(SystemClock())).run()
+        await ControllerManager(client, kubelet_controllers(SystemClock())).run()

@@ -93,7 +93,7 @@ async def test_a_namespace_that_goes_deletes_its_pods_first_and_says_what_it_wai
     used = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "used", "namespace": "shop"}}
     async with Cluster(nodes=1) as cluster:
         await cluster.apply(space, used, pod)
-        client = cluster.box.client
+        client = cluster.embedded.client
         await client.request("DELETE", "/api/v1/namespaces/shop")
         await cluster.sleep(3.0)
         told = msgspec.json.decode(await client.request("GET", "/api/v1/namespaces/shop"))["status"]
@@ -109,7 +109,7 @@ async def test_a_namespace_that_goes_deletes_its_pods_first_and_says_what_it_wai
             b'{"metadata":{"finalizers":null}}',
             "application/merge-patch+json",
         )
-        await cluster.wait_for(lambda: cluster.box.view[Namespace].get("shop") is None)
+        await cluster.wait_for(lambda: cluster.embedded.cache[Namespace].get("shop") is None)
 
 
 @in_virtual_time
@@ -117,7 +117,7 @@ async def test_a_deployment_says_that_a_quota_has_no_room_for_its_pods() -> None
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
 
     def failures(kind: type[ReplicaSet | Deployment]) -> list[str]:
-        statuses = (thing.status for thing in cluster.box.view[kind])
+        statuses = (thing.status for thing in cluster.embedded.cache[kind])
         return [
             item["reason"]
             for status in statuses
@@ -129,6 +129,6 @@ async def test_a_deployment_says_that_a_quota_has_no_room_for_its_pods() -> None
         await cluster.apply(quota, workload("Deployment", replicas=3))
         await cluster.wait_for(lambda: failures(Deployment) == failures(ReplicaSet) == ["FailedCreate"])
         assert len(cluster.pods()) == 1
-        await cluster.box.client.request("DELETE", "/api/v1/namespaces/default/resourcequotas/few")
+        await cluster.embedded.client.request("DELETE", "/api/v1/namespaces/default/resourcequotas/few")
         await cluster.wait_for(lambda: len(cluster.running("app=web")) == 3)
         await cluster.wait_for(lambda: failures(Deployment) == failures(ReplicaSet) == [])

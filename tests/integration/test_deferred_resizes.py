@@ -40,8 +40,8 @@ def names(cluster: Cluster) -> list[str]:
 
 
 def is_queued(cluster: Cluster) -> bool:
-    assert cluster.box.scheduling is not None
-    return any(item.pod.name == "grow" for item in cluster.box.scheduling.scheduler.queue)
+    assert cluster.embedded.scheduling is not None
+    return any(item.pod.name == "grow" for item in cluster.embedded.scheduling.scheduler.queue)
 
 
 async def started(cluster: Cluster, *pods: dict[str, Any]) -> None:
@@ -132,8 +132,8 @@ async def test_o9_it_wakes_when_its_own_node_gets_room() -> None:
 
 
 def attempts(cluster: Cluster) -> list[int]:
-    assert cluster.box.scheduling is not None
-    return [item.attempts for item in cluster.box.scheduling.scheduler.queue if item.pod.name == "grow"]
+    assert cluster.embedded.scheduling is not None
+    return [item.attempts for item in cluster.embedded.scheduling.scheduler.queue if item.pod.name == "grow"]
 
 
 @in_virtual_time

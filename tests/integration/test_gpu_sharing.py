@@ -114,7 +114,7 @@ async def test_metrics_say_what_is_wasted_and_what_still_fits() -> None:
     async with Cluster(nodes=1, shape=shape(4), config=CONFIG.replace("POLICY", "FGD")) as cluster:
         await cluster.apply(pod("half", 1, 600), pod("whole", 1, 1000))
         await cluster.wait_for(lambda: len(cluster.running()) == 2)
-        cells, scheduling = CellRegistry(), cluster.box.scheduling
+        cells, scheduling = CellRegistry(), cluster.embedded.scheduling
         assert scheduling is not None
         read_scheduler(cells, scheduling.scheduler)
         found = exposing(cells)

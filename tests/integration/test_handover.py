@@ -66,8 +66,8 @@ def pod(name: str, scheduler: str = "default-scheduler", **labels: str) -> dict[
 
 
 def scheduler_of(cluster: Cluster) -> Scheduler:
-    assert cluster.box.scheduling is not None
-    return cluster.box.scheduling.scheduler
+    assert cluster.embedded.scheduling is not None
+    return cluster.embedded.scheduling.scheduler
 
 
 def swap(cluster: Cluster, text: str) -> Scheduler:

@@ -29,22 +29,22 @@ JOB: dict[str, Any] = {
 @in_virtual_time
 async def test_a_job_is_a_gang_and_leaves_nothing_behind() -> None:
     async with Cluster(nodes=1, scheduler=False, feature_gates=GATES) as cluster:
-        view = cluster.box.view
+        cache = cluster.embedded.cache
 
         def number(kind: type[KubeObject]) -> int:
-            return len(view[kind])
+            return len(cache[kind])
 
         await cluster.apply(JOB)
         await cluster.wait_for(lambda: number(Pod) == 3)
-        (group,) = view[PodGroup]
-        (workload,) = view[Workload]
+        (group,) = cache[PodGroup]
+        (workload,) = cache[Workload]
         assert group.min_count == 3
         assert group.spec.workload_ref is not None
         assert group.spec.workload_ref.workload_name == workload.name
-        assert {pod.group_key for pod in view[Pod]} == {group.key}
+        assert {pod.group_key for pod in cache[Pod]} == {group.key}
 
-        await cluster.client.patch(next(iter(view[Job])), {"spec": {"parallelism": 2}})
-        await cluster.wait_for(lambda: {item.min_count for item in view[PodGroup]} == {2})
+        await cluster.client.patch(next(iter(cache[Job])), {"spec": {"parallelism": 2}})
+        await cluster.wait_for(lambda: {item.min_count for item in cache[PodGroup]} == {2})
 
         path = BY_TYPE[Job].path("train", "default")
         await cluster.client.request("DELETE", f"{path}?propagationPolicy=Background")
@@ -65,22 +65,22 @@ async def told(cluster: Cluster) -> list[tuple[str, str, str]]:
 async def test_users_are_told_what_is_made_for_a_job_and_what_becomes_of_it() -> None:
     """What kube-controller-manager 1.37 tells of the same."""
     async with Cluster(nodes=1, feature_gates=GATES) as cluster:
-        view = cluster.box.view
+        cache = cluster.embedded.cache
         await cluster.apply(JOB)
         await cluster.wait_for(lambda: len(cluster.running()) == 3)
-        (group,), (workload,) = view[PodGroup], view[Workload]
+        (group,), (workload,) = cache[PodGroup], cache[Workload]
         assert await told(cluster) == [
             ("Normal", "WorkloadCreated", f"Created Workload {workload.name} for Job train"),
             ("Normal", "PodGroupCreated", f"Created PodGroup {group.name} for Job train"),
             *[("Normal", "SuccessfulCreate", "Created pod: train-x")] * 3,
         ]
-        (job,) = view[Job]
+        (job,) = cache[Job]
         await cluster.client.patch(job, {"spec": {"suspend": True}})
-        await cluster.wait_for(lambda: not view[Pod])
+        await cluster.wait_for(lambda: not cache[Pod])
         await cluster.client.patch(job, {"spec": {"suspend": False}})
         await cluster.wait_for(lambda: len(cluster.running()) == 3)
         await cluster.client.patch(job, {"spec": {"activeDeadlineSeconds": 1}})
-        await cluster.wait_for(lambda: not view[Pod])
+        await cluster.wait_for(lambda: not cache[Pod])
         await cluster.sleep(1)
         more = (await told(cluster))[5:]
         assert sorted(more) == sorted(
@@ -106,12 +106,12 @@ async def test_users_are_told_that_a_job_is_complete() -> None:
 @in_virtual_time
 async def test_a_group_that_is_deleted_stays_while_it_has_pods() -> None:
     async with Cluster(nodes=1, scheduler=False, feature_gates=GATES) as cluster:
-        view = cluster.box.view
+        cache = cluster.embedded.cache
         await cluster.apply(JOB)
-        await cluster.wait_for(lambda: len(view[Pod]) == 3)
-        (group,) = view[PodGroup]
+        await cluster.wait_for(lambda: len(cache[Pod]) == 3)
+        (group,) = cache[PodGroup]
         await cluster.client.request("DELETE", BY_TYPE[PodGroup].path(group.name, group.namespace))
-        await cluster.wait_for(lambda: any(item.is_terminating for item in view[PodGroup]))
+        await cluster.wait_for(lambda: any(item.is_terminating for item in cache[PodGroup]))
         await cluster.client.request("DELETE", BY_TYPE[Job].path("train", "default"))
-        await cluster.wait_for(lambda: len(view[PodGroup]) == 0)
-        assert len(view[Pod]) == 0
+        await cluster.wait_for(lambda: len(cache[PodGroup]) == 0)
+        assert len(cache[Pod]) == 0

@@ -38,8 +38,8 @@ def node_of(cluster: Cluster, name: str) -> str:
 
 
 def scheduler_of(cluster: Cluster) -> Scheduler:
-    assert cluster.box.scheduling is not None
-    return cluster.box.scheduling.scheduler
+    assert cluster.embedded.scheduling is not None
+    return cluster.embedded.scheduling.scheduler
 
 
 def place_of(cluster: Cluster, name: str) -> str | None:

@@ -113,7 +113,7 @@ async def test_a_daemon_set_has_a_pod_on_every_node() -> None:
         await cluster.apply(workload("DaemonSet", "log"))
         await cluster.wait_for(lambda: status(cluster, DaemonSet, "log").get("numberAvailable") == 4)
         assert sorted(pod.node_name for pod in cluster.pods("app=log")) == [node.name for node in cluster.nodes()]
-        await cluster.box.add_nodes(1, name=lambda _number: "late")
+        await cluster.embedded.add_nodes(1, name=lambda _number: "late")
         await cluster.wait_for(lambda: any(pod.node_name == "late" for pod in cluster.running("app=log")))
 
 

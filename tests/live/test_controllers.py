@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from moorage.cluster.applying import manifests_of
-from moorage.cluster.embedded import Box, BoxOptions
+from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
 from moorage.common.clock import SystemClock
 from moorage.kube.api.cluster import Namespace, PodDisruptionBudget
 from moorage.kube.api.pod import Pod
@@ -52,40 +52,42 @@ def test_a_whole_cluster_on_the_real_api_server() -> None:
 
 async def story(plane: ControlPlane) -> None:
     connection = plane.connection()
-    options = BoxOptions(nodes=3, policy=load_policy(collect_plugins()))
-    async with Box(lambda: ApiClient(connection), SystemClock(), options) as box:
+    options = ClusterOptions(nodes=3, policy=load_policy(collect_plugins()))
+    async with EmbeddedCluster(lambda: ApiClient(connection), SystemClock(), options) as embedded:
         web, log = workload("Deployment", replicas=4), workload("DaemonSet", "log")
-        await apply(box, STORAGE, SHOP, INSIDE, BUDGET, web, log, JOB, SET)
-        await until(box, lambda: status(box, Deployment, "web").get("availableReplicas") == 4)
-        await until(box, lambda: status(box, DaemonSet, "log").get("numberAvailable") == 3)
-        await until(box, lambda: status(box, Job, "sum").get("succeeded") == 3)
-        await until(box, lambda: status(box, PodDisruptionBudget, "web").get("disruptionsAllowed") == 2)
-        await until(box, lambda: [c.status.phase for c in box.view[PersistentVolumeClaim]] == ["Bound"] * 2)
+        await apply(embedded, STORAGE, SHOP, INSIDE, BUDGET, web, log, JOB, SET)
+        await until(embedded, lambda: status(embedded, Deployment, "web").get("availableReplicas") == 4)
+        await until(embedded, lambda: status(embedded, DaemonSet, "log").get("numberAvailable") == 3)
+        await until(embedded, lambda: status(embedded, Job, "sum").get("succeeded") == 3)
+        await until(embedded, lambda: status(embedded, PodDisruptionBudget, "web").get("disruptionsAllowed") == 2)
+        await until(embedded, lambda: [c.status.phase for c in embedded.cache[PersistentVolumeClaim]] == ["Bound"] * 2)
 
-        await apply(box, workload("Deployment", image="web:2", replicas=4))
-        await until(box, lambda: sorted(item.spec.replicas for item in box.view[ReplicaSet]) == [0, 4])
-        await until(box, lambda: {pod.spec.containers[0].image for pod in of(box, "web")} == {"web:2"})
+        await apply(embedded, workload("Deployment", image="web:2", replicas=4))
+        await until(embedded, lambda: sorted(item.spec.replicas for item in embedded.cache[ReplicaSet]) == [0, 4])
+        await until(embedded, lambda: {pod.spec.containers[0].image for pod in of(embedded, "web")} == {"web:2"})
 
-        await box.applier.delete(manifests_of([SHOP, web], source="the story"))
-        await until(box, lambda: not of(box, "web") and box.view[Namespace].get("shop") is None)
-
-
-async def apply(box: Box, *objects: Data) -> None:
-    await box.applier.apply(manifests_of(objects, source="the story"))
+        await embedded.applier.delete(manifests_of([SHOP, web], source="the story"))
+        await until(embedded, lambda: not of(embedded, "web") and embedded.cache[Namespace].get("shop") is None)
 
 
-async def until(box: Box, condition: Callable[[], bool]) -> None:
+async def apply(embedded: EmbeddedCluster, *objects: Data) -> None:
+    await embedded.applier.apply(manifests_of(objects, source="the story"))
+
+
+async def until(embedded: EmbeddedCluster, condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(ENOUGH):
         while not condition():
-            assert box.failure() is None
+            assert embedded.failure() is None
             await asyncio.sleep(0.05)
 
 
-def status(box: Box, kind: type[Deployment | DaemonSet | Job | PodDisruptionBudget], name: str) -> Data:
-    found = box.view[kind].get(f"default/{name}")
+def status(
+    embedded: EmbeddedCluster, kind: type[Deployment | DaemonSet | Job | PodDisruptionBudget], name: str
+) -> Data:
+    found = embedded.cache[kind].get(f"default/{name}")
     plain: Data = {} if found is None else msgspec.to_builtins(found.status)
     return plain
 
 
-def of(box: Box, app: str) -> list[Pod]:
-    return [pod for pod in box.view[Pod] if pod.labels.get("app") == app and not pod.is_terminating]
+def of(embedded: EmbeddedCluster, app: str) -> list[Pod]:
+    return [pod for pod in embedded.cache[Pod] if pod.labels.get("app") == app and not pod.is_terminating]

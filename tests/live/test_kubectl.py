@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from moorage.cluster.apiserver.server import ApiServer
-from moorage.cluster.embedded import Box, BoxOptions
+from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
 from moorage.common.clock import SystemClock
 from moorage.kube.client.credentials import FixedCredentials
 from moorage.kube.client.kubeconfig import Connection
@@ -199,8 +199,8 @@ async def cluster(folder: Path) -> AsyncIterator[Path]:
         (folder / "editor").write_text(EDITOR)
         (folder / "editor").chmod(0o700)
         connection = Connection(server.plain_url, "a test", credentials=FixedCredentials(f"Bearer {server.token}"))
-        async with Box(
-            lambda: ApiClient(connection), SystemClock(), BoxOptions(nodes=3, policy=load_policy(collect_plugins()))
+        async with EmbeddedCluster(
+            lambda: ApiClient(connection), SystemClock(), ClusterOptions(nodes=3, policy=load_policy(collect_plugins()))
         ):
             yield file
 

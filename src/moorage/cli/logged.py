@@ -8,7 +8,7 @@ import typer
 
 def explain_logged(path: Path, wanted: str, namespace: str, *, as_json: bool) -> None:
     """Print the attempts of a pod; InputError if the log knows no such pod."""
-    from moorage.cluster.simulation.log_report import history_lines
+    from moorage.cluster import history_lines
     from moorage.common.errors import InputError, did_you_mean
     from moorage.scheduler.decisions.decision import to_json
     from moorage.scheduler.decisions.decision_log import read_log

@@ -136,7 +136,7 @@ def simulation_progress(*, shown: bool) -> "Iterator[ShowProgress | None]":
     from rich.console import Console
     from rich.progress import Progress
 
-    from moorage.cluster.simulation.run_report import shown_time
+    from moorage.cluster import shown_time
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("scheduling", total=None)

@@ -24,8 +24,7 @@ from moorage.cli.shared import (
 from moorage.cli.starting import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.cluster.files.loading import ClusterInput
-    from moorage.cluster.simulation.until_quiet import Run
+    from moorage.cluster import ClusterInput, Run
     from moorage.kube.manifests import Document
     from moorage.scheduler.decisions.attempts import ShowProgress
     from moorage.scheduler.decisions.decision import Decision
@@ -178,7 +177,7 @@ def _simulate(
 def _logged(path: Path, *, is_alone: bool) -> "_Result":
     if not is_alone:
         raise typer.BadParameter("with --decision-log nothing is simulated: leave the cluster and what-ifs out")
-    from moorage.cluster.simulation.logged_run import LoggedRun
+    from moorage.cluster import LoggedRun
     from moorage.scheduler.decisions.decision_log import read_log
 
     run = LoggedRun(read_log(path)).run()
@@ -226,8 +225,7 @@ class _Result(NamedTuple):
 
 
 def _cluster(documents: "list[Document]", policy: "Policy", *, one_pass: bool, quiet: bool) -> "ClusterInput":
-    from moorage.cluster.files.loading import cluster_of
-    from moorage.cluster.simulation.made_pods import with_made_pods
+    from moorage.cluster import cluster_of, with_made_pods
 
     cluster = cluster_of(documents, features=policy.features)
     if not quiet:
@@ -300,7 +298,7 @@ def _one_pass(
     output: DecisionFormat,
     progress: "ShowProgress | None",
 ) -> "tuple[list[Decision], list[GroupDecision]]":
-    from moorage.cluster.simulation.one_pass import OnePass
+    from moorage.cluster import OnePass
 
     in_detail = _is_in_detail(cluster, output)
     single = OnePass(cluster, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail)
@@ -315,8 +313,7 @@ def _run(
     group_by: str,
     progress: "ShowProgress | None",
 ) -> "Run":
-    from moorage.cluster.simulation.until_quiet import run_until_quiet
-    from moorage.cluster.simulation.world import Pace
+    from moorage.cluster import Pace, run_until_quiet
 
     until, run_for = times
     return run_until_quiet(
@@ -344,7 +341,7 @@ def _note_ignored(cluster: "ClusterInput") -> None:
 
 def _note_custom(cluster: "ClusterInput") -> None:
     """Say what became of custom resources: only now all plugins have said what they ask for."""
-    from moorage.cluster.files.custom import notes_on
+    from moorage.cluster import notes_on
 
     for note in notes_on(cluster.custom, cluster.definitions):
         typer.echo(f"note: {note}", err=True)
@@ -362,8 +359,7 @@ def _print(decisions: "list[Decision]", more: "Mapping[str, Any]", output: Decis
 def _print_tables(decisions: "list[Decision]", run: "Run | None", *, whole_timeline: bool) -> None:
     from rich.console import Console
 
-    from moorage.cluster.simulation.report import print_decisions, summary
-    from moorage.cluster.simulation.run_report import print_run
+    from moorage.cluster import print_decisions, print_run, summary
 
     console = Console()
     print_decisions(decisions, console)

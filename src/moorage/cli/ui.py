@@ -105,9 +105,7 @@ def _unknown() -> "LoadedCluster":
 def _logged(cluster: "LoadedCluster", policies: "dict[str, Policy]", path: Path) -> "StartedSource":
     if len(policies) > 1:
         raise typer.BadParameter("a decision log is what one configuration decided: leave --compare out")
-    from moorage.cluster.files.loading import cluster_of
-    from moorage.cluster.simulation.logged_run import LoggedRun
-    from moorage.cluster.simulation.replay import Replay
+    from moorage.cluster import LoggedRun, Replay, cluster_of
     from moorage.insight.page.played import PlayedCluster, PlayedRun
     from moorage.scheduler.decisions.decision_log import read_log
 
@@ -126,20 +124,17 @@ def _still(cluster: "LoadedCluster", policy: "Policy", title: str) -> "StartedSo
 def _played(
     cluster: "LoadedCluster", policies: "dict[str, Policy]", title: str, until: str, *, shown: bool
 ) -> "StartedSource":
-    from moorage.cluster.controllers.kubelet import duration
+    from moorage.common.durations import parse_duration
     from moorage.insight.page.played import PlayedCluster
 
-    seconds = duration(until, where="--until") if until else None
+    seconds = parse_duration(until, where="--until") if until else None
     return PlayedCluster(
         cluster, [_run(cluster, name, policy, seconds, shown=shown) for name, policy in policies.items()], title
     )
 
 
 def _run(cluster: "LoadedCluster", name: str, policy: "Policy", until: float | None, *, shown: bool) -> "PlayedRun":
-    from moorage.cluster.files.loading import cluster_of
-    from moorage.cluster.simulation.recording import RunRecorder
-    from moorage.cluster.simulation.replay import Replay
-    from moorage.cluster.simulation.until_quiet import run_until_quiet
+    from moorage.cluster import Replay, RunRecorder, cluster_of, run_until_quiet
     from moorage.insight.page.played import PlayedRun
 
     recorder = RunRecorder()

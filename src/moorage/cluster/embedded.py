@@ -9,10 +9,10 @@ from typing import Any, Final, Self
 from moorage.cluster.applying import Applier, Manifest
 from moorage.cluster.controllers.actions import Create, request_of
 from moorage.cluster.controllers.catalogue import cluster_controllers, kubelet_controllers
-from moorage.cluster.controllers.driver import Controller, Driver
 from moorage.cluster.controllers.heartbeats import NodeShape, fake_node
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.kubelet import FAIL, KubeletPace
-from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.manager import Controller, ControllerManager
 from moorage.cluster.scheduling import Connect, RunningScheduler
 from moorage.common.clock import Clock
 from moorage.common.errors import AlreadyExists
@@ -25,7 +25,7 @@ AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class BoxOptions:
+class ClusterOptions:
     """What a cluster is made of; without a ``policy`` it has no scheduler of ours.
 
     ``definitions`` are custom resources that are there before the scheduler is, so that its plugins see them at once.
@@ -43,7 +43,7 @@ class BoxOptions:
     features: FeatureGates = field(default_factory=FeatureGates)
 
 
-class Box:
+class EmbeddedCluster:
     """A cluster on an API server; an async context manager: it runs while the block does.
 
     ``observers`` are controllers besides the usual ones; ``attempts`` looks on while the scheduler works.
@@ -53,7 +53,7 @@ class Box:
         self,
         connect: Connect,
         clock: Clock,
-        options: BoxOptions,
+        options: ClusterOptions,
         observers: Sequence[Controller] = (),
         attempts: AttemptObserver | None = None,
     ) -> None:
@@ -64,8 +64,8 @@ class Box:
         self.applier = Applier(self.client)
         cluster = cluster_controllers(clock, options.features)
         controllers = (*cluster, *kubelet_controllers(clock, options.pace), *observers)
-        self._driver_client = connect()
-        self.driver = Driver(self._driver_client, controllers)
+        self._manager_client = connect()
+        self.manager = ControllerManager(self._manager_client, controllers)
         self.scheduling: RunningScheduler | None = None
         if options.policy is not None:
             self.scheduling = RunningScheduler(
@@ -74,20 +74,20 @@ class Box:
         self.tasks: list[asyncio.Task[None]] = []
 
     @property
-    def view(self) -> View:
+    def cache(self) -> InformerCache:
         """The cluster as its controllers see it."""
-        return self.driver.view
+        return self.manager.cache
 
     async def __aenter__(self) -> Self:
         self._ending.callback(self.client.close)
-        self._ending.callback(self._driver_client.close)
+        self._ending.callback(self._manager_client.close)
         try:
             await self.applier.apply(self._options.definitions)
             await self.add_nodes(self._options.nodes)
-            self._start(self.driver.run(), "controllers")
+            self._start(self.manager.run(), "controllers")
             if self.scheduling is not None:
                 self._start(self.scheduling.run(), "scheduler")
-            await self._unless_ended(self.driver.synced())
+            await self._unless_ended(self.manager.synced())
         except BaseException:
             await self._end()
             raise

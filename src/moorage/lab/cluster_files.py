@@ -150,7 +150,7 @@ def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
 
 
 def _cluster_of_objects(path: Path, name: str) -> LabCluster:
-    from moorage.cluster.files.loading import cluster_of
+    from moorage.cluster import cluster_of
     from moorage.insight.whatif.sources import ClusterSource, load
 
     is_snapshot = path.suffix == ".gz" or ".snapshot" in path.name

@@ -7,8 +7,7 @@ from typing import Final
 
 import structlog
 
-from moorage.cluster.simulation.instant import InstantApi
-from moorage.cluster.virtual_time import AwaitedExtender, VirtualLoop
+from moorage.cluster import AwaitedExtender, InstantApi, VirtualLoop
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import PluginError
 from moorage.kube.api.node import Node

@@ -19,14 +19,20 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
-from moorage.cluster.apiserver.api import Api
-from moorage.cluster.apiserver.server import ApiServer
-from moorage.cluster.applying import Manifest, manifests_in, manifests_of
-from moorage.cluster.controllers.heartbeats import NodeShape
-from moorage.cluster.controllers.kubelet import KubeletPace
-from moorage.cluster.embedded import Box, BoxOptions
-from moorage.cluster.transport import InProcess
-from moorage.cluster.virtual_time import VirtualLoop, run_virtual
+from moorage.cluster import (
+    Api,
+    ApiServer,
+    ClusterOptions,
+    EmbeddedCluster,
+    InProcess,
+    KubeletPace,
+    Manifest,
+    NodeShape,
+    VirtualLoop,
+    manifests_in,
+    manifests_of,
+    run_virtual,
+)
 from moorage.common.clock import Clock, SystemClock, VirtualClock
 from moorage.kube.api.documents import read_documents
 from moorage.kube.api.kinds import kind_of
@@ -88,82 +94,82 @@ class Cluster:
         features = FeatureGates.parse(feature_gates)
         policy = _policy(config, plugins, features) if scheduler else None
         defined = tuple(manifest for item in definitions for manifest in _manifests(item))
-        self._options = BoxOptions(
+        self._options = ClusterOptions(
             nodes, NodeShape.parse(shape), pace or KubeletPace(), policy, defined, cross_check, features
         )
         self._ending = AsyncExitStack()
-        self._box: Box | None = None
+        self._embedded: EmbeddedCluster | None = None
         self.kubeconfig: dict[str, Any] = {}
         """How other programs reach the cluster; empty in virtual time, where there is no way in from outside."""
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualLoop):
-            box = self._in_process(loop.clock)
+            embedded = self._in_process(loop.clock)
         else:
-            box = await self._over_http()
-        self._box = await self._ending.enter_async_context(box)
+            embedded = await self._over_http()
+        self._embedded = await self._ending.enter_async_context(embedded)
         return self
 
-    def _in_process(self, clock: Clock) -> Box:
+    def _in_process(self, clock: Clock) -> EmbeddedCluster:
         transport = InProcess(Api(clock, features=self._options.features))
         connection = Connection("http://in.process", "a cluster in this process")
-        return Box(lambda: ApiClient(connection, clock=clock, transport=transport), clock, self._options)
+        return EmbeddedCluster(lambda: ApiClient(connection, clock=clock, transport=transport), clock, self._options)
 
-    async def _over_http(self) -> Box:
+    async def _over_http(self) -> EmbeddedCluster:
         server = await self._ending.enter_async_context(ApiServer(plain=True, features=self._options.features))
         self.kubeconfig = server.kubeconfig()
         credentials = FixedCredentials(f"Bearer {server.token}")
         connection = Connection(server.plain_url, "a cluster on this machine", credentials=credentials)
-        return Box(lambda: ApiClient(connection), SystemClock(), self._options)
+        return EmbeddedCluster(lambda: ApiClient(connection), SystemClock(), self._options)
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        failure = self._failure() if self._box is not None else None
+        failure = self._failure() if self._embedded is not None else None
         await self._ending.aclose()
         if failure is not None and kind is None:
             raise failure
 
     def _failure(self) -> BaseException | None:
         """Return what ended a part of the cluster, or went wrong in an attempt to place a pod."""
-        scheduling = self.box.scheduling
-        return self.box.failure() or (None if scheduling is None else scheduling.failure())
+        scheduling = self.embedded.scheduling
+        return self.embedded.failure() or (None if scheduling is None else scheduling.failure())
 
     @property
-    def box(self) -> Box:
+    def embedded(self) -> EmbeddedCluster:
         """The parts of the cluster, while it runs."""
-        assert self._box is not None, "use it as: async with Cluster() as cluster"
-        return self._box
+        assert self._embedded is not None, "use it as: async with Cluster() as cluster"
+        return self._embedded
 
     @property
     def client(self) -> ApiClient:
         """The API of the cluster, for whatever is not offered here."""
-        return self.box.client
+        return self.embedded.client
 
     async def apply(self, *given: Given) -> list[dict[str, Any]]:
         """Create objects or bring them up to date; return them as stored, when the controllers have seen them."""
-        stored = await self.box.applier.apply(manifest for item in given for manifest in _manifests(item))
-        await self.wait_for(lambda: all(map(self.box.driver.has_seen, stored)))
+        stored = await self.embedded.applier.apply(manifest for item in given for manifest in _manifests(item))
+        await self.wait_for(lambda: all(map(self.embedded.manager.has_seen, stored)))
         return stored
 
     async def delete(self, *given: Given) -> None:
         """Delete objects that were applied."""
-        await self.box.applier.delete(manifest for item in given for manifest in _manifests(item))
+        await self.embedded.applier.delete(manifest for item in given for manifest in _manifests(item))
 
     async def reload(self, *, plugins: Iterable[type[Plugin]] = (), config: str | Path = "") -> None:
         """Have the scheduler go on with other plugins, or another configuration; MoorageError if it refuses.
 
         As when a configuration file or a plugin's code changes: nothing is lost of who waits, or is being bound.
         """
-        assert self.box.scheduling is not None, "this cluster has no scheduler"
-        await self.box.scheduling.reload(_policy(config, plugins, self._options.features))
+        assert self.embedded.scheduling is not None, "this cluster has no scheduler"
+        await self.embedded.scheduling.reload(_policy(config, plugins, self._options.features))
 
     async def fail_node(self, name: str) -> None:
         """Have a node fall silent, as if its machine had lost power."""
-        await self.box.fail_node(name)
+        await self.embedded.fail_node(name)
 
     async def recover_node(self, name: str) -> None:
         """Have a node that fell silent come back."""
-        await self.box.fail_node(name, failed=False)
+        await self.embedded.fail_node(name, failed=False)
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass."""
@@ -184,7 +190,7 @@ class Cluster:
         """Return the pods of a namespace, those with some labels (``app=web,tier=front``), by name."""
         wanted = dict(part.split("=", 1) for part in labels.split(",") if part)
         matcher = label_matcher(LabelSelector(match_labels=wanted))
-        found = (pod for pod in self.box.view[Pod].in_namespace(namespace) if matcher.matches(pod.labels))
+        found = (pod for pod in self.embedded.cache[Pod].in_namespace(namespace) if matcher.matches(pod.labels))
         return sorted(found, key=lambda pod: pod.name)
 
     def running(self, labels: str = "", namespace: str = "default") -> list[Pod]:
@@ -194,11 +200,11 @@ class Cluster:
 
     def pod(self, name: str, namespace: str = "default") -> Pod | None:
         """Return one pod, if it is there."""
-        return self.box.view[Pod].get(f"{namespace}/{name}")
+        return self.embedded.cache[Pod].get(f"{namespace}/{name}")
 
     def nodes(self) -> list[Node]:
         """Return the nodes, by name."""
-        return sorted(self.box.view[Node], key=lambda node: node.name)
+        return sorted(self.embedded.cache[Node], key=lambda node: node.name)
 
     def objects(self, kind: type[K]) -> list[K]:
         """Return all objects of a kind that the controllers or the scheduler's plugins watch, by key."""
@@ -211,16 +217,16 @@ class Cluster:
 
     def _watched(self, kind: type[K]) -> Iterable[K]:
         plural = kind_of(kind).plural
-        if kind in self.box.driver.kinds:
-            return self.box.view[kind]
-        if self.box.scheduling is not None and kind in self.box.scheduling.scheduler.objects.kinds():
-            return self.box.scheduling.scheduler.objects[kind].list()
+        if kind in self.embedded.manager.kinds:
+            return self.embedded.cache[kind]
+        if self.embedded.scheduling is not None and kind in self.embedded.scheduling.scheduler.objects.kinds():
+            return self.embedded.scheduling.scheduler.objects[kind].list()
         raise LookupError(f"nobody here watches {plural}: write `await cluster.client.list({kind.__name__})`")
 
     def plugin(self, kind: type[AnyPlugin], profile: str = DEFAULT_SCHEDULER_NAME) -> AnyPlugin:
         """Return a plugin at work in the scheduler of this cluster."""
-        assert self.box.scheduling is not None, "this cluster has no scheduler"
-        plugins = self.box.scheduling.scheduler.cycles[profile].profile.plugins
+        assert self.embedded.scheduling is not None, "this cluster has no scheduler"
+        plugins = self.embedded.scheduling.scheduler.cycles[profile].profile.plugins
         for found in plugins.values():
             if isinstance(found, kind):
                 return found
@@ -234,7 +240,7 @@ class Cluster:
 
     def describe(self) -> str:
         """Say of every pod where it is and how it fares, one line each."""
-        pods = sorted(self.box.view[Pod], key=lambda pod: pod.key)
+        pods = sorted(self.embedded.cache[Pod], key=lambda pod: pod.key)
         lines = (
             f"  {pod.key}: {pod.status.phase} on {pod.node_name or 'no node'} "
             f"{self.why_pending(pod.name, pod.namespace) if not pod.node_name else ''}".rstrip()

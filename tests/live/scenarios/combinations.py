@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from moorage.cluster.controllers.catalogue import kubelet_controllers
-from moorage.cluster.controllers.driver import Driver
+from moorage.cluster.controllers.manager import ControllerManager
 from moorage.common.clock import SystemClock
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.rest import ApiClient
@@ -127,7 +127,7 @@ def _stage_of(plane: ControlPlane) -> Iterator[Stage]:
 
 
 async def _kubelets(client: ApiClient) -> None:
-    await Driver(client, kubelet_controllers(SystemClock())).run()
+    await ControllerManager(client, kubelet_controllers(SystemClock())).run()
 
 
 async def _provisioner(client: ApiClient) -> None:

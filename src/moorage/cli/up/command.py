@@ -60,22 +60,22 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     log_as_asked(verbosity)
     from moorage.cli.up.running import UpOptions, run_up
     from moorage.cli.up.screen import Screen
-    from moorage.cluster.applying import manifests_in
-    from moorage.cluster.controllers.heartbeats import NodeShape
-    from moorage.cluster.controllers.kubelet import duration
-    from moorage.cluster.embedded import BoxOptions
+    from moorage.cluster import ClusterOptions, NodeShape, manifests_in
+    from moorage.common.durations import parse_duration
     from moorage.scheduler.daemon.gates import choose_gates
 
     load = None if no_scheduler else partial(policy_of, config, plugin, feature_gates)
     features, manifests = choose_gates(feature_gates or ()).features, manifests_in(*file or ())
     policy, definitions = None if load is None else load(), tuple(each for each in manifests if each.is_definition)
     options = UpOptions(
-        box=BoxOptions(nodes, NodeShape.parse(shape), policy=policy, definitions=definitions, features=features),
+        cluster=ClusterOptions(
+            nodes, NodeShape.parse(shape), policy=policy, definitions=definitions, features=features
+        ),
         manifests=tuple(manifest for manifest in manifests if not manifest.is_definition),
         kubeconfig=kubeconfig,
         data_dir=data_dir,
         port=port,
-        seconds=duration(lasts, where="--for") if lasts else None,
+        seconds=parse_duration(lasts, where="--for") if lasts else None,
         page_port=ui_port if ui else None,
         decision_log=decision_log,
         config=config,

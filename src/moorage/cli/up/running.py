@@ -17,9 +17,7 @@ from msgspec.structs import replace
 
 from moorage.cli.up.screen import Screen
 from moorage.cli.up.tally import Tally
-from moorage.cluster.apiserver.server import ApiServer
-from moorage.cluster.applying import Manifest
-from moorage.cluster.embedded import Box, BoxOptions
+from moorage.cluster import ApiServer, ClusterOptions, EmbeddedCluster, Manifest
 from moorage.common.clock import SystemClock
 from moorage.common.errors import InputError
 from moorage.insight.explain.in_scheduler import request_for
@@ -51,7 +49,7 @@ log = structlog.get_logger(__name__)
 class UpOptions:
     """What to start, for how long (``None``: until interrupted), and where to keep it."""
 
-    box: BoxOptions
+    cluster: ClusterOptions
     manifests: tuple[Manifest, ...] = ()
     kubeconfig: Path | None = None
     data_dir: Path | None = None
@@ -95,31 +93,35 @@ class Up:
         async with self._ending as ending:
             server = await ending.enter_async_context(self._server())
             path = ending.enter_context(written(server.kubeconfig(), self.options.kubeconfig))
-            self.screen.welcome(server.url, path, with_scheduler=self.options.box.policy is not None)
-            box = await ending.enter_async_context(self._box(server))
-            await self._serve_page(box, path, ending)
-            self._follow_files(box, ending)
-            await box.applier.apply(self.options.manifests)
-            await self._watch(box)
+            self.screen.welcome(server.url, path, with_scheduler=self.options.cluster.policy is not None)
+            cluster = await ending.enter_async_context(self._cluster(server))
+            await self._serve_page(cluster, path, ending)
+            self._follow_files(cluster, ending)
+            await cluster.applier.apply(self.options.manifests)
+            await self._watch(cluster)
 
     def _server(self) -> ApiServer:
         try:
             options = self.options
-            return ApiServer(plain=True, port=options.port, data_dir=options.data_dir, features=options.box.features)
+            return ApiServer(
+                plain=True, port=options.port, data_dir=options.data_dir, features=options.cluster.features
+            )
         except OSError as error:
             raise InputError(str(self.options.data_dir), f"the data cannot be kept here: {error.strerror}") from error
 
-    def _box(self, server: ApiServer) -> Box:
+    def _cluster(self, server: ApiServer) -> EmbeddedCluster:
         credentials = FixedCredentials(f"Bearer {server.token}")
         connection = Connection(server.plain_url, "this cluster", credentials=credentials)
         self._tally = Tally()
         self._watching = PageObserver(SystemClock()) if self.options.page_port is not None else None
         log = self._open_log()
         watching = observed_by(self._watching, None if log is None else log.observer)
-        box = Box(lambda: ApiClient(connection), SystemClock(), self.options.box, (self._tally,), attempts=watching)
-        if log is not None and box.scheduling is not None:
-            log.observer.watch(box.scheduling.scheduler.cycles.values())
-        return box
+        cluster = EmbeddedCluster(
+            lambda: ApiClient(connection), SystemClock(), self.options.cluster, (self._tally,), attempts=watching
+        )
+        if log is not None and cluster.scheduling is not None:
+            log.observer.watch(cluster.scheduling.scheduler.cycles.values())
+        return cluster
 
     def _open_log(self) -> "OpenDecisionLog | None":
         """Open the decision log, if there is to be one; what it drops is counted nowhere."""
@@ -134,14 +136,14 @@ class Up:
         self._ending.callback(log.close)
         return log
 
-    async def _serve_page(self, box: Box, kubeconfig: Path, ending: AsyncExitStack) -> None:
+    async def _serve_page(self, cluster: EmbeddedCluster, kubeconfig: Path, ending: AsyncExitStack) -> None:
         """Show the cluster in the browser, if that is wanted and there is a scheduler to look at."""
-        policy, port = self.options.box.policy, self.options.page_port
-        if box.scheduling is None or policy is None or port is None or self._watching is None:
+        policy, port = self.options.cluster.policy, self.options.page_port
+        if cluster.scheduling is None or policy is None or port is None or self._watching is None:
             return
         self._asking = asking = QuestionProcess(request_for(policy, str(kubeconfig), self.options.plugins))
         ending.push_async_callback(asking.stop)
-        scheduler = box.scheduling.scheduler
+        scheduler = cluster.scheduling.scheduler
         source = LiveCluster(scheduler, self._watching, SystemClock(), "this cluster", asking.ask)
         ending.push_async_callback(source.stop)
         page = PageServer(source, LOOPBACK, port)
@@ -149,9 +151,9 @@ class Up:
         ending.push_async_callback(page.stop)
         self.screen.page(page.url)
 
-    def _follow_files(self, box: Box, ending: AsyncExitStack) -> None:
+    def _follow_files(self, cluster: EmbeddedCluster, ending: AsyncExitStack) -> None:
         """Have the scheduler take up configuration and plugins whenever they are saved."""
-        scheduling, load = box.scheduling, self.options.load_policy
+        scheduling, load = cluster.scheduling, self.options.load_policy
         if scheduling is None or load is None:
             return
 
@@ -166,20 +168,20 @@ class Up:
         task = asyncio.get_running_loop().create_task(follower.run(), name="following files")
         ending.push_async_callback(_ended, task)
 
-    async def _watch(self, box: Box) -> None:
+    async def _watch(self, cluster: EmbeddedCluster) -> None:
         """Show how the cluster fares until it is told to stop, its time is over, or a part of it fails."""
         loop = asyncio.get_running_loop()
         end = None if self.options.seconds is None else loop.time() + self.options.seconds
         with self.screen.showing():
             while not self._stopping.is_set() and (end is None or loop.time() < end):
-                self.screen.show(self._tally.summary(box.view, loop.time()))
-                if (failure := box.failure()) is not None:
+                self.screen.show(self._tally.summary(cluster.cache, loop.time()))
+                if (failure := cluster.failure()) is not None:
                     raise failure
                 pause = self.screen.interval if end is None else min(self.screen.interval, end - loop.time())
                 await self._pause(max(pause, 0.0))
-            if (failure := box.failure()) is not None:
+            if (failure := cluster.failure()) is not None:
                 raise failure
-        self.screen.farewell(self._tally.summary(box.view, loop.time()))
+        self.screen.farewell(self._tally.summary(cluster.cache, loop.time()))
 
     async def _pause(self, seconds: float) -> None:
         try:

@@ -5,9 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from moorage.cluster.controllers.actions import ControllerAction
-from moorage.cluster.controllers.ownership import is_node_ready
-from moorage.cluster.controllers.view import View
+from moorage.cluster import ControllerAction, InformerCache
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
@@ -65,38 +63,42 @@ class Tally:
     _seen: set[str] = field(default_factory=set)
     _marks: deque[tuple[float, int]] = field(default_factory=deque)
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Count a pod when it is first seen with a node."""
         if isinstance(thing, Pod) and thing.node_name:
-            if view[Pod].get(thing.key) is None:
+            if cache[Pod].get(thing.key) is None:
                 self._seen.discard(thing.uid)
             elif thing.uid not in self._seen:
                 self._seen.add(thing.uid)
                 self.placed += 1
         return ()
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Do nothing."""
         return ()
 
-    def summary(self, view: View, now: float) -> Summary:
+    def summary(self, cache: InformerCache, now: float) -> Summary:
         """Count everything there is."""
         self._marks.append((now, self.placed))
         while now - self._marks[0][0] > WINDOW:
             self._marks.popleft()
         began, before = self._marks[0]
         rate = (self.placed - before) / (now - began) if now > began else 0.0
-        phases = Counter(_phase(pod) for pod in view[Pod])
+        phases = Counter(_phase(pod) for pod in cache[Pod])
         order = ("Running", "Pending", "Starting", "Stopping", "Succeeded", "Failed")
         return Summary(
-            nodes=len(view[Node]),
-            ready=sum(map(is_node_ready, view[Node])),
+            nodes=len(cache[Node]),
+            ready=sum(map(_is_ready, cache[Node])),
             phases={phase: phases[phase] for phase in order if phases[phase]},
             placed=self.placed,
             rate=rate,
-            used=_used(view),
-            reasons=_reasons(view),
+            used=_used(cache),
+            reasons=_reasons(cache),
         )
+
+
+def _is_ready(node: Node) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
 
 
 def _phase(pod: Pod) -> str:
@@ -109,23 +111,23 @@ def _phase(pod: Pod) -> str:
     return "Starting" if pod.node_name else "Pending"
 
 
-def _used(view: View) -> dict[str, float]:
+def _used(cache: InformerCache) -> dict[str, float]:
     """Return the share of each resource that placed pods ask for."""
     capacity: Counter[str] = Counter()
-    for node in view[Node]:
+    for node in cache[Node]:
         capacity.update({name: node.allocatable.get(name, 0) for name in SHOWN})
     taken: Counter[str] = Counter()
-    for pod in view[Pod]:
+    for pod in cache[Pod]:
         if pod.node_name and not pod.is_finished:
             taken.update({"pods": 1, **{name: pod.requests.get(name, 0) for name in ("cpu", "memory")}})
     return {name: taken[name] / capacity[name] if capacity[name] else 0.0 for name in SHOWN}
 
 
-def _reasons(view: View) -> tuple[Reason, ...]:
+def _reasons(cache: InformerCache) -> tuple[Reason, ...]:
     """Return why pods wait, in the scheduler's words, the most common reasons first."""
     counted: Counter[str] = Counter()
     example: dict[str, str] = {}
-    for pod in view[Pod]:
+    for pod in cache[Pod]:
         if _phase(pod) == "Pending":
             condition = pod.condition("PodScheduled")
             text = condition.message if condition is not None and condition.message else "waits for its turn"

@@ -172,12 +172,12 @@ class Api:
             raise not_allowed()
         return carry_out(request, target)
 
-    def _view(self, request: ApiRequest, resource: ServedResource) -> Representation:
+    def _representation(self, request: ApiRequest, resource: ServedResource) -> Representation:
         printer = printer_of(resource.storage, self.clock.now, self._custom.columns(resource))
         return representation_of(resource, request.accept, printer, request.query.get("includeObject", ""))
 
     def _shown(self, request: ApiRequest, target: Target, body: bytes, status: int = 200) -> ApiResponse:
-        return ApiResponse(self._view(request, target.resource).one(body), status)
+        return ApiResponse(self._representation(request, target.resource).one(body), status)
 
     def _read(self, request: ApiRequest, target: Target) -> ApiResponse | Watch:
         if target.name and not request.is_set("watch"):
@@ -186,7 +186,7 @@ class Api:
                 return ApiResponse(body_of(scale_of(entry.data)))
             if target.subresource in ("binding", "eviction", "finalize"):
                 raise not_allowed()
-            return ApiResponse(self._view(request, target.resource).one(entry.body))
+            return ApiResponse(self._representation(request, target.resource).one(entry.body))
         if target.subresource:
             raise not_allowed()
         return self._watch(request, target) if request.is_set("watch") else self._list(request, target)
@@ -198,8 +198,8 @@ class Api:
             raise too_large_version(version, self.store.version)
         limit, token = request.number("limit"), request.query.get("continue", "")
         page = self._lists.page(target.resource, target.namespace, chosen, limit, token)
-        view = self._view(request, target.resource)
-        return ApiResponse(view.many(page.entries, page.version, page.token, page.remaining))
+        representation = self._representation(request, target.resource)
+        return ApiResponse(representation.many(page.entries, page.version, page.token, page.remaining))
 
     def _watch(self, request: ApiRequest, target: Target) -> Watch:
         chosen = selection(target.resource, request.query, name=target.name)
@@ -216,7 +216,7 @@ class Api:
             wants_bookmarks=request.is_set("allowWatchBookmarks"),
             seconds=request.number("timeoutSeconds"),
         )
-        return Watch(self.store, target.resource, self._view(request, target.resource), terms)
+        return Watch(self.store, target.resource, self._representation(request, target.resource), terms)
 
     def _post(self, request: ApiRequest, target: Target) -> ApiResponse:
         resource = target.resource
@@ -408,8 +408,8 @@ class Api:
         for entry in entries:
             namespace, _, name = entry.key.rpartition("/")
             self._delete_one(Target(target.resource, namespace, name), options)
-        view = self._view(request, target.resource)
-        return ApiResponse(view.many(entries, self.store.version, "", 0))
+        representation = self._representation(request, target.resource)
+        return ApiResponse(representation.many(entries, self.store.version, "", 0))
 
 
 def _options(request: ApiRequest, target: Target) -> WriteOptions:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Patch
-from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.kube.api.cluster import ConfigMap, Namespace, ServiceAccount
 from moorage.kube.api.meta import KubeObject
 
@@ -27,14 +27,14 @@ class AccountController:
     kinds = (Namespace, ServiceAccount)
     pause = 0.1
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a namespace when it comes, or its account goes."""
         return (thing.name,) if isinstance(thing, Namespace) else (thing.namespace,)
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make the account if it is missing."""
-        namespace = view[Namespace].get(key)
-        is_there = view[ServiceAccount].get(f"{key}/{DEFAULT}") is not None
+        namespace = cache[Namespace].get(key)
+        is_there = cache[ServiceAccount].get(f"{key}/{DEFAULT}") is not None
         if namespace is None or namespace.is_terminating or is_there:
             return ()
         return [Create(ServiceAccount, {"metadata": {"name": DEFAULT, "namespace": key}})]
@@ -47,21 +47,21 @@ class RootAuthorityController:
     kinds = (Namespace, ConfigMap)
     pause = 0.1
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a namespace when it comes, or its copy is touched; at all of them when there is a new authority."""
         if isinstance(thing, Namespace):
             return (thing.name,)
         if thing.key == AUTHORITY:
-            return [namespace.name for namespace in view[Namespace]]
+            return [namespace.name for namespace in cache[Namespace]]
         return (thing.namespace,) if thing.name == ROOT else ()
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make the copy if it is missing, and mend it if it says something else."""
-        namespace, source = view[Namespace].get(key), view[ConfigMap].get(AUTHORITY)
+        namespace, source = cache[Namespace].get(key), cache[ConfigMap].get(AUTHORITY)
         authority = source.data.get("client-ca-file") if source is not None else None
         if namespace is None or namespace.is_terminating or not authority:
             return ()
-        wanted, known = {FILE: authority}, view[ConfigMap].get(f"{key}/{ROOT}")
+        wanted, known = {FILE: authority}, cache[ConfigMap].get(f"{key}/{ROOT}")
         if known is None:
             metadata = {"name": ROOT, "namespace": key, "annotations": ABOUT_ROOT}
             return [Create(ConfigMap, {"metadata": metadata, "data": wanted})]

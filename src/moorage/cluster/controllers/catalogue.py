@@ -5,13 +5,13 @@ from moorage.cluster.controllers.cronjob import CronJobController
 from moorage.cluster.controllers.daemonset import DaemonSetController
 from moorage.cluster.controllers.deployment import DeploymentController
 from moorage.cluster.controllers.disruption import DisruptionController
-from moorage.cluster.controllers.driver import Controller
 from moorage.cluster.controllers.elections import ElectionController
 from moorage.cluster.controllers.ephemeral import EphemeralVolumeController
 from moorage.cluster.controllers.garbage import GROUPS, GarbageCollector
 from moorage.cluster.controllers.heartbeats import Heartbeats
 from moorage.cluster.controllers.job import JobController
 from moorage.cluster.controllers.kubelet import Kubelet, KubeletPace
+from moorage.cluster.controllers.manager import Controller
 from moorage.cluster.controllers.namespaces import NamespaceController
 from moorage.cluster.controllers.nodes import EvictionController, NodeController
 from moorage.cluster.controllers.pod_groups import PodGroupProtection

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Final
 
 from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.job import finished_at
 from moorage.cluster.controllers.ownership import owner_keys, owner_reference
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import Clock
 from moorage.kube.api.cron import Schedule, parse, zone_of
 from moorage.kube.api.meta import KubeObject, format_time, parse_time
@@ -29,16 +29,16 @@ class CronJobController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a cron job when it changes, or one of its jobs."""
         return (thing.key,) if isinstance(thing, CronJob) else owner_keys(thing, CronJob)
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make the job that is due, forget old ones, and wait for the next."""
-        cron_job = view[CronJob].get(key)
+        cron_job = cache[CronJob].get(key)
         if cron_job is None or cron_job.is_terminating:
             return ()
-        jobs = [job for job in view[Job].owned_by(cron_job.uid) if not job.is_terminating]
+        jobs = [job for job in cache[Job].owned_by(cron_job.uid) if not job.is_terminating]
         return Runs(cron_job, jobs, self._clock.now()).actions()
 
 

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Final
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import (
     adopter_keys,
     is_active,
@@ -19,7 +20,6 @@ from moorage.cluster.controllers.ownership import (
 )
 from moorage.cluster.controllers.replicaset import wait_for_availability
 from moorage.cluster.controllers.revisions import REVISION_LABEL, History
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import Clock
 from moorage.kube.api.affinity import NO_EXECUTE, NO_SCHEDULE
 from moorage.kube.api.codec import convert
@@ -54,24 +54,24 @@ class DaemonSetController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a daemon set when it changes, or a pod it has or might take over; at all of them when a node does."""
         if isinstance(thing, Node):
-            return [daemon_set.key for daemon_set in view[DaemonSet]]
+            return [daemon_set.key for daemon_set in cache[DaemonSet]]
         if isinstance(thing, DaemonSet):
             return (thing.key,)
-        return owner_keys(thing, DaemonSet) or adopter_keys(thing, view[DaemonSet].in_namespace(thing.namespace))
+        return owner_keys(thing, DaemonSet) or adopter_keys(thing, cache[DaemonSet].in_namespace(thing.namespace))
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Bring pods to nodes that lack one and take them from nodes that should have none."""
-        daemon_set = view[DaemonSet].get(key)
+        daemon_set = cache[DaemonSet].get(key)
         if daemon_set is None or daemon_set.is_terminating:
             return ()
-        history = History.of(daemon_set, view)
-        if first := [*pod_claims(daemon_set, view), *history.record(view)]:
+        history = History.of(daemon_set, cache)
+        if first := [*pod_claims(daemon_set, cache), *history.record(cache)]:
             return first
-        pods = managed_pods(daemon_set, view)
-        return Daemons(daemon_set, list(view[Node]), pods, self._clock.now(), history).actions()
+        pods = managed_pods(daemon_set, cache)
+        return Daemons(daemon_set, list(cache[Node]), pods, self._clock.now(), history).actions()
 
 
 @dataclass(frozen=True)

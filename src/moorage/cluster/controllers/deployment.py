@@ -8,6 +8,7 @@ import msgspec
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch
 from moorage.cluster.controllers.deployment_status import ReplicaCounts, count_of, status_of
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import (
     adopter_keys,
     adoptions,
@@ -19,7 +20,6 @@ from moorage.cluster.controllers.ownership import (
     scaled,
 )
 from moorage.cluster.controllers.replicaset import REPLICA_FAILURE
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import Clock
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.meta import KubeObject
@@ -44,27 +44,27 @@ class DeploymentController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a deployment when it changes, or one of its replica sets, or one of their pods ends."""
         if isinstance(thing, Deployment):
             return (thing.key,)
         if isinstance(thing, ReplicaSet):
-            owners = view[Deployment].in_namespace(thing.namespace)
+            owners = cache[Deployment].in_namespace(thing.namespace)
             return owner_keys(thing, Deployment) or adopter_keys(thing, owners)
         owner = controller_of(thing, ReplicaSet)
-        made_by = view[ReplicaSet].get(f"{thing.namespace}/{owner.name}") if owner is not None else None
+        made_by = cache[ReplicaSet].get(f"{thing.namespace}/{owner.name}") if owner is not None else None
         return () if made_by is None else owner_keys(made_by, Deployment)
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Bring the replica sets of one deployment closer to what it asks for."""
-        deployment = view[Deployment].get(key)
+        deployment = cache[Deployment].get(key)
         if deployment is None or deployment.is_terminating:
             return ()
-        if adopted := list(adoptions(deployment, view[ReplicaSet].orphans_in(deployment.namespace))):
+        if adopted := list(adoptions(deployment, cache[ReplicaSet].orphans_in(deployment.namespace))):
             return adopted
-        owned = [item for item in view[ReplicaSet].owned_by(deployment.uid) if not item.is_terminating]
+        owned = [item for item in cache[ReplicaSet].owned_by(deployment.uid) if not item.is_terminating]
         is_exact = deployment.spec.strategy.type == "Recreate"
-        pods = {item.uid: _pods_of(item, view, is_exact=is_exact) for item in owned}
+        pods = {item.uid: _pods_of(item, cache, is_exact=is_exact) for item in owned}
         return Rollout(deployment, owned, pods, self._clock.now()).actions()
 
 
@@ -224,11 +224,11 @@ class Rollout:
         return status_of(self.deployment, counts, new.name if new is not None else "", self.now, failure)
 
 
-def _pods_of(replica_set: ReplicaSet, view: View, *, is_exact: bool) -> int:
+def _pods_of(replica_set: ReplicaSet, cache: InformerCache, *, is_exact: bool) -> int:
     """Count the pods a replica set still has; its own status will do, unless new pods wait for the last old one."""
     if not is_exact:
         return count_of(replica_set, "replicas")
-    return sum(not pod.is_finished for pod in managed_pods(replica_set, view))
+    return sum(not pod.is_finished for pod in managed_pods(replica_set, cache))
 
 
 def _scale(replica_set: ReplicaSet, replicas: int) -> Patch:

@@ -6,8 +6,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from moorage.cluster.controllers.actions import After, ControllerAction, status_actions
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import is_ready, scaled, with_condition
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import Clock
 from moorage.kube.api.cluster import PodDisruptionBudget
 from moorage.kube.api.meta import KubeObject, format_time, parse_time
@@ -32,22 +32,22 @@ class DisruptionController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a budget when it changes, or a pod it may protect, or what made that pod."""
         if isinstance(thing, PodDisruptionBudget):
             return (thing.key,)
-        budgets = view[PodDisruptionBudget].in_namespace(thing.namespace)
+        budgets = cache[PodDisruptionBudget].in_namespace(thing.namespace)
         if isinstance(thing, Pod):
             return [budget.key for budget in budgets if protects(budget, thing)]
         return [budget.key for budget in budgets]
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Count the healthy pods of a budget, and how many of them may be disrupted."""
-        budget = view[PodDisruptionBudget].get(key)
+        budget = cache[PodDisruptionBudget].get(key)
         if budget is None or budget.is_terminating:
             return ()
-        pods = [pod for pod in view[Pod].in_namespace(budget.namespace) if protects(budget, pod)]
-        return reconcile(budget, pods, expected_pods(budget, pods, view), self._clock.now())
+        pods = [pod for pod in cache[Pod].in_namespace(budget.namespace) if protects(budget, pod)]
+        return reconcile(budget, pods, expected_pods(budget, pods, cache), self._clock.now())
 
 
 def protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
@@ -57,7 +57,7 @@ def protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
     return label_matcher(budget.spec.selector).matches(pod.labels)
 
 
-def expected_pods(budget: PodDisruptionBudget, pods: Iterable[Pod], view: View) -> int:
+def expected_pods(budget: PodDisruptionBudget, pods: Iterable[Pod], cache: InformerCache) -> int:
     """Return how many pods there should be: what their makers were asked for, or those there are.
 
     An absolute number of pods to keep needs no makers, so pods made by hand can be protected by one.
@@ -65,17 +65,17 @@ def expected_pods(budget: PodDisruptionBudget, pods: Iterable[Pod], view: View) 
     pods = list(pods)
     if isinstance(budget.spec.min_available, int):
         return len(pods)
-    makers = {maker.uid: maker for pod in pods if (maker := maker_of(pod, view)) is not None}
+    makers = {maker.uid: maker for pod in pods if (maker := maker_of(pod, cache)) is not None}
     return sum(maker.spec.replicas for maker in makers.values())
 
 
-def maker_of(thing: KubeObject, view: View) -> Maker | None:
+def maker_of(thing: KubeObject, cache: InformerCache) -> Maker | None:
     """Find what was asked for so many of a pod: a deployment rather than the replica set between them."""
     owner = thing.metadata.controller
     for kind in _MAKERS:
-        found = view[kind].get(f"{thing.namespace}/{owner.name}") if owner is not None else None
+        found = cache[kind].get(f"{thing.namespace}/{owner.name}") if owner is not None else None
         if found is not None and owner is not None and found.uid == owner.uid:
-            return maker_of(found, view) or found
+            return maker_of(found, cache) or found
     return None
 
 

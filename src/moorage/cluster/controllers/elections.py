@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from moorage.cluster.controllers.actions import After, ControllerAction, Create, Patch
-from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.common.clock import Clock
 from moorage.kube.api.meta import KubeObject, format_micro_time, parse_time
 from moorage.kube.api.records import Lease, LeaseCandidate
@@ -34,22 +34,22 @@ class ElectionController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a lease when it changes, or a candidate for it."""
         if isinstance(thing, LeaseCandidate):
             return (f"{thing.namespace}/{thing.spec.lease_name}",)
-        candidates = view[LeaseCandidate].in_namespace(thing.namespace)
+        candidates = cache[LeaseCandidate].in_namespace(thing.namespace)
         return (thing.key,) if any(item.spec.lease_name == thing.name for item in candidates) else ()
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Elect somebody if nobody leads; else see to it that the best one does."""
         namespace, _, name = key.partition("/")
         now = self._clock.wall()
-        found = (item for item in view[LeaseCandidate].in_namespace(namespace) if item.spec.lease_name == name)
+        found = (item for item in cache[LeaseCandidate].in_namespace(namespace) if item.spec.lease_name == name)
         candidates = sorted((item for item in found if _age(item.spec.renew_time, now) < VALID_SECONDS), key=_rank)
         if not candidates or max(candidates, key=_version).spec.strategy != STRATEGY:
             return ()
-        lease = view[Lease].get(key)
+        lease = cache[Lease].get(key)
         holder = lease.spec.holder_identity if lease is not None else None
         if lease is None or not holder or _left(lease, now) <= 0:
             return _elect(candidates, lease, key, now)

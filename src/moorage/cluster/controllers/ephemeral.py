@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from moorage.cluster.controllers.actions import ControllerAction, Create
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import owner_reference
-from moorage.cluster.controllers.view import View
 from moorage.kube.api.claims import claim_use
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
@@ -20,19 +20,19 @@ class EphemeralVolumeController:
     kinds = (Pod, PersistentVolumeClaim)
     pause = 0.0
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a pod that has such volumes, and at the pod of a claim that is gone."""
         if isinstance(thing, Pod):
             return (thing.key,) if any(volume.ephemeral for volume in thing.spec.volumes) else ()
         owner = thing.metadata.controller
         return (f"{thing.namespace}/{owner.name}",) if owner is not None and owner.kind == "Pod" else ()
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make the claims a pod lacks."""
-        pod = view[Pod].get(key)
+        pod = cache[Pod].get(key)
         if pod is None or pod.is_terminating or pod.is_finished:
             return ()
-        known = {claim.name for claim in view[PersistentVolumeClaim].in_namespace(pod.namespace)}
+        known = {claim.name for claim in cache[PersistentVolumeClaim].in_namespace(pod.namespace)}
         return claims_for(pod, known)
 
 

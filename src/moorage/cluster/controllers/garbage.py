@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from moorage.cluster.controllers.actions import After, ControllerAction, Delete, Patch
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import reference_data, without_owner
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import Clock
 from moorage.kube.api.cluster import PodDisruptionBudget
 from moorage.kube.api.devices import ResourceClaim
@@ -69,31 +69,31 @@ class GarbageCollector:
         self._owners: tuple[type[KubeObject], ...] = (*OWNERS, *more)
         self.kinds: Sequence[type[KubeObject]] = tuple(dict.fromkeys((*self._owners, *DEPENDENTS)))
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at an object that has owners, or an end to await; and at what it owned."""
         if thing.metadata.owner_references or thing.metadata.finalizers:
             yield _key(thing)
-        if isinstance(thing, self._owners) and (thing.is_terminating or _is_gone(thing, view)):
-            yield from (_key(dependent) for dependent in dependents_of(thing.uid, view))
-        if thing.is_terminating or _is_gone(thing, view):
+        if isinstance(thing, self._owners) and (thing.is_terminating or _is_gone(thing, cache)):
+            yield from (_key(dependent) for dependent in dependents_of(thing.uid, cache))
+        if thing.is_terminating or _is_gone(thing, cache):
             yield from (
                 f"{owner.kind}/{_place_of(owner, thing.namespace)}" for owner in thing.metadata.owner_references
             )
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Delete an object that nobody owns any more; let one go whose dependents are settled."""
         kind, _, rest = key.partition("/")
-        indexes = (view[item] for item in self.kinds if BY_TYPE[item].name == kind)
+        indexes = (cache[item] for item in self.kinds if BY_TYPE[item].name == kind)
         thing = next((found for index in indexes if (found := index.get(rest)) is not None), None)
         if thing is None:
             return ()
         if thing.is_terminating:
-            return self._settle(thing, list(dependents_of(thing.uid, view)), view)
-        return self._collect(thing, view)
+            return self._settle(thing, list(dependents_of(thing.uid, cache)), cache)
+        return self._collect(thing, cache)
 
-    def _collect(self, thing: KubeObject, view: View) -> Iterator[ControllerAction]:
+    def _collect(self, thing: KubeObject, cache: InformerCache) -> Iterator[ControllerAction]:
         references = thing.metadata.owner_references
-        owners = [self._state_of(owner, thing.namespace, view) for owner in references]
+        owners = [self._state_of(owner, thing.namespace, cache) for owner in references]
         lost = [state for state in owners if state is not OwnerState.THERE]
         if not lost:
             return
@@ -109,7 +109,9 @@ class GarbageCollector:
             # An owner that waits stays until everything below it is gone, so nothing below it may be left to itself.
             yield Delete(thing, propagation="Foreground" if OwnerState.WAITING in lost else "Background")
 
-    def _settle(self, owner: KubeObject, dependents: list[KubeObject], view: View) -> Iterator[ControllerAction]:
+    def _settle(
+        self, owner: KubeObject, dependents: list[KubeObject], cache: InformerCache
+    ) -> Iterator[ControllerAction]:
         """Do for the dependents of a dying owner what its finalizers ask for, then take those off."""
         if ORPHAN in owner.metadata.finalizers:
             # The owner goes last: whoever still names it then would be taken for garbage.
@@ -123,7 +125,7 @@ class GarbageCollector:
                     owner, [msgspec.structs.replace(item, block_owner_deletion=False) for item in references]
                 )
             for item in dependents:
-                others = [self._state_of(other, item.namespace, view) for other in item.metadata.owner_references]
+                others = [self._state_of(other, item.namespace, cache) for other in item.metadata.owner_references]
                 if OwnerState.THERE in others:
                     yield without_owner(item, owner.uid)
                 elif not item.is_terminating:
@@ -133,23 +135,23 @@ class GarbageCollector:
             else:
                 yield After(PATIENCE)
 
-    def _state_of(self, owner: OwnerReference, namespace: str, view: View) -> OwnerState:
+    def _state_of(self, owner: OwnerReference, namespace: str, cache: InformerCache) -> OwnerState:
         """Return what has become of an owner; those of kinds we do not watch are taken to be there."""
         kind = _kind_of(owner)
         if kind not in self._owners:
             return OwnerState.THERE
         assert kind is not None
-        found = view[kind].get(_place_of(owner, namespace))
+        found = cache[kind].get(_place_of(owner, namespace))
         if found is None or found.uid != owner.uid:
             return OwnerState.GONE
         is_waiting = found.is_terminating and FOREGROUND in found.metadata.finalizers
         return OwnerState.WAITING if is_waiting else OwnerState.THERE
 
 
-def dependents_of(uid: str, view: View) -> Iterator[KubeObject]:
+def dependents_of(uid: str, cache: InformerCache) -> Iterator[KubeObject]:
     """Go through everything that names an owner."""
     for kind in (*DEPENDENTS, *GROUPS):
-        yield from view[kind].owned_by(uid)
+        yield from cache[kind].owned_by(uid)
 
 
 def _blocks(dependent: KubeObject, owner: KubeObject) -> bool:
@@ -184,8 +186,8 @@ def _kind_of(owner: OwnerReference) -> type[KubeObject] | None:
     return _BY_NAME.get((owner.api_version.rpartition("/")[0], owner.kind))
 
 
-def _is_gone(thing: KubeObject, view: View) -> bool:
-    found = view[type(thing)].get(thing.key)
+def _is_gone(thing: KubeObject, cache: InformerCache) -> bool:
+    found = cache[type(thing)].get(thing.key)
     return found is None or found.uid != thing.uid
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moorage.cluster.controllers.actions import After, ControllerAction, Create, Patch
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.kubelet import FAKE_LABEL, HOST_IP, is_silent
 from moorage.cluster.controllers.nodes import LEASE_NAMESPACE
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import Clock
 from moorage.common.errors import InputError, QuantityError
 from moorage.kube.api.integers import to_int64
@@ -142,17 +142,17 @@ class Heartbeats:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a fake node when it comes or changes; changes of its own lease are ignored."""
         return (thing.name,) if isinstance(thing, Node) else ()
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Renew the lease of a node when it is time."""
-        node = view[Node].get(key)
+        node = cache[Node].get(key)
         if node is None or FAKE_LABEL not in node.labels or is_silent(node):
             return ()
-        interval = max(MIN_INTERVAL, len(view[Node]) / BEATS_PER_SECOND)
-        return beat(node, view[Lease].get(f"{LEASE_NAMESPACE}/{key}"), interval, self._clock.now())
+        interval = max(MIN_INTERVAL, len(cache[Node]) / BEATS_PER_SECOND)
+        return beat(node, cache[Lease].get(f"{LEASE_NAMESPACE}/{key}"), interval, self._clock.now())
 
 
 def beat(node: Node, lease: Lease | None, interval: float, now: float) -> Iterator[ControllerAction]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, status_actions
 from moorage.cluster.controllers.commands import annotations_of_command
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.job_events import with_events
 from moorage.cluster.controllers.job_failures import FailureOutcome, apply_policy
 from moorage.cluster.controllers.ownership import (
@@ -22,7 +23,6 @@ from moorage.cluster.controllers.ownership import (
     with_condition,
 )
 from moorage.cluster.controllers.pod_groups import group_of
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import Clock
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.meta import KubeObject, format_time, parse_time
@@ -49,32 +49,32 @@ class JobController:
         self._makes_groups = makes_groups
         self.kinds: tuple[type[KubeObject], ...] = (Job, Pod, *((Workload, PodGroup) if makes_groups else ()))
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a job when it changes, or one of its pods, or a pod it might take over."""
         if isinstance(thing, Job):
             return (thing.key,)
         if isinstance(thing, Workload):
             # Of a job, or of what manages the job.
             owner = thing.metadata.controller
-            jobs = view[Job].owned_by(owner.uid) if owner is not None else ()
+            jobs = cache[Job].owned_by(owner.uid) if owner is not None else ()
             return [*owner_keys(thing, Job), *(job.key for job in jobs)]
-        return owner_keys(thing, Job) or adopter_keys(thing, view[Job].in_namespace(thing.namespace))
+        return owner_keys(thing, Job) or adopter_keys(thing, cache[Job].in_namespace(thing.namespace))
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make pods, end the job, or delete it when its time is over."""
-        job = view[Job].get(key)
+        job = cache[Job].get(key)
         if job is None or job.is_terminating:
             return ()
-        actions, now = self._decide(job, view), self._clock.now()
+        actions, now = self._decide(job, cache), self._clock.now()
         return [with_events(action, job, now) for action in actions] if self._makes_groups else actions
 
-    def _decide(self, job: Job, view: View) -> Iterable[ControllerAction]:
-        if claimed := pod_claims(job, view):
+    def _decide(self, job: Job, cache: InformerCache) -> Iterable[ControllerAction]:
+        if claimed := pod_claims(job, cache):
             return claimed
-        pods = managed_pods(job, view)
+        pods = managed_pods(job, cache)
         group = None
         if self._makes_groups and finished_at(job) is None:
-            found = group_of(job, view, has_started=bool(pods or job.status.get("startTime")))
+            found = group_of(job, cache, has_started=bool(pods or job.status.get("startTime")))
             if found.actions:
                 return found.actions
             group = found.name

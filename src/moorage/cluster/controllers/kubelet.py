@@ -13,14 +13,14 @@ Every image is there but those with the tag ``non-existent``: a pod with one of 
 The annotation ``moorage.io/fail: "true"`` on a node makes it fall silent until it is taken off.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from moorage.cluster.controllers.actions import After, ControllerAction, Delete, Patch
-from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.common.clock import Clock
+from moorage.common.durations import parse_duration
 from moorage.common.errors import InputError
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.meta import KubeObject, format_time
@@ -67,28 +67,28 @@ class Kubelet:
         self._since: dict[str, tuple[str, float]] = {}
         self._missed: set[str] = set()
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a pod that has a node when it changes; at all pods of a node when that falls silent or comes back.
 
         Pods and nodes are watched apart, so a pod may be seen before its node is: then it is looked at once more.
         """
         if isinstance(thing, Pod):
-            if view[Pod].get(thing.key) is None:
+            if cache[Pod].get(thing.key) is None:
                 self._since.pop(thing.uid, None)
             return (thing.key,) if thing.node_name else ()
-        known = view[Node].get(thing.name)
+        known = cache[Node].get(thing.name)
         if known is not None and thing.name in self._missed:
             self._missed.remove(thing.name)
         elif known is not None and FAIL not in thing.annotations and FAIL not in known.annotations:
             return ()
-        return [pod.key for pod in view[Pod].on_node(thing.name)]
+        return [pod.key for pod in cache[Pod].on_node(thing.name)]
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Take the next step in a pod's life, or wait for it."""
-        pod = view[Pod].get(key)
+        pod = cache[Pod].get(key)
         if pod is None or not pod.node_name:
             return ()
-        node = view[Node].get(pod.node_name)
+        node = cache[Node].get(pod.node_name)
         if node is None:
             self._missed.add(pod.node_name)
             return ()
@@ -244,9 +244,6 @@ def _addresses(pod: Pod) -> Data:
     return {"podIP": address, "podIPs": [{"ip": address}], "hostIP": HOST_IP, "hostIPs": [{"ip": HOST_IP}]}
 
 
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
 def seconds_in(annotations: Mapping[str, str], key: str, default: float) -> float:
     """Read a duration from an annotation; one that cannot be read counts as absent.
 
@@ -255,20 +252,6 @@ def seconds_in(annotations: Mapping[str, str], key: str, default: float) -> floa
     """
     text = annotations.get(key, "").strip()
     try:
-        return duration(text, where=key) if text else default
+        return parse_duration(text, where=key) if text else default
     except InputError:
         return default
-
-
-def duration(text: str, *, where: str) -> float:
-    """Read a duration like ``90``, ``1.5s``, ``500ms`` or ``1m30s`` as seconds.
-
-    >>> duration("1m30s", where="--for")
-    90.0
-    """
-    if re.fullmatch(r"\d{1,12}(\.\d+)?", text, re.ASCII):
-        return float(text)
-    parts = re.findall(r"(\d{1,9}(?:\.\d+)?)(ms|s|m|h)", text, re.ASCII)
-    if not parts or "".join(amount + unit for amount, unit in parts) != text:
-        raise InputError(where, f"{text[:40]!r} is not a duration", hint="write it like 30s, 1m30s or 500ms")
-    return sum(float(amount) * _UNITS[unit] for amount, unit in parts)

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from moorage.cluster.controllers.actions import After, ControllerAction, Patch, Sweep
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import with_condition
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import Clock
 from moorage.common.errors import NotFound
 from moorage.kube.api.cluster import Namespace
@@ -34,13 +34,13 @@ class NamespaceController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a namespace when it changes."""
         return (thing.key,)
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Empty a namespace that is being deleted, and look again until it is gone."""
-        namespace = view[Namespace].get(key)
+        namespace = cache[Namespace].get(key)
         return () if namespace is None else reconcile(namespace, self._clock.now())
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from moorage.cluster.controllers.actions import After, ControllerAction, Delete, Patch
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import is_ready
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import Clock
 from moorage.kube.api.affinity import NO_EXECUTE, NO_SCHEDULE, Taint
 from moorage.kube.api.meta import Condition, KubeObject, format_time, parse_time
@@ -43,18 +43,18 @@ class NodeController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a node when it changes or its lease is renewed."""
         if isinstance(thing, Node):
             return (thing.name,)
         return (thing.name,) if thing.namespace == LEASE_NAMESPACE else ()
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Set the condition and the taints a node should have."""
-        node = view[Node].get(key)
+        node = cache[Node].get(key)
         if node is None:
             return ()
-        return reconcile(node, view[Lease].get(f"{LEASE_NAMESPACE}/{key}"), self._clock.now())
+        return reconcile(node, cache[Lease].get(f"{LEASE_NAMESPACE}/{key}"), self._clock.now())
 
 
 def reconcile(node: Node, lease: Lease | None, now: float) -> Iterator[ControllerAction]:
@@ -132,21 +132,21 @@ class EvictionController:
         self._clock = clock
         self._since: dict[str, float] = {}
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a pod on a node when it comes or the node's taints change."""
         if isinstance(thing, Pod):
             return (thing.key,) if thing.node_name else ()
-        node = view[Node].get(thing.name)
+        node = cache[Node].get(thing.name)
         if node is not None and not any(taint.effect == NO_EXECUTE for taint in (*node.taints, *_taints(thing))):
             return ()
-        return [pod.key for pod in view[Pod].on_node(thing.name)]
+        return [pod.key for pod in cache[Pod].on_node(thing.name)]
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Delete a pod whose time on its node is over."""
-        pod = view[Pod].get(key)
+        pod = cache[Pod].get(key)
         if pod is None or not pod.node_name:
             return ()
-        node = view[Node].get(pod.node_name)
+        node = cache[Node].get(pod.node_name)
         if node is not None and not any(taint.effect == NO_EXECUTE for taint in node.taints):
             self._since.pop(pod.uid, None)
             return ()

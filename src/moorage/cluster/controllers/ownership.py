@@ -8,11 +8,10 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from moorage.cluster.controllers.actions import Patch
-from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.common.errors import InputError
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject, OwnerReference, parse_time
-from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.selectors import LabelSelector, label_matcher
 from moorage.kube.api.struct import Data
@@ -49,9 +48,9 @@ def owner_keys(thing: KubeObject, kind: type[KubeObject]) -> Iterable[str]:
     return () if owner is None else (f"{thing.namespace}/{owner.name}",)
 
 
-def managed_pods(owner: KubeObject, view: View) -> list[Pod]:
+def managed_pods(owner: KubeObject, cache: InformerCache) -> list[Pod]:
     """Return the pods an object manages, whatever their state."""
-    pods = view[Pod].owned_by(owner.uid)
+    pods = cache[Pod].owned_by(owner.uid)
     return [pod for pod in pods if pod.metadata.controller is not None and pod.metadata.controller.uid == owner.uid]
 
 
@@ -83,10 +82,10 @@ def releases(owner: Owner, owned: Iterable[KubeObject]) -> Iterator[Patch]:
             yield without_owner(thing, owner.uid)
 
 
-def pod_claims(owner: Owner, view: View) -> list[Patch]:
+def pod_claims(owner: Owner, cache: InformerCache) -> list[Patch]:
     """Return the pods to be taken over and let go of before a workload counts its own."""
-    orphans = (pod for pod in view[Pod].orphans_in(owner.namespace) if not pod.is_finished)
-    return [*adoptions(owner, orphans), *releases(owner, managed_pods(owner, view))]
+    orphans = (pod for pod in cache[Pod].orphans_in(owner.namespace) if not pod.is_finished)
+    return [*adoptions(owner, orphans), *releases(owner, managed_pods(owner, cache))]
 
 
 def without_owner(thing: KubeObject, uid: str) -> Patch:
@@ -170,11 +169,6 @@ def ready_since(pod: Pod) -> float:
     """Return since when a pod has been ready, as far as it says."""
     condition = pod.condition("Ready")
     return parse_time(condition.last_transition_time) if condition and condition.last_transition_time else 0.0
-
-
-def is_node_ready(node: Node) -> bool:
-    """Return whether a node says it is ready."""
-    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
 
 
 def scaled(amount: int | str | None, whole: int, *, round_up: bool) -> int:

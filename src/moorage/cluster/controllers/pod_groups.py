@@ -7,8 +7,8 @@ from typing import Final
 from msgspec import to_builtins
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Patch
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import owner_reference, safe_name
-from moorage.cluster.controllers.view import View
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
@@ -29,18 +29,18 @@ class PodGroupProtection:
     kinds = (PodGroup, Pod)
     pause = 0.0
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a group when it changes, or one of its pods does."""
         if isinstance(thing, Pod):
             return () if thing.group_key is None else (thing.group_key,)
         return (thing.key,)
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Take the finalizer off a group that nobody needs any more."""
-        group = view[PodGroup].get(key)
+        group = cache[PodGroup].get(key)
         if group is None or not group.is_terminating or PROTECTION not in group.metadata.finalizers:
             return
-        pods = view[Pod].in_namespace(group.namespace)
+        pods = cache[Pod].in_namespace(group.namespace)
         if not any(pod.group_key == key and not pod.is_finished for pod in pods):
             kept = [name for name in group.metadata.finalizers if name != PROTECTION]
             yield Patch(group, {"metadata": {"finalizers": kept}}, if_unchanged=True)
@@ -54,7 +54,7 @@ class JobGroup:
     actions: tuple[ControllerAction, ...] = ()
 
 
-def group_of(job: Job, view: View, *, has_started: bool) -> JobGroup:
+def group_of(job: Job, cache: InformerCache, *, has_started: bool) -> JobGroup:
     """Find the group of a job's pods, or decide to make it, and the workload it is made from.
 
     A job that has pods already, or had some, goes on as it began. A job that something else manages has a group only
@@ -63,28 +63,28 @@ def group_of(job: Job, view: View, *, has_started: bool) -> JobGroup:
     if ((job.spec.template.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName"):
         return JobGroup()
     if job.metadata.controller is not None:
-        return _delegated(job, view, has_started=has_started)
-    workload = next((item for item in view[Workload].owned_by(job.uid) if _is_made_for(item, job)), None)
+        return _delegated(job, cache, has_started=has_started)
+    workload = next((item for item in cache[Workload].owned_by(job.uid) if _is_made_for(item, job)), None)
     wanted = _template(job)
     if workload is None:
         return JobGroup() if has_started else JobGroup(actions=(Create(Workload, _workload(job, wanted)),))
-    group = view[PodGroup].get(f"{job.namespace}/{group_name(workload.name, wanted['name'])}")
+    group = cache[PodGroup].get(f"{job.namespace}/{group_name(workload.name, wanted['name'])}")
     if group is None:
         made = Create(PodGroup, _group(job, workload, wanted, owners=(_owner(workload),)))
         return JobGroup() if has_started else JobGroup(actions=(made,))
     return JobGroup(group.name, tuple(_count_changes(workload, group, wanted)))
 
 
-def _delegated(job: Job, view: View, *, has_started: bool) -> JobGroup:
+def _delegated(job: Job, cache: InformerCache, *, has_started: bool) -> JobGroup:
     asked, owner = job.annotations.get(TEMPLATE_NAME), job.metadata.controller
     if not asked or owner is None:
         return JobGroup()
-    for workload in view[Workload].owned_by(owner.uid):
+    for workload in cache[Workload].owned_by(owner.uid):
         template = next((item for item in workload.spec.pod_group_templates if item.name == asked), None)
         if template is None:
             continue
         name = group_name(workload.name, template.name)
-        if view[PodGroup].get(f"{job.namespace}/{name}") is not None:
+        if cache[PodGroup].get(f"{job.namespace}/{name}") is not None:
             return JobGroup(name)
         if not has_started:
             return JobGroup(actions=(Create(PodGroup, _group(job, workload, _as_data(template))),))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import (
     adopter_keys,
     is_active,
@@ -16,7 +17,6 @@ from moorage.cluster.controllers.ownership import (
     ready_since,
     with_condition,
 )
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import Clock
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.kinds import BY_TYPE
@@ -42,21 +42,21 @@ class ReplicaSetController:
         self.name = BY_TYPE[kind].plural
         self.kinds = (kind, Pod)
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a replica set when it changes, or one of its pods, or a pod it might take over."""
         if isinstance(thing, self._kind):
             return (thing.key,)
-        return owner_keys(thing, self._kind) or adopter_keys(thing, view[self._kind].in_namespace(thing.namespace))
+        return owner_keys(thing, self._kind) or adopter_keys(thing, cache[self._kind].in_namespace(thing.namespace))
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make what is missing, delete what is too many, and count."""
-        replica_set = view[self._kind].get(key)
+        replica_set = cache[self._kind].get(key)
         if replica_set is None:
             return ()
-        if claimed := pod_claims(replica_set, view):
+        if claimed := pod_claims(replica_set, cache):
             return claimed
-        refusal = view.refusals.get((self.name, key), "")
-        return reconcile(replica_set, managed_pods(replica_set, view), self._clock.now(), refusal)
+        refusal = cache.refusals.get((self.name, key), "")
+        return reconcile(replica_set, managed_pods(replica_set, cache), self._clock.now(), refusal)
 
 
 def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float, refusal: str = "") -> Iterator[ControllerAction]:

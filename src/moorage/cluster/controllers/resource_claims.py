@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import owner_reference
-from moorage.cluster.controllers.view import View
 from moorage.kube.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimTemplate
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod, PodResourceClaim
@@ -27,7 +27,7 @@ class PodClaimController:
         groups = (PodGroup,) if has_groups else ()
         self.kinds: tuple[type[KubeObject], ...] = (Pod, ResourceClaim, ResourceClaimTemplate, *groups)
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a pod that asks for claims, when it or its claim changes or a template appears."""
         match thing:
             case Pod():
@@ -36,21 +36,21 @@ class PodClaimController:
                 owner = thing.metadata.controller
                 return (f"{thing.namespace}/{owner.name}",) if owner is not None and owner.kind == "Pod" else ()
             case PodGroup():
-                pods = view[Pod].in_namespace(thing.namespace)
+                pods = cache[Pod].in_namespace(thing.namespace)
                 return [pod.key for pod in pods if pod.group_key == thing.key and pod.spec.resource_claims]
-        pods = view[Pod].in_namespace(thing.namespace)
+        pods = cache[Pod].in_namespace(thing.namespace)
         return [pod.key for pod in pods if any(c.resource_claim_template_name for c in pod.spec.resource_claims)]
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make the claims a pod lacks and write down which are whose."""
-        pod = view[Pod].get(key)
+        pod = cache[Pod].get(key)
         if pod is None or pod.is_terminating or pod.is_finished:
             return ()
         if not self._has_groups or pod.group_key is None:
-            return claims_for(pod, view)
-        group = view[PodGroup].get(pod.group_key)
+            return claims_for(pod, cache)
+        group = cache[PodGroup].get(pod.group_key)
         # Which claims are the group's is not known before the group is.
-        return () if group is None else claims_for(pod, view, group)
+        return () if group is None else claims_for(pod, cache, group)
 
 
 class GroupClaimController:
@@ -60,34 +60,36 @@ class GroupClaimController:
     kinds = (PodGroup, ResourceClaim, ResourceClaimTemplate)
     pause = 0.0
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a group that asks for claims, when it or its claim changes or a template appears."""
         if isinstance(thing, PodGroup):
             return (thing.key,) if thing.spec.resource_claims else ()
         if isinstance(thing, ResourceClaim):
             owner = thing.metadata.controller
             return (f"{thing.namespace}/{owner.name}",) if owner is not None and owner.kind == "PodGroup" else ()
-        return [group.key for group in view[PodGroup].in_namespace(thing.namespace) if group.spec.resource_claims]
+        return [group.key for group in cache[PodGroup].in_namespace(thing.namespace) if group.spec.resource_claims]
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make the claims a group lacks and write down which are whose."""
-        group = view[PodGroup].get(key)
-        return () if group is None or group.is_terminating else claims_for(group, view)
+        group = cache[PodGroup].get(key)
+        return () if group is None or group.is_terminating else claims_for(group, cache)
 
 
-def claims_for(owner: Pod | PodGroup, view: View, group: PodGroup | None = None) -> Iterator[ControllerAction]:
+def claims_for(
+    owner: Pod | PodGroup, cache: InformerCache, group: PodGroup | None = None
+) -> Iterator[ControllerAction]:
     """Decide about the claims of one pod or group: its status names them when all are there.
 
     An entry that the ``group`` of a pod has, too, is served by the claim of the group.
     """
     shared = group.spec.resource_claims if group is not None else ()
-    made = _claims_made_for(owner, view)
+    made = _claims_made_for(owner, cache)
     if group is not None:
-        of_group = _claims_made_for(group, view)
+        of_group = _claims_made_for(group, cache)
         made |= {entry.name: of_group[entry.name] for entry in shared if entry.name in of_group}
     wanted = [entry for entry in owner.spec.resource_claims if entry.resource_claim_template_name]
     for entry in wanted:
-        template = view[ResourceClaimTemplate].get(f"{owner.namespace}/{entry.resource_claim_template_name}")
+        template = cache[ResourceClaimTemplate].get(f"{owner.namespace}/{entry.resource_claim_template_name}")
         if entry.name not in made and entry not in shared and template is not None:
             yield Create(ResourceClaim, claim_from(template, owner, entry))
     statuses = [
@@ -99,10 +101,10 @@ def claims_for(owner: Pod | PodGroup, view: View, group: PodGroup | None = None)
         yield Patch(owner, {"status": {"resourceClaimStatuses": statuses}}, "status")
 
 
-def _claims_made_for(owner: KubeObject, view: View) -> dict[str, ResourceClaim]:
+def _claims_made_for(owner: KubeObject, cache: InformerCache) -> dict[str, ResourceClaim]:
     return {
         claim.annotations[MADE_FOR]: claim
-        for claim in view[ResourceClaim].owned_by(owner.uid)
+        for claim in cache[ResourceClaim].owned_by(owner.uid)
         if MADE_FOR in claim.annotations and not claim.is_terminating
     }
 
@@ -132,31 +134,33 @@ class ClaimUseController:
         self._has_groups = has_groups
         self.kinds: tuple[type[KubeObject], ...] = (ResourceClaim, Pod, *((PodGroup,) if has_groups else ()))
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a claim when it changes, or a pod that may have used it ends."""
         if isinstance(thing, ResourceClaim):
             return (thing.key,)
-        if isinstance(thing, Pod) and (not _may_use_claims(thing) or is_consumer(thing.uid, thing.key, view)):
+        if isinstance(thing, Pod) and (not _may_use_claims(thing) or is_consumer(thing.uid, thing.key, cache)):
             return ()
-        if isinstance(thing, PodGroup) and _is_there(thing.uid, thing.key, view):
+        if isinstance(thing, PodGroup) and _is_there(thing.uid, thing.key, cache):
             return ()
-        claims = view[ResourceClaim].in_namespace(thing.namespace)
+        claims = cache[ResourceClaim].in_namespace(thing.namespace)
         return [claim.key for claim in claims if any(user.uid == thing.uid for user in claim.status.reserved_for)]
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Drop reservations that are over; deallocate, let go or delete a claim that nobody uses."""
-        claim = view[ResourceClaim].get(key)
+        claim = cache[ResourceClaim].get(key)
         if claim is None:
             return ()
         users = [
-            user for user in claim.status.reserved_for if self._still_uses(user, f"{claim.namespace}/{user.name}", view)
+            user
+            for user in claim.status.reserved_for
+            if self._still_uses(user, f"{claim.namespace}/{user.name}", cache)
         ]
-        return give_back(claim, users, is_orphan=_is_of_finished_pod(claim, view))
+        return give_back(claim, users, is_orphan=_is_of_finished_pod(claim, cache))
 
-    def _still_uses(self, user: ClaimConsumer, key: str, view: View) -> bool:
+    def _still_uses(self, user: ClaimConsumer, key: str, cache: InformerCache) -> bool:
         if user.resource == "podgroups" and self._has_groups:
-            return _is_there(user.uid, key, view)
-        return user.resource != "pods" or is_consumer(user.uid, key, view)
+            return _is_there(user.uid, key, cache)
+        return user.resource != "pods" or is_consumer(user.uid, key, cache)
 
 
 def give_back(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bool) -> Iterator[ControllerAction]:
@@ -180,14 +184,14 @@ def give_back(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bo
         yield Delete(claim)
 
 
-def is_consumer(uid: str, key: str, view: View) -> bool:
+def is_consumer(uid: str, key: str, cache: InformerCache) -> bool:
     """Return whether a pod is there and still uses what was reserved for it."""
-    pod = view[Pod].get(key)
+    pod = cache[Pod].get(key)
     return pod is not None and pod.uid == uid and not pod.is_finished
 
 
-def _is_there(uid: str, key: str, view: View) -> bool:
-    group = view[PodGroup].get(key)
+def _is_there(uid: str, key: str, cache: InformerCache) -> bool:
+    group = cache[PodGroup].get(key)
     return group is not None and group.uid == uid
 
 
@@ -195,11 +199,11 @@ def _may_use_claims(pod: Pod) -> bool:
     return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
 
 
-def _is_of_finished_pod(claim: ResourceClaim, view: View) -> bool:
+def _is_of_finished_pod(claim: ResourceClaim, cache: InformerCache) -> bool:
     owner = claim.metadata.controller
     if owner is None or owner.kind != "Pod":
         return False
-    pod = view[Pod].get(f"{claim.namespace}/{owner.name}")
+    pod = cache[Pod].get(f"{claim.namespace}/{owner.name}")
     return pod is not None and pod.uid == owner.uid and pod.is_finished
 
 

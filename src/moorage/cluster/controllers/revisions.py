@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import adoptions, owner_reference, revision_of
-from moorage.cluster.controllers.view import View
 from moorage.kube.api.struct import Data
 from moorage.kube.api.workloads import AppsWorkload, ControllerRevision
 
@@ -25,9 +25,9 @@ class History:
     known: list[ControllerRevision]
 
     @classmethod
-    def of(cls, owner: AppsWorkload, view: View) -> "History":
+    def of(cls, owner: AppsWorkload, cache: InformerCache) -> "History":
         """Collect the revisions of a workload, the oldest first."""
-        owned = view[ControllerRevision].owned_by(owner.uid)
+        owned = cache[ControllerRevision].owned_by(owner.uid)
         return cls(owner, sorted(owned, key=lambda item: (item.revision, item.name)))
 
     @cached_property
@@ -46,9 +46,9 @@ class History:
         kept = ((found.data.get("spec") or {}).get("template") or {}) if found is not None else {}
         return {key: part for key, part in kept.items() if key != "$patch"} or self.owner.spec.template
 
-    def record(self, view: View) -> list[ControllerAction]:
+    def record(self, cache: InformerCache) -> list[ControllerAction]:
         """Write down the current template, unless that is done; one that came back gets a new number."""
-        adopted = list(adoptions(self.owner, view[ControllerRevision].orphans_in(self.owner.namespace)))
+        adopted = list(adoptions(self.owner, cache[ControllerRevision].orphans_in(self.owner.namespace)))
         if adopted:
             return [*adopted]
         current = next((item for item in self.known if item.name == self.name), None)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import (
     adopter_keys,
     is_active,
@@ -20,7 +21,6 @@ from moorage.cluster.controllers.ownership import (
 from moorage.cluster.controllers.replicaset import BURST, wait_for_availability
 from moorage.cluster.controllers.retention import claim_owners
 from moorage.cluster.controllers.revisions import REVISION_LABEL, History
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import Clock
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.meta import KubeObject
@@ -43,26 +43,26 @@ class StatefulSetController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a stateful set when it changes, or one of its pods or revisions, or a pod it might take over."""
         if isinstance(thing, StatefulSet):
             return (thing.key,)
-        sets = view[StatefulSet].in_namespace(thing.namespace)
+        sets = cache[StatefulSet].in_namespace(thing.namespace)
         if isinstance(thing, PersistentVolumeClaim):
             return [item.key for item in sets if _is_named_for(thing, item)]
         return owner_keys(thing, StatefulSet) or adopter_keys(thing, sets)
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make, replace or remove the next pod, and count."""
-        stateful_set = view[StatefulSet].get(key)
+        stateful_set = cache[StatefulSet].get(key)
         if stateful_set is None or stateful_set.is_terminating:
             return ()
-        claimed = [patch for patch in pod_claims(stateful_set, view) if is_member(patch.thing, stateful_set)]
-        history = History.of(stateful_set, view)
-        if first := [*claimed, *history.record(view)]:
+        claimed = [patch for patch in pod_claims(stateful_set, cache) if is_member(patch.thing, stateful_set)]
+        history = History.of(stateful_set, cache)
+        if first := [*claimed, *history.record(cache)]:
             return first
-        pods = {pod.name: pod for pod in managed_pods(stateful_set, view)}
-        claims = {claim.name: claim for claim in view[PersistentVolumeClaim].in_namespace(stateful_set.namespace)}
+        pods = {pod.name: pod for pod in managed_pods(stateful_set, cache)}
+        claims = {claim.name: claim for claim in cache[PersistentVolumeClaim].in_namespace(stateful_set.namespace)}
         return Ordinals(stateful_set, pods, claims, self._clock.now(), history).actions()
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch, status_actions
-from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.kube.api import claims
 from moorage.kube.api.claims import BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, SELECTED_NODE
 from moorage.kube.api.meta import KubeObject
@@ -37,7 +37,7 @@ class ClaimController:
     kinds = (PersistentVolumeClaim, PersistentVolume, StorageClass, Node, Pod)
     pause = 0.0
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a claim when it changes, or its class, or a volume that may be for it, or a pod that uses it."""
         match thing:
             case PersistentVolumeClaim():
@@ -46,25 +46,25 @@ class ClaimController:
                 reference = thing.spec.claim_ref
                 if reference is not None:
                     return (f"{reference.namespace}/{reference.name}",)
-                return [claim.key for claim in view[PersistentVolumeClaim] if not claim.spec.volume_name]
+                return [claim.key for claim in cache[PersistentVolumeClaim] if not claim.spec.volume_name]
             case StorageClass():
-                return [claim.key for claim in view[PersistentVolumeClaim] if not claim.spec.volume_name]
+                return [claim.key for claim in cache[PersistentVolumeClaim] if not claim.spec.volume_name]
             case Pod():
                 return [f"{thing.namespace}/{use.name}" for use in claims.claim_uses(thing)]
         return ()
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Bring a claim closer to its volume; let one go that nobody uses."""
-        claim = view[PersistentVolumeClaim].get(key)
+        claim = cache[PersistentVolumeClaim].get(key)
         if claim is None:
             return ()
         if claim.is_terminating:
-            return _release(claim, view)
-        return Claiming(claim, view).actions()
+            return _release(claim, cache)
+        return Claiming(claim, cache).actions()
 
 
-def _release(claim: PersistentVolumeClaim, view: View) -> Iterator[ControllerAction]:
-    pods = view[Pod].in_namespace(claim.namespace)
+def _release(claim: PersistentVolumeClaim, cache: InformerCache) -> Iterator[ControllerAction]:
+    pods = cache[Pod].in_namespace(claim.namespace)
     if IN_USE in claim.metadata.finalizers and not any(claims.uses_claim(p, claim) and not p.is_finished for p in pods):
         kept = [name for name in claim.metadata.finalizers if name != IN_USE]
         yield Patch(claim, {"metadata": {"finalizers": kept}}, if_unchanged=True)
@@ -75,17 +75,17 @@ class Claiming:
     """One claim, and everything that may help it."""
 
     claim: PersistentVolumeClaim
-    view: View
+    cache: InformerCache
 
     @property
     def storage_class(self) -> StorageClass | None:
         """The class of the claim."""
-        return self.view[StorageClass].get(claims.class_of_claim(self.claim))
+        return self.cache[StorageClass].get(claims.class_of_claim(self.claim))
 
     def actions(self) -> Iterator[ControllerAction]:
         """Decide what is to be done now."""
         if self.claim.spec.volume_name:
-            return self._complete(self.view[PersistentVolume].get(self.claim.spec.volume_name))
+            return self._complete(self.cache[PersistentVolume].get(self.claim.spec.volume_name))
         volume = self._meant_for_it()
         if volume is None and not self._waits:
             volume = self._smallest_that_fits()
@@ -102,13 +102,13 @@ class Claiming:
 
     def _meant_for_it(self) -> PersistentVolume | None:
         """Find the volume that names the claim: bound by the scheduler, or by whoever made the volume."""
-        return next((item for item in self.view[PersistentVolume] if claims.is_bound_to(item, self.claim)), None)
+        return next((item for item in self.cache[PersistentVolume] if claims.is_bound_to(item, self.claim)), None)
 
     def _smallest_that_fits(self) -> PersistentVolume | None:
         if SELECTED_NODE in self.claim.annotations:
             # The scheduler found no volume that can be reached from there, or it would have bound it.
             return None
-        fitting = (item for item in self.view[PersistentVolume] if fits(item, self.claim))
+        fitting = (item for item in self.cache[PersistentVolume] if fits(item, self.claim))
         return min(fitting, key=lambda item: (claims.exact_capacity(item), item.name), default=None)
 
     def _complete(self, volume: PersistentVolume | None) -> Iterator[ControllerAction]:
@@ -145,11 +145,11 @@ class Claiming:
         if any(self.claim.annotations.get(key) != found.provisioner for key in PROVISIONERS):
             # External provisioners, and people, read there whose turn it is.
             yield Patch(self.claim, {"metadata": {"annotations": dict.fromkeys(PROVISIONERS, found.provisioner)}})
-        node = self.view[Node].get(self.claim.annotations.get(SELECTED_NODE, ""))
+        node = self.cache[Node].get(self.claim.annotations.get(SELECTED_NODE, ""))
         yield Create(PersistentVolume, provisioned(self.claim, found, node))
 
     def _default_class(self) -> StorageClass | None:
-        marked = [item for item in self.view[StorageClass] if item.annotations.get(IS_DEFAULT) == "true"]
+        marked = [item for item in self.cache[StorageClass] if item.annotations.get(IS_DEFAULT) == "true"]
         return max(marked, key=lambda item: (item.metadata.creation_timestamp or "", item.name), default=None)
 
 
@@ -221,20 +221,20 @@ class VolumeController:
     kinds = (PersistentVolume, PersistentVolumeClaim)
     pause = 0.0
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a volume when it changes, or its claim goes."""
         if isinstance(thing, PersistentVolumeClaim):
             return (thing.spec.volume_name,) if thing.spec.volume_name else ()
         return (thing.name,)
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Set the phase of a volume; delete one whose claim is gone if its policy says so."""
-        volume = view[PersistentVolume].get(key)
+        volume = cache[PersistentVolume].get(key)
         if volume is None:
             return ()
         reference = volume.spec.claim_ref
         name = f"{reference.namespace}/{reference.name}" if reference is not None else ""
-        return reconcile(volume, view[PersistentVolumeClaim].get(name))
+        return reconcile(volume, cache[PersistentVolumeClaim].get(name))
 
 
 def reconcile(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> Iterator[ControllerAction]:

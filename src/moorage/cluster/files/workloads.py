@@ -12,14 +12,14 @@ from moorage.cluster.controllers.cronjob import CronJobController
 from moorage.cluster.controllers.daemonset import DaemonSetController
 from moorage.cluster.controllers.deployment import DeploymentController
 from moorage.cluster.controllers.disruption import DisruptionController
-from moorage.cluster.controllers.driver import Controller
 from moorage.cluster.controllers.ephemeral import EphemeralVolumeController
 from moorage.cluster.controllers.garbage import OWNERS, GarbageCollector
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.job import JobController
+from moorage.cluster.controllers.manager import Controller
 from moorage.cluster.controllers.replicaset import ReplicaSetController
 from moorage.cluster.controllers.resource_claims import ClaimUseController, PodClaimController
 from moorage.cluster.controllers.statefulset import StatefulSetController
-from moorage.cluster.controllers.view import View
 from moorage.cluster.controllers.volumes import ClaimController, VolumeController
 from moorage.common.clock import Clock
 from moorage.common.errors import ApiError, InputError
@@ -163,9 +163,9 @@ class PatientCollector(GarbageCollector):
             if any(item.kind in _OWNER_NAMES and item.uid not in there for item in thing.metadata.owner_references)
         }
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at what has owners, unless they were never there."""
-        return () if thing.uid in self._without_owner else super().affected(thing, view)
+        return () if thing.uid in self._without_owner else super().affected(thing, cache)
 
 
 def controllers_for(objects: Iterable[KubeObject], clock: Clock) -> tuple[Controller, ...]:

@@ -16,8 +16,8 @@ from moorage.cluster.apiserver.requests.request import ApiRequest, ApiResponse
 from moorage.cluster.apiserver.storage.store import Entry, Store, storage_of
 from moorage.cluster.apiserver.writing.typed import merge_status
 from moorage.cluster.controllers.actions import After, ControllerAction, Create, Patch, Write, request_of
+from moorage.cluster.controllers.informer_cache import InformerCache, ObjectIndex
 from moorage.cluster.controllers.kubelet import Kubelet
-from moorage.cluster.controllers.view import ObjectIndex, View
 from moorage.cluster.in_process import StoreWatch
 from moorage.kube.api.kinds import Kind
 from moorage.kube.api.meta import KubeObject
@@ -38,7 +38,7 @@ class SimulatedKubelets:
         self._api = api
         self._kubelet = kubelet
         self._write_seconds = write_seconds
-        self._view = StoreView(api.store)
+        self._view = StoreCache(api.store)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._busy: set[str] = set()
         for kind in kubelet.kinds:
@@ -130,7 +130,7 @@ class StoreIndex(ObjectIndex[T]):
         return [thing for thing in found if isinstance(thing, Pod) and thing.node_name == name]
 
 
-class StoreView(View):
+class StoreCache(InformerCache):
     """A store where controllers expect their view: nothing is kept twice."""
 
     def __init__(self, store: Store) -> None:

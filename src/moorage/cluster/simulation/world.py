@@ -14,7 +14,7 @@ from moorage.cluster.apiserver.storage.objects import ObjectStore
 from moorage.cluster.apiserver.storage.store import StoredChange, storage_of
 from moorage.cluster.apiserver.writing.typed import bind_pod
 from moorage.cluster.controllers import kubelet
-from moorage.cluster.controllers.driver import Controller, Driver
+from moorage.cluster.controllers.manager import Controller, ControllerManager
 from moorage.cluster.in_process import InProcessClient, StoreInformer, StoreWatch
 from moorage.cluster.simulation.kubelets import SimulatedKubelets
 from moorage.common.clock import VirtualClock
@@ -111,9 +111,11 @@ class World:
         every = kubelet.Kubelet(self.clock, lasting, runs_every_node=True)
         return SimulatedKubelets(self.api, self._watch, every, lambda: self.pace.write)
 
-    def _drive(self, controllers: Sequence[Controller], hidden: Collection[str]) -> Driver:
+    def _drive(self, controllers: Sequence[Controller], hidden: Collection[str]) -> ControllerManager:
         client = InProcessClient(self.api, self.clock, self._controller_request, "kube-controller-manager")
-        return Driver(client, controllers, partial(StoreInformer, self.api.store, self._watch, hidden=hidden))
+        return ControllerManager(
+            client, controllers, partial(StoreInformer, self.api.store, self._watch, hidden=hidden)
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -135,7 +137,7 @@ class World:
     @property
     def refusals(self) -> dict[str, str]:
         """What controllers were not allowed to do, by what it was for."""
-        known = self._driver.view.refusals if self._driver is not None else {}
+        known = self._driver.cache.refusals if self._driver is not None else {}
         return {f"{controller} of {key}": problem for (controller, key), problem in known.items()}
 
     def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.cluster.simulation.recording import RecordedDecision
-from moorage.cluster.simulation.replay import ClusterMoment, Replay, WaitingRecord
+from moorage.cluster import ClusterMoment, RecordedDecision, Replay, WaitingRecord
 from moorage.insight.page.columns import layout_of
 from moorage.insight.page.data import (
     About,

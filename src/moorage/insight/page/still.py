@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from moorage.cluster.simulation.recording import why_not
+from moorage.cluster import why_not
 from moorage.common.errors import InputError, MoorageError
 from moorage.insight.explain.groups import pods_that_count
 from moorage.insight.page.columns import layout_of, load_of

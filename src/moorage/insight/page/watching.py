@@ -13,7 +13,7 @@ from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
 from moorage.scheduler.queue.entries import QueuedPodInfo
 
 if TYPE_CHECKING:
-    from moorage.cluster.simulation.recording import FailedAttempt
+    from moorage.cluster import FailedAttempt
 
 MAX_DECISIONS: Final = 1000
 MAX_FAILURES: Final = 200_000
@@ -68,7 +68,7 @@ class PageObserver(AttemptObserver):
         return [line for line in self.recent if line.pod == pod]
 
     def _failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
-        from moorage.cluster.simulation.recording import why_not  # most clusters start without a failure
+        from moorage.cluster import why_not  # most clusters start without a failure
 
         self.failures.put(queued.uid, why_not(outcome))
         self._second().failed += 1

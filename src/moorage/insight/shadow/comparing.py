@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import structlog
 
-from moorage.cluster.simulation.one_pass import DryRunApi
+from moorage.cluster import DryRunApi
 from moorage.common.errors import CacheError, MoorageError
 from moorage.insight.shadow.messages import (
     AGREES,

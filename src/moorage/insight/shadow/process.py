@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from moorage.cluster.simulation.one_pass import DryRunApi, searching_all
+from moorage.cluster import DryRunApi, searching_all
 from moorage.common.clock import SteadyClock
 from moorage.common.errors import ConfigError, MoorageError
 from moorage.insight.explain.in_scheduler import be_nice

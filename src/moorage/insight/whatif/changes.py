@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from moorage.cluster.controllers.heartbeats import NodeShape, fake_node
+from moorage.cluster import NodeShape, fake_node
 from moorage.common.errors import ApiError, InputError, did_you_mean
 from moorage.insight.whatif.edits import DEFAULT_NAMESPACE, ObjectId, put
 from moorage.insight.whatif.objects import missing

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from moorage.cluster.files.loading import ClusterInput, Creation
+from moorage.cluster import ClusterInput, Creation
 from moorage.common.errors import ApiError, InputError, did_you_mean
 from moorage.insight.whatif.edits import Content, ObjectId, PatchObject
 from moorage.kube.api.cluster import PriorityClass

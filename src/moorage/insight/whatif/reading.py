@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from moorage.cluster.controllers.volumes import TOPOLOGY
+from moorage.cluster import TOPOLOGY
 from moorage.common.errors import ApiError, Forbidden, Gone, InputError, NotFound
 from moorage.kube.api.codec import UNREADABLE, convert, decode
 from moorage.kube.api.kinds import BY_NAME, Kind

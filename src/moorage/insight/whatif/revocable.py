@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from moorage.cluster.simulation.one_pass import AssumedForGood
+from moorage.cluster import AssumedForGood
 from moorage.scheduler.decisions.attempts import AttemptLog
 from moorage.scheduler.engine.binding.binder import PendingBinding
 from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found

@@ -28,8 +28,16 @@ from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
-from moorage.cluster.simulation.one_pass import DryRunApi, assemble_dry_run, make_known, searching_all
-from moorage.cluster.virtual_time import AwaitedExtender, VirtualLoop, aside, run_anywhere
+from moorage.cluster import (
+    AwaitedExtender,
+    DryRunApi,
+    VirtualLoop,
+    aside,
+    assemble_dry_run,
+    make_known,
+    run_anywhere,
+    searching_all,
+)
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import InputError, did_you_mean
 from moorage.insight.whatif.attempts import Attempt, GroupOutcome

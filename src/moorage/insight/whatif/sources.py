@@ -7,7 +7,7 @@ from typing import TextIO
 
 from msgspec import Struct
 
-from moorage.cluster.virtual_time import aside
+from moorage.cluster import aside
 from moorage.common.errors import ApiError, InputError
 from moorage.insight.whatif.reading import ReadCluster, ShowReading, read_cluster
 from moorage.insight.whatif.session import Session

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from moorage.cluster.apiserver.admission.limit_ranges import default_limit_range
 from moorage.kube.api.struct import Data
+from moorage.kube.plain_data import find
 
 
 def part(data: Data, name: str) -> Data:
@@ -172,12 +172,21 @@ def _storage_class(data: Data) -> None:
     fill(data, {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"})
 
 
+def _limit_range(data: Data) -> None:
+    """Default a container's limits to the maximum, and its requests to its limits."""
+    for item in find(data, "spec.limits", []):
+        if isinstance(item, dict) and item.get("type") == "Container":
+            limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+            requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
+            item |= {key: amounts for key, amounts in (("default", limits), ("defaultRequest", requests)) if amounts}
+
+
 DEFAULTS: Final[Mapping[str, Callable[[Data], None]]] = {
     "cronjobs.batch": _cron_job,
     "daemonsets.apps": _daemon_set,
     "deployments.apps": _deployment,
     "jobs.batch": _job,
-    "limitranges": default_limit_range,
+    "limitranges": _limit_range,
     "namespaces": _namespace,
     "persistentvolumeclaims": _persistent_volume_claim,
     "persistentvolumes": _persistent_volume,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from moorage.cluster.virtual_time import VirtualLoop, aside, run_anywhere
+from moorage.cluster import VirtualLoop, aside, run_anywhere
 from moorage.common.clock import VirtualClock
 from moorage.lab.learn.rewards import StepFacts
 from moorage.lab.learn.stopping import ChoiceQuestion, StoppingScheduler

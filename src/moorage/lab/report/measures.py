@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.cluster.simulation.run_report import shown_time
+from moorage.cluster import shown_time
 
 
 class Measure(Struct, frozen=True):

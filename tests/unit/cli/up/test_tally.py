@@ -6,7 +6,7 @@ from tests.support.reconciling import make, pod
 
 from moorage.cli.up.screen import Screen, picture
 from moorage.cli.up.tally import Reason, Summary, Tally
-from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.kube.api.node import Node
 
 
@@ -22,7 +22,7 @@ def asking(name: str, node: str, cpu: str = "2", **state: Any) -> Any:
 
 def test_counts_a_cluster() -> None:
     pods = [asking("a", "n1"), asking("b", "n1", phase="Succeeded"), asking("c", "", phase="Pending")]
-    summary = Tally().summary(View([node("n1"), node("n2", "False"), *pods]), now=0.0)
+    summary = Tally().summary(InformerCache([node("n1"), node("n2", "False"), *pods]), now=0.0)
     assert (summary.nodes, summary.ready) == (2, 1)
     assert summary.phases == {"Running": 1, "Pending": 1, "Succeeded": 1}
     assert summary.used == {"cpu": 0.25, "memory": 0.125, "pods": 0.05}
@@ -30,15 +30,15 @@ def test_counts_a_cluster() -> None:
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
-    tally, view = Tally(), View([node("n1")])
-    tally.summary(view, now=0.0)
+    tally, cache = Tally(), InformerCache([node("n1")])
+    tally.summary(cache, now=0.0)
     for number in range(10):
         placed = pod(f"p{number}")
-        view[type(placed)].put(placed)
-        list(tally.affected(placed, view))
-        list(tally.affected(placed, view))
-    assert tally.summary(view, now=2.0).rate == 5.0
-    assert tally.summary(view, now=100.0).rate == 0.0
+        cache[type(placed)].put(placed)
+        list(tally.affected(placed, cache))
+        list(tally.affected(placed, cache))
+    assert tally.summary(cache, now=2.0).rate == 5.0
+    assert tally.summary(cache, now=100.0).rate == 0.0
     assert tally.placed == 10
 
 

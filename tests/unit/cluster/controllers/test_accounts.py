@@ -3,7 +3,7 @@ from tests.support.reconciling import make, said
 
 from moorage.cluster.controllers.accounts import AccountController, RootAuthorityController
 from moorage.cluster.controllers.actions import Patch
-from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.kube.api.cluster import ConfigMap, Namespace, ServiceAccount
 
 SHOP = make(Namespace, "shop")
@@ -18,7 +18,7 @@ CASES = {
 
 @pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
 def test_every_namespace_has_a_default_account(objects: list[Namespace | ServiceAccount], want: list[str]) -> None:
-    assert said(AccountController().reconcile("shop", View(objects))) == want
+    assert said(AccountController().reconcile("shop", InformerCache(objects))) == want
 
 
 CA = "the authority"
@@ -38,17 +38,17 @@ AUTHORITIES = {
 
 @pytest.mark.parametrize(("objects", "want"), AUTHORITIES.values(), ids=AUTHORITIES)
 def test_every_namespace_is_told_whom_to_trust(objects: list[Namespace | ConfigMap], want: list[str]) -> None:
-    assert said(RootAuthorityController().reconcile("shop", View(objects))) == want
+    assert said(RootAuthorityController().reconcile("shop", InformerCache(objects))) == want
 
 
 def test_a_mended_copy_says_nothing_else() -> None:
-    (patch,) = RootAuthorityController().reconcile("shop", View([SHOP, SOURCE, SPOILT]))
+    (patch,) = RootAuthorityController().reconcile("shop", InformerCache([SHOP, SOURCE, SPOILT]))
     assert isinstance(patch, Patch)
     assert patch.patch == {"data": {"ca.crt": CA, "more": None}}
 
 
 def test_a_new_authority_concerns_every_namespace() -> None:
-    view = View([SHOP, make(Namespace, "office"), SOURCE])
-    assert sorted(RootAuthorityController().affected(SOURCE, view)) == ["office", "shop"]
-    assert list(RootAuthorityController().affected(TOLD, view)) == ["shop"]
-    assert list(RootAuthorityController().affected(make(ConfigMap, "other"), view)) == []
+    cache = InformerCache([SHOP, make(Namespace, "office"), SOURCE])
+    assert sorted(RootAuthorityController().affected(SOURCE, cache)) == ["office", "shop"]
+    assert list(RootAuthorityController().affected(TOLD, cache)) == ["shop"]
+    assert list(RootAuthorityController().affected(make(ConfigMap, "other"), cache)) == []

@@ -4,7 +4,7 @@ import pytest
 from tests.support.reconciling import NOW, make, pod, status_in
 
 from moorage.cluster.controllers.disruption import DisruptionController, reconcile
-from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.cluster import PodDisruptionBudget
 from moorage.kube.api.meta import format_time
@@ -43,8 +43,8 @@ CASES: dict[str, tuple[PodDisruptionBudget, list[Pod], Counts]] = {
 @pytest.mark.parametrize(("wanted", "present", "want"), CASES.values(), ids=CASES)
 def test_counts(wanted: PodDisruptionBudget, present: list[Pod], want: Counts) -> None:
     maker = make(ReplicaSet, "web", spec={"replicas": 4})
-    view = View([wanted, maker, *present, pod("other", labels={"app": "other"})])
-    status = status_in(DisruptionController(VirtualClock()).reconcile(wanted.key, view))
+    cache = InformerCache([wanted, maker, *present, pod("other", labels={"app": "other"})])
+    status = status_in(DisruptionController(VirtualClock()).reconcile(wanted.key, cache))
     fields = ("expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed")
     assert tuple(status.get(field, 0) for field in fields) == want
 

@@ -7,7 +7,7 @@ from tests.support.reconciling import make
 
 from moorage.cluster.controllers.actions import After, ControllerAction, Create, Patch
 from moorage.cluster.controllers.elections import ElectionController
-from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.meta import format_micro_time
 from moorage.kube.api.records import Lease, LeaseCandidate
@@ -105,11 +105,11 @@ CASES: dict[str, tuple[list[Any], list[str]]] = {
 @pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
 def test_elections(objects: list[Any], want: list[str]) -> None:
     controller = ElectionController(VirtualClock())
-    assert [told(action) for action in controller.reconcile(KEY, View(objects))] == want
+    assert [told(action) for action in controller.reconcile(KEY, InformerCache(objects))] == want
 
 
 def test_what_is_looked_at() -> None:
     controller, someone = ElectionController(VirtualClock()), candidate("a")
-    assert controller.affected(someone, View()) == (KEY,)
-    assert controller.affected(lease("a"), View([someone])) == (KEY,)
-    assert controller.affected(lease("a"), View()) == (), "most leases are nobody's business here"
+    assert controller.affected(someone, InformerCache()) == (KEY,)
+    assert controller.affected(lease("a"), InformerCache([someone])) == (KEY,)
+    assert controller.affected(lease("a"), InformerCache()) == (), "most leases are nobody's business here"

@@ -3,8 +3,8 @@ from tests.support.reconciling import make, said, waits_in
 
 from moorage.cluster.controllers.actions import Delete
 from moorage.cluster.controllers.garbage import GarbageCollector
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import owner_reference
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
@@ -81,22 +81,22 @@ CASES = {
 
 @pytest.mark.parametrize(("objects", "key", "want"), CASES.values(), ids=CASES)
 def test_follows_owners(objects: list[KubeObject], key: str, want: list[str]) -> None:
-    assert said(GarbageCollector(VirtualClock()).reconcile(key, View(objects))) == want
+    assert said(GarbageCollector(VirtualClock()).reconcile(key, InformerCache(objects))) == want
 
 
 def test_what_is_very_young_is_left_alone_for_a_moment() -> None:
-    actions = list(GarbageCollector(VirtualClock()).reconcile("ReplicaSet/shop/web-1", View([owned(age=0.0)])))
+    actions = list(GarbageCollector(VirtualClock()).reconcile("ReplicaSet/shop/web-1", InformerCache([owned(age=0.0)])))
     assert said(actions) == []
     assert waits_in(actions) == [2.0]
 
 
 def test_what_an_owner_waits_for_waits_for_its_own() -> None:
-    view = View([owner("foregroundDeletion"), owned()])
-    (delete,) = GarbageCollector(VirtualClock()).reconcile("ReplicaSet/shop/web-1", view)
+    cache = InformerCache([owner("foregroundDeletion"), owned()])
+    (delete,) = GarbageCollector(VirtualClock()).reconcile("ReplicaSet/shop/web-1", cache)
     assert isinstance(delete, Delete)
     assert delete.propagation == "Foreground"
 
 
 def test_the_end_of_an_owner_is_news_for_what_it_owned() -> None:
-    keys = GarbageCollector(VirtualClock()).affected(owner(), View([owned()]))
+    keys = GarbageCollector(VirtualClock()).affected(owner(), InformerCache([owned()]))
     assert list(keys) == ["ReplicaSet/shop/web-1"]

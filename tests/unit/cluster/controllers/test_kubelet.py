@@ -2,10 +2,9 @@ import pytest
 from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
 
 from moorage.cluster.controllers.actions import ControllerAction
-from moorage.cluster.controllers.kubelet import FAIL, FAKE_LABEL, Kubelet, KubeletPace, duration, next_step
-from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.informer_cache import InformerCache
+from moorage.cluster.controllers.kubelet import FAIL, FAKE_LABEL, Kubelet, KubeletPace, next_step
 from moorage.common.clock import VirtualClock
-from moorage.common.errors import InputError
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 
@@ -93,30 +92,20 @@ SILENCE = {
 @pytest.mark.parametrize(("thing", "want"), SILENCE.values(), ids=SILENCE)
 def test_whose_pods_are_run(thing: Node, want: bool) -> None:
     kubelet = Kubelet(VirtualClock(), KubeletPace(start=0.0))
-    assert bool(list(kubelet.reconcile("shop/pod", View([thing, pod(phase="Pending")])))) is want
+    assert bool(list(kubelet.reconcile("shop/pod", InformerCache([thing, pod(phase="Pending")])))) is want
 
 
 def test_a_pod_that_is_seen_before_its_node_starts_when_that_is_seen() -> None:
-    kubelet, view, late = Kubelet(VirtualClock(), KubeletPace(start=0.0)), View([pod(phase="Pending")]), node()
-    assert list(kubelet.reconcile("shop/pod", view)) == []
-    view[Node].put(late)
-    assert list(kubelet.affected(late, view)) == ["shop/pod"]
-    assert status_in(kubelet.reconcile("shop/pod", view))["phase"] == "Running"
-    assert list(kubelet.affected(late, view)) == []
-
-
-DURATIONS = {"90": 90.0, "1.5s": 1.5, "500ms": 0.5, "1m30s": 90.0, "2h": 7200.0}
-
-
-@pytest.mark.parametrize(("text", "want"), DURATIONS.items())
-def test_durations(text: str, want: float) -> None:
-    assert duration(text, where="--for") == want
-
-
-@pytest.mark.parametrize("text", ["", "soon", "5 s", "-3s", "3d"])
-def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(InputError, match="write it like 30s"):
-        duration(text, where="--for")
+    kubelet, cache, late = (
+        Kubelet(VirtualClock(), KubeletPace(start=0.0)),
+        InformerCache([pod(phase="Pending")]),
+        node(),
+    )
+    assert list(kubelet.reconcile("shop/pod", cache)) == []
+    cache[Node].put(late)
+    assert list(kubelet.affected(late, cache)) == ["shop/pod"]
+    assert status_in(kubelet.reconcile("shop/pod", cache))["phase"] == "Running"
+    assert list(kubelet.affected(late, cache)) == []
 
 
 def test_a_pod_that_came_with_a_node_is_scheduled_all_the_same() -> None:

@@ -7,6 +7,7 @@ from tests.support.reconciling import make, pod, said
 
 from moorage.cluster.controllers.actions import Create, Patch
 from moorage.cluster.controllers.garbage import GROUPS, GarbageCollector
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.job import JobController
 from moorage.cluster.controllers.pod_groups import JobGroup, PodGroupProtection, group_name, group_of
 from moorage.cluster.controllers.resource_claims import (
@@ -15,7 +16,6 @@ from moorage.cluster.controllers.resource_claims import (
     GroupClaimController,
     PodClaimController,
 )
-from moorage.cluster.controllers.view import View
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.kube.api.meta import KubeObject
@@ -41,14 +41,14 @@ def made(actions: Any) -> tuple[type[KubeObject], dict[str, Any]]:
 
 
 def workload(of: Job, **spec: Any) -> Workload:
-    (action,) = group_of(of, View(), has_started=False).actions
+    (action,) = group_of(of, InformerCache(), has_started=False).actions
     assert isinstance(action, Create)
     name = action.data["metadata"]["name"]
     return make(Workload, name, owner=of, spec={**action.data["spec"], **spec})
 
 
 def group(of: Job) -> PodGroup:
-    (action,) = group_of(of, View([workload(of)]), has_started=False).actions
+    (action,) = group_of(of, InformerCache([workload(of)]), has_started=False).actions
     assert isinstance(action, Create)
     return make(PodGroup, action.data["metadata"]["name"], owner=of, spec=action.data["spec"])
 
@@ -90,12 +90,12 @@ TEMPLATES: dict[str, tuple[Job, dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("of", "want"), TEMPLATES.values(), ids=TEMPLATES)
 def test_the_workload_and_the_group_of(of: Job, want: dict[str, Any]) -> None:
-    kind, data = made(group_of(of, View(), has_started=False).actions)
+    kind, data = made(group_of(of, InformerCache(), has_started=False).actions)
     assert (kind, data["metadata"]["name"]) == (Workload, "train-7464df7ddb")
     assert data["spec"]["podGroupTemplates"] == [{"name": "train-pgt-0", **want}]
     assert data["spec"]["controllerRef"] == {"apiGroup": "batch", "kind": "Job", "name": "train"}
     above = workload(of)
-    kind, data = made(group_of(of, View([above]), has_started=False).actions)
+    kind, data = made(group_of(of, InformerCache([above]), has_started=False).actions)
     assert (kind, data["metadata"]["name"]) == (PodGroup, NAME)
     reference = {"workloadRef": {"workloadName": "train-7464df7ddb", "templateName": "train-pgt-0"}}
     assert data["spec"] == {**reference, **want}
@@ -119,26 +119,26 @@ ALONE: dict[str, tuple[Job, list[KubeObject], bool]] = {
 
 @pytest.mark.parametrize(("of", "objects", "has_started"), ALONE.values(), ids=ALONE)
 def test_no_group_for(of: Job, objects: list[KubeObject], has_started: bool) -> None:
-    assert group_of(of, View(objects), has_started=has_started) == JobGroup()
+    assert group_of(of, InformerCache(objects), has_started=has_started) == JobGroup()
 
 
 def test_a_group_of_the_workload_that_the_manager_of_a_job_has() -> None:
     of = job(owner=CRON, annotations={"scheduling.k8s.io/group-template-name": "workers"})
     template = {"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}
     above = make(Workload, "js-wl", owner=CRON, spec={"podGroupTemplates": [template]})
-    kind, data = made(group_of(of, View([above]), has_started=False).actions)
+    kind, data = made(group_of(of, InformerCache([above]), has_started=False).actions)
     assert (kind, data["metadata"]["name"]) == (PodGroup, "js-wl-workers-7586587989")
     assert [item["kind"] for item in data["metadata"]["ownerReferences"]] == ["Job"]
     there = make(PodGroup, "js-wl-workers-7586587989", spec=data["spec"])
-    assert group_of(of, View([above, there]), has_started=True).name == there.name
-    assert JobController(VirtualClock(), makes_groups=True).affected(above, View([of])) == [of.key]
+    assert group_of(of, InformerCache([above, there]), has_started=True).name == there.name
+    assert JobController(VirtualClock(), makes_groups=True).affected(above, InformerCache([of])) == [of.key]
 
 
 def test_pods_are_made_into_the_group() -> None:
     of = job(scheduling={"schedulingPolicy": {"gang": {}}})
-    view = View([of, workload(of), group(of)])
+    cache = InformerCache([of, workload(of), group(of)])
     actions = [
-        a for a in JobController(VirtualClock(), makes_groups=True).reconcile(of.key, view) if isinstance(a, Create)
+        a for a in JobController(VirtualClock(), makes_groups=True).reconcile(of.key, cache) if isinstance(a, Create)
     ]
     assert [action.data["spec"]["schedulingGroup"] for action in actions] == [{"podGroupName": NAME}] * 3
 
@@ -146,7 +146,7 @@ def test_pods_are_made_into_the_group() -> None:
 def test_a_changed_count_is_passed_on() -> None:
     before = job(scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}})
     after = job(scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}})
-    found = group_of(after, View([workload(before), group(before)]), has_started=True)
+    found = group_of(after, InformerCache([workload(before), group(before)]), has_started=True)
     patches = [action for action in found.actions if isinstance(action, Patch)]
     assert found.name == NAME
     assert patches[0].patch["spec"]["podGroupTemplates"][0]["schedulingPolicy"] == {"gang": {"minCount": 2}}
@@ -173,7 +173,7 @@ PROTECTED: dict[str, tuple[list[KubeObject], list[str]]] = {
 
 @pytest.mark.parametrize(("objects", "want"), PROTECTED.values(), ids=PROTECTED)
 def test_protection_of(objects: list[KubeObject], want: list[str]) -> None:
-    actions = list(PodGroupProtection().reconcile("shop/g", View(objects)))
+    actions = list(PodGroupProtection().reconcile("shop/g", InformerCache(objects)))
     assert said(actions) == want
     kept = [action.patch for action in actions if isinstance(action, Patch)]
     assert kept == [{"metadata": {"finalizers": ["mine"]}}] * len(want)
@@ -186,10 +186,10 @@ CLAIM = make(ResourceClaim, "g-gpu-x", owner=GROUP, metadata={"annotations": {MA
 
 
 def test_the_claim_of_a_group_is_made_once_and_written_down() -> None:
-    kind, data = made(GroupClaimController().reconcile("shop/g", View([GROUP, TEMPLATE])))
+    kind, data = made(GroupClaimController().reconcile("shop/g", InformerCache([GROUP, TEMPLATE])))
     assert (kind, data["metadata"]["generateName"]) == (ResourceClaim, "g-gpu-")
     assert data["metadata"]["ownerReferences"][0]["kind"] == "PodGroup"
-    (patch,) = GroupClaimController().reconcile("shop/g", View([GROUP, TEMPLATE, CLAIM]))
+    (patch,) = GroupClaimController().reconcile("shop/g", InformerCache([GROUP, TEMPLATE, CLAIM]))
     assert isinstance(patch, Patch)
     statuses = [{"name": "gpu", "resourceClaimName": "g-gpu-x"}]
     assert (patch.patch, patch.subresource) == ({"status": {"resourceClaimStatuses": statuses}}, "status")
@@ -206,7 +206,7 @@ ENTRIES: dict[str, tuple[dict[str, str], list[KubeObject], list[str]]] = {
 @pytest.mark.parametrize(("entry", "objects", "want"), ENTRIES.values(), ids=ENTRIES)
 def test_claims_of_members(entry: dict[str, str], objects: list[KubeObject], want: list[str]) -> None:
     member = pod("p", resourceClaims=[entry], **MEMBER)
-    actions = list(PodClaimController(has_groups=True).reconcile("shop/p", View([member, TEMPLATE, *objects])))
+    actions = list(PodClaimController(has_groups=True).reconcile("shop/p", InformerCache([member, TEMPLATE, *objects])))
     words = [
         f"create {action.data['metadata']['generateName']}" if isinstance(action, Create) else "status of p"
         for action in actions
@@ -218,17 +218,17 @@ def test_claims_of_members(entry: dict[str, str], objects: list[KubeObject], wan
 def test_what_a_group_reserved_is_given_back_when_it_is_gone(is_there: bool, want: list[Any]) -> None:
     user = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": GROUP.uid}
     claim = make(ResourceClaim, "c", status={"reservedFor": [user], "allocation": {}})
-    view = View([claim, *([GROUP] if is_there else [])])
-    actions = list(ClaimUseController(has_groups=True).reconcile("shop/c", view))
+    cache = InformerCache([claim, *([GROUP] if is_there else [])])
+    actions = list(ClaimUseController(has_groups=True).reconcile("shop/c", cache))
     assert [action.patch["status"]["reservedFor"] for action in actions if isinstance(action, Patch)] == want
     if not is_there:
-        assert ClaimUseController(has_groups=True).affected(GROUP, view) == ["shop/c"]
+        assert ClaimUseController(has_groups=True).affected(GROUP, cache) == ["shop/c"]
 
 
 def test_garbage_heeds_groups_and_leaves_namesakes_of_other_groups_alone() -> None:
     of = job()
     ours = GarbageCollector(VirtualClock(), GROUPS)
-    assert said(ours.reconcile(f"PodGroup/shop/{NAME}", View([group(of)]))) == [f"delete {NAME}"]
+    assert said(ours.reconcile(f"PodGroup/shop/{NAME}", InformerCache([group(of)]))) == [f"delete {NAME}"]
     reference = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "name": "v", "uid": "u"}
     theirs = make(Pod, "p", metadata={"ownerReferences": [reference]})
-    assert said(ours.reconcile("Pod/shop/p", View([theirs]))) == []
+    assert said(ours.reconcile("Pod/shop/p", InformerCache([theirs]))) == []

@@ -4,8 +4,8 @@ import pytest
 from tests.support.reconciling import make, pod, said, status_in
 
 from moorage.cluster.controllers.actions import Create, Patch
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.resource_claims import MADE_FOR, PROTECTION, ClaimUseController, PodClaimController
-from moorage.cluster.controllers.view import View
 from moorage.kube.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
@@ -27,7 +27,7 @@ def claim(*users: str, allocated: bool = True, owner: Pod | None = None, **metad
 
 
 def test_a_claim_is_made_from_its_template() -> None:
-    (create,) = PodClaimController().reconcile("shop/p", View([pod("p", **ASKS), TEMPLATE]))
+    (create,) = PodClaimController().reconcile("shop/p", InformerCache([pod("p", **ASKS), TEMPLATE]))
     assert isinstance(create, Create)
     metadata = create.data["metadata"]
     assert (metadata["generateName"], metadata["labels"]) == ("p-gpu-", {"team": "ml"})
@@ -38,12 +38,12 @@ def test_a_claim_is_made_from_its_template() -> None:
 
 def test_the_pod_is_told_which_claim_is_its_own() -> None:
     asking = pod("p", **ASKS)
-    actions = PodClaimController().reconcile("shop/p", View([asking, TEMPLATE, claim(owner=asking)]))
+    actions = PodClaimController().reconcile("shop/p", InformerCache([asking, TEMPLATE, claim(owner=asking)]))
     assert status_in(actions) == {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu-x"}]}
 
 
 def test_without_the_template_nothing_can_be_made() -> None:
-    assert said(PodClaimController().reconcile("shop/p", View([pod("p", **ASKS)]))) == []
+    assert said(PodClaimController().reconcile("shop/p", InformerCache([pod("p", **ASKS)]))) == []
 
 
 RUNNING, DONE = pod("p"), pod("p", phase="Succeeded")
@@ -71,6 +71,6 @@ CASES: dict[str, tuple[list[KubeObject], Want]] = {
 
 @pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
 def test_gives_back_what_is_not_used(objects: list[KubeObject], want: Want) -> None:
-    actions = list(ClaimUseController().reconcile("shop/p-gpu-x", View(objects)))
+    actions = list(ClaimUseController().reconcile("shop/p-gpu-x", InformerCache(objects)))
     assert (status_in(actions), said(actions)) == want
     assert all(action.if_unchanged for action in actions if isinstance(action, Patch))

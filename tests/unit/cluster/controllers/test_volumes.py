@@ -4,7 +4,7 @@ import pytest
 from tests.support.reconciling import make, pod, said, status_in
 
 from moorage.cluster.controllers.actions import Create
-from moorage.cluster.controllers.view import View
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.volumes import PROVISIONED_BY, PROVISIONERS, ClaimController, reconcile
 from moorage.kube.api.claims import SELECTED_NODE
 from moorage.kube.api.meta import KubeObject
@@ -79,12 +79,12 @@ CASES: dict[str, tuple[list[KubeObject], list[str]]] = {
 
 @pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
 def test_finds_or_makes_a_volume(objects: list[KubeObject], want: list[str]) -> None:
-    assert said(ClaimController().reconcile("shop/data", View(objects))) == want
+    assert said(ClaimController().reconcile("shop/data", InformerCache(objects))) == want
 
 
 def test_both_sides_of_a_binding_are_written() -> None:
     mine = volume("fit", claimed_by="data", uid="uid-of-data")
-    status = status_in(ClaimController().reconcile("shop/data", View([MANUAL, mine])))
+    status = status_in(ClaimController().reconcile("shop/data", InformerCache([MANUAL, mine])))
     assert status == {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10Gi"}}
 
 
@@ -101,7 +101,7 @@ REACH = {
 def test_a_made_volume_can_be_reached_from_the_chosen_node(parameters: dict[str, str], want: dict[str, Any]) -> None:
     late = storage_class(mode="WaitForFirstConsumer", parameters=parameters)
     objects = [claim(storageClassName="fast", annotations={SELECTED_NODE: "n1", **TOLD}), late, ZONED]
-    (create,) = ClaimController().reconcile("shop/data", View(objects))
+    (create,) = ClaimController().reconcile("shop/data", InformerCache(objects))
     assert isinstance(create, Create)
     (term,) = create.data["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
     assert term["matchExpressions"] == [want]
@@ -112,8 +112,10 @@ def test_a_claim_in_use_is_kept_until_its_last_pod_has_ended() -> None:
     dying = make(PersistentVolumeClaim, "data", metadata=metadata)
     uses = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
     controller = ClaimController()
-    assert said(controller.reconcile(dying.key, View([dying, pod(**uses)]))) == []
-    assert said(controller.reconcile(dying.key, View([dying, pod(phase="Succeeded", **uses)]))) == ["change data"]
+    assert said(controller.reconcile(dying.key, InformerCache([dying, pod(**uses)]))) == []
+    assert said(controller.reconcile(dying.key, InformerCache([dying, pod(phase="Succeeded", **uses)]))) == [
+        "change data"
+    ]
 
 
 def bound(policy: str, **annotations: str) -> PersistentVolume:

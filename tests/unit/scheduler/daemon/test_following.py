@@ -92,7 +92,7 @@ def test_saving_a_plugin_or_a_configuration_is_enough(tmp_path: Path, monkeypatc
     @in_virtual_time
     async def story() -> None:
         async with Cluster(nodes=1) as cluster:
-            scheduling = cluster.box.scheduling
+            scheduling = cluster.embedded.scheduling
             assert scheduling is not None
             follower = FileFollower(
                 config,

@@ -22,15 +22,6 @@ def limit_ranges(store: Store, namespace: str) -> list[Data]:
     return [item for data in found for item in (data.get("spec") or {}).get("limits") or ()]
 
 
-def default_limit_range(data: Data) -> None:
-    """Have the most that a container may use be what it gets, and what it gets be what it asks for."""
-    for item in find(data, "spec.limits", []):
-        if isinstance(item, dict) and item.get("type") == "Container":
-            limits = {**(item.get("max") or {}), **(item.get("default") or {})}
-            asked = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
-            item |= {key: amounts for key, amounts in (("default", limits), ("defaultRequest", asked)) if amounts}
-
-
 def check_pod(resource: ServedResource, data: Data, ranges: list[Data]) -> None:
     """Refuse a pod that asks for less or more than its namespace allows, as a whole or in one container."""
     spec = data["spec"]

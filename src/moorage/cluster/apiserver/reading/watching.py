@@ -31,17 +31,19 @@ class WatchTerms:
 class Watch:
     """Shows what changes, as lines of JSON. Read :meth:`begin` first, then :meth:`take` whenever the store changed."""
 
-    def __init__(self, store: Store, resource: ServedResource, view: Representation, terms: WatchTerms) -> None:
+    def __init__(
+        self, store: Store, resource: ServedResource, representation: Representation, terms: WatchTerms
+    ) -> None:
         self.resource = resource
         self.terms = terms
         self.is_over = False
         self._store = store
-        self._view = view
+        self._representation = representation
         self._log = store.log(resource.storage)
         self._selects = not terms.selection.is_everything
         self._prefix = f"{terms.namespace}/" if terms.namespace else ""
         # Most watches ask for everything, plainly: what they get is written once for all of them.
-        self._is_common = type(view) is Representation and not (self._selects or self._prefix)
+        self._is_common = type(representation) is Representation and not (self._selects or self._prefix)
         self._initial: tuple[Entry, ...] = ()
         self._problem: Gone | None = None
         self._position = self._log.end
@@ -66,10 +68,10 @@ class Watch:
         if self._problem is not None:
             yield self.ended(self._problem)
             return
-        yield from _in_chunks(self._view.added(entry) for entry in self._initial if self._shows(entry))
+        yield from _in_chunks(self._representation.added(entry) for entry in self._initial if self._shows(entry))
         self._initial = ()
         if self.terms.is_streaming_list:
-            yield self._view.bookmark(self._begun_at, ends_initial_events=True)
+            yield self._representation.bookmark(self._begun_at, ends_initial_events=True)
 
     def take(self) -> bytes:
         """Return what changed since last time; empty if nothing that this watch shows did."""
@@ -85,7 +87,7 @@ class Watch:
 
     def bookmark(self) -> bytes:
         """Say which version has been reached; only right after :meth:`take`."""
-        return self._view.bookmark(self._store.version)
+        return self._representation.bookmark(self._store.version)
 
     def ended(self, error: ApiError) -> bytes:
         """Say why the watch ends, and end it."""
@@ -103,7 +105,7 @@ class Watch:
         if not was_shown and not is_shown:
             return b""
         event = "MODIFIED" if was_shown and is_shown else "ADDED" if is_shown else "DELETED"
-        return self._view.event(event, change)
+        return self._representation.event(event, change)
 
 
 def _in_chunks(lines: Iterable[bytes]) -> Iterator[bytes]:

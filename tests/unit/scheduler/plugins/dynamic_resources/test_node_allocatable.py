@@ -210,7 +210,7 @@ async def test_d9_what_a_share_stands_for_is_written_to_the_pod_and_counted_on_i
         (told,) = found.status.node_allocatable_resource_claim_statuses
         assert (told.resource_claim_name, told.containers) == ("a", ("c",))
         assert [(item.name, item.quantity) for item in told.mapping] == [("memory", "4Gi")]
-        assert cluster.box.scheduling is not None
-        info = cluster.box.scheduling.scheduler.cache.node("node-1")
+        assert cluster.embedded.scheduling is not None
+        info = cluster.embedded.scheduling.scheduler.cache.node("node-1")
         assert info is not None
         assert info.requested["memory"] == 4 * 2**30

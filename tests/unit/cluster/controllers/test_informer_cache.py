@@ -1,7 +1,7 @@
 from msgspec.structs import replace
 from tests.support.reconciling import make, pod
 
-from moorage.cluster.controllers.view import ObjectIndex
+from moorage.cluster.controllers.informer_cache import ObjectIndex
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.workloads import ReplicaSet
 

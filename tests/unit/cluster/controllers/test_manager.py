@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 
 from moorage.cluster.apiserver.api import Api
 from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.controllers import driver
+from moorage.cluster.controllers import manager
 from moorage.cluster.controllers.actions import ControllerAction
-from moorage.cluster.controllers.view import View
-from moorage.cluster.embedded import Box, BoxOptions
+from moorage.cluster.controllers.informer_cache import InformerCache
+from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
 from moorage.cluster.transport import InProcess
 from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
@@ -94,23 +94,23 @@ class Picky:
         self.seen: list[str] = []
         self._fails_early = fails_early
 
-    def affected(self, thing: KubeObject, _view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, _view: InformerCache) -> Iterable[str]:
         if self._fails_early and thing.name == "node-1":
             raise RuntimeError("not that one")
         return (thing.key,)
 
-    def reconcile(self, key: str, _view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, _view: InformerCache) -> Iterable[ControllerAction]:
         if key == "node-1":
             raise ZeroDivisionError("not that one")
         self.seen.append(key)
         return ()
 
 
-def box_over(store: Store, clock: VirtualClock, *observers: Picky) -> Box:
+def box_over(store: Store, clock: VirtualClock, *observers: Picky) -> EmbeddedCluster:
     transport = InProcess(Api(clock, store))
     connection = Connection("http://in.process", "a cluster in this process")
-    options = BoxOptions(nodes=2)
-    return Box(lambda: ApiClient(connection, clock=clock, transport=transport), clock, options, observers)
+    options = ClusterOptions(nodes=2)
+    return EmbeddedCluster(lambda: ApiClient(connection, clock=clock, transport=transport), clock, options, observers)
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -127,10 +127,10 @@ def test_an_object_of_an_earlier_run_that_makes_no_sense_costs_itself_only(name:
     )
 
     async def run() -> None:
-        async with box_over(store, clock) as box:
+        async with box_over(store, clock) as embedded:
             await asyncio.sleep(120)
-            assert box.failure() is None
-            pods = [pod for pod in box.view[Pod] if pod.labels.get("x") == "y"]
+            assert embedded.failure() is None
+            pods = [pod for pod in embedded.cache[Pod] if pod.labels.get("x") == "y"]
             assert len(pods) == 1
 
     run_virtual(run(), clock)
@@ -143,13 +143,13 @@ def test_whatever_a_controller_raises_is_logged_counted_and_tried_again(
     clock, picky = VirtualClock(), Picky(fails_early=fails_early)
 
     async def run() -> None:
-        async with box_over(Store(), clock, picky) as box:
+        async with box_over(Store(), clock, picky) as embedded:
             await asyncio.sleep(100)
-            assert box.failure() is None
+            assert embedded.failure() is None
             assert "node-2" in picky.seen
-            assert box.driver.failures["picky"] >= (1 if fails_early else 5)
+            assert embedded.manager.failures["picky"] >= (1 if fails_early else 5)
 
-    monkeypatch.setattr(driver, "log", structlog.wrap_logger(None, wrapper_class=structlog.BoundLogger))
+    monkeypatch.setattr(manager, "log", structlog.wrap_logger(None, wrapper_class=structlog.BoundLogger))
     with capture_logs() as logs:
         run_virtual(run(), clock)
     told = [entry for entry in logs if entry.get("controller") == "picky"]

@@ -89,7 +89,7 @@ class ObjectIndex(Generic[T]):
                 del self._places[place]
 
 
-class View:
+class InformerCache:
     """Every kind of object that was asked for; ``view[Pod]`` are the pods.
 
     ``refusals`` has, by controller and key, why the server did not take what was last made for the key.

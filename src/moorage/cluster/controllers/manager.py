@@ -22,8 +22,8 @@ import msgspec
 import structlog
 
 from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, Sweep, Tell, Write, request_of
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.namespaces import sweep
-from moorage.cluster.controllers.view import View
 from moorage.common.errors import ApiError, Forbidden, MoorageError, NotFound
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import KubeObject
@@ -62,11 +62,11 @@ class Controller(Protocol):
         """How many seconds to let pass before a key is looked at again: many changes are then one."""
         ...
 
-    def affected(self, thing: KubeObject, view: View) -> Iterable[str]:
+    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Return which keys to look at again when an object has come, changed or gone."""
         ...
 
-    def reconcile(self, key: str, view: View) -> Iterable[ControllerAction]:
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Decide what is to be done about a key; nothing, when all is as it should be."""
         ...
 
@@ -105,13 +105,13 @@ class _Answered(msgspec.Struct):
     kind: str = ""
 
 
-class Driver:
+class ControllerManager:
     """Runs controllers against one API server until it is cancelled."""
 
     def __init__(
         self, client: ApiClient, controllers: Sequence[Controller], make_informer: MakeInformer | None = None
     ) -> None:
-        self.view = View()
+        self.cache = InformerCache()
         self._client = client
         self._controllers = tuple(controllers)
         kinds = dict.fromkeys(kind for controller in self._controllers for kind in controller.kinds)
@@ -156,7 +156,7 @@ class Driver:
         """Return whether an object, as plain data, is known as it is or newer; or is of a kind nobody here watches."""
         name, metadata = (data["apiVersion"], data["kind"]), data["metadata"]
         kinds = (kind for kind in self._watchers if (BY_TYPE[kind].api_version, BY_TYPE[kind].name) == name)
-        return all(self.view[kind].has_seen(metadata["uid"], int(metadata["resourceVersion"])) for kind in kinds)
+        return all(self.cache[kind].has_seen(metadata["uid"], int(metadata["resourceVersion"])) for kind in kinds)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -175,9 +175,9 @@ class Driver:
     def _on_changes(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
         for change in changes:
             if change.after is not None:
-                self.view[kind.type].put(change.after)
+                self.cache[kind.type].put(change.after)
             elif change.before is not None:
-                self.view[kind.type].drop(change.before)
+                self.cache[kind.type].drop(change.before)
         for change in changes:
             for thing in (change.before, change.after):
                 if thing is not None:
@@ -187,7 +187,7 @@ class Driver:
         for number in self._watchers[type(thing)]:
             controller = self._controllers[number]
             try:
-                keys = list(controller.affected(thing, self.view))
+                keys = list(controller.affected(thing, self.cache))
             except Exception:
                 # One object that makes no sense to one controller; the watch brings thousands of others.
                 self.failures[controller.name] += 1
@@ -237,7 +237,7 @@ class Driver:
         if controller.pause:
             self._looked[item] = asyncio.get_running_loop().time()
         try:
-            actions = list(controller.reconcile(item.key, self.view))
+            actions = list(controller.reconcile(item.key, self.cache))
         except Exception as error:
             self._failed(item, error)
             return
@@ -253,7 +253,7 @@ class Driver:
 
     def _succeeded(self, item: Item) -> None:
         self._failures.pop(item, None)
-        self.view.refusals.pop((self._controllers[item.controller].name, item.key), None)
+        self.cache.refusals.pop((self._controllers[item.controller].name, item.key), None)
 
     async def _write(self, item: Item, writes: Sequence[Write | Sweep]) -> None:
         try:
@@ -292,15 +292,15 @@ class Driver:
                 if isinstance(action, Create):
                     raise
                 # Somebody else was faster.
-                self.view[asked.kind].drop(action.thing)
+                self.cache[asked.kind].drop(action.thing)
                 return
         written = action.thing if not isinstance(action, Create) else None
         if isinstance(action, Delete) and msgspec.json.decode(body, type=_Answered).kind == "Status":
             # Instead of the object, a Status that it is gone already.
-            self.view[asked.kind].drop(action.thing)
+            self.cache[asked.kind].drop(action.thing)
         else:
             written = decoded(asked.kind, body)
-            self.view[asked.kind].put(written)
+            self.cache[asked.kind].put(written)
         if action.tell is not None and written is not None:
             await self._tell(action.tell, written.name)
 
@@ -321,7 +321,7 @@ class Driver:
         controller = self._controllers[item.controller].name
         self.failures[controller] += 1
         if isinstance(error, Forbidden):
-            self.view.refusals[controller, item.key] = str(error)
+            self.cache.refusals[controller, item.key] = str(error)
         facts = {"controller": controller, "key": item.key, "error": str(error)[:500], "seconds": delay}
         if isinstance(error, MoorageError):
             # Once is enough: it is tried for as long as the cluster lives.
