@@ -9,7 +9,12 @@ import time
 from collections.abc import Iterator
 
 from moorage.kube.api.devices import Device, DeviceAttribute
-from moorage.scheduler.plugins.dynamic_resources.cel import CelCompileError, CelRuntimeError, Program, facts_of
+from moorage.scheduler.plugins.dynamic_resources.cel.program import (
+    CelCompileError,
+    CelRuntimeError,
+    Program,
+    device_facts,
+)
 from tests.support.expressions import Expressions
 
 MAX_SECONDS = 10.0
@@ -40,7 +45,7 @@ def evaluate(seed: str, count: int) -> Iterator[str]:
             expression = made.garbled(expression)
         before, began = peak(), time.perf_counter()
         try:
-            Program(expression).matches(facts_of("gpu.example", device))
+            Program(expression).matches(device_facts("gpu.example", device))
         except (CelCompileError, CelRuntimeError):
             pass
         except Exception as error:

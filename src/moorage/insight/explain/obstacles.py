@@ -27,7 +27,7 @@ from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.plugin import FilterPlugin, NodeNames, PreFilterAnswer, PreFilterPlugin
 from moorage.scheduler.framework.status import Code, Status
-from moorage.scheduler.plugins.dynamic_resources.filtering import CANNOT_FIT
+from moorage.scheduler.plugins.dynamic_resources.filter import CANNOT_FIT
 
 FIT: Final = "NodeResourcesFit"
 DEVICES: Final = "DynamicResources"

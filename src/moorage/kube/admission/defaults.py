@@ -11,6 +11,7 @@ from moorage.kube.api.cluster import Namespace, PriorityClass
 from moorage.kube.api.codec import convert
 from moorage.kube.api.container import Container, ResourceRequirements
 from moorage.kube.api.devices import (
+    EXACT_COUNT,
     DeviceClaim,
     DeviceRequest,
     DeviceSubRequest,
@@ -183,8 +184,8 @@ def _device_request(request: DeviceRequest) -> DeviceRequest:
 
 
 def _counted(request: AnyRequest) -> AnyRequest:
-    mode = request.allocation_mode or "ExactCount"
-    count = 1 if mode == "ExactCount" and request.count == 0 else request.count
+    mode = request.allocation_mode or EXACT_COUNT
+    count = 1 if mode == EXACT_COUNT and request.count == 0 else request.count
     return replace(request, allocation_mode=mode, count=count)
 
 

@@ -14,6 +14,9 @@ from moorage.kube.api.struct import Data, Int64, KubeStruct
 in_order: Final = msgspec.msgpack.Encoder(order="deterministic")
 """Writes what is equal in equal bytes."""
 
+EXACT_COUNT: Final = "ExactCount"
+ALL_DEVICES: Final = "All"
+
 
 class DeviceTaint(KubeStruct, frozen=True):
     """A mark on a device that keeps claims away unless they tolerate it."""

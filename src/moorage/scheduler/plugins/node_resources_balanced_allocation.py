@@ -16,7 +16,7 @@ from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray, Status
 from moorage.scheduler.plugins.capacities import EXACT_FLOATS, Capacity, capacity_of
-from moorage.scheduler.plugins.dynamic_resources.stock import device_stock
+from moorage.scheduler.plugins.dynamic_resources.dra_manager import device_counts
 from moorage.scheduler.plugins.node_resources_fit.strategies import FEW_NODES
 from moorage.scheduler.plugins.standing_amounts import ResourceAmounts, standing_amounts
 
@@ -47,7 +47,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         configured = (args.resources if args else ()) or DEFAULT_RESOURCES
         self._resources = tuple(item.name for item in configured if item.name != PODS)
         self._amounts = standing_amounts(handle)
-        self._stock = device_stock(handle, self._resources) if handle is not None else None
+        self._stock = device_counts(handle, self._resources) if handle is not None else None
         self._signs_template = self._stock is None
 
     def sign(self, pod: Pod) -> Hashable | None:

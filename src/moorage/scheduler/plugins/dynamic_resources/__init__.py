@@ -1,1 +1,1 @@
-"""DynamicResources: devices for claims. See :mod:`.plugin` for the way of a pod, :mod:`.allocator` for the search."""
+"""DynamicResources: devices for claims. Start at :mod:`.plugin`; :mod:`.allocation.allocator` is the search."""

@@ -9,8 +9,8 @@ from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import BoolArray, Status
-from moorage.scheduler.plugins.dynamic_resources.pools import SKIPPING
-from moorage.scheduler.plugins.dynamic_resources.state import DeviceState
+from moorage.scheduler.plugins.dynamic_resources.device_state import DeviceState
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import SKIPPING
 
 NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the node")
 

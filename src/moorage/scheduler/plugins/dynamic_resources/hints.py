@@ -1,18 +1,59 @@
 """Which events may have made a pod schedulable that its claims held back."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from moorage.kube.api.devices import ResourceClaim
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
-from moorage.scheduler.plugins.dynamic_resources.awaiting import PodsAwaitingClaims
-from moorage.scheduler.plugins.dynamic_resources.claims import ClaimBook, ClaimProblem
+from moorage.scheduler.framework.handle import Lister
+from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimProblem, ClaimTracker
+
+MAX_AWAITING: Final = 1 << 17
+"""So many are known by their claims; with more of them, which may be gone, all have to be asked about."""
+
+
+class PodsAwaitingClaims:
+    """Finds the pods that a change of a claim may let in, so that not all have to be asked about.
+
+    Without it, thousands of pods that are listed before their claims are each asked about for every claim.
+    """
+
+    def __init__(self, claims: Lister[ResourceClaim]) -> None:
+        self._claims = claims
+        self._position = -1
+        self._count = 0
+        self._by_claim: dict[str, set[str]] = {}
+
+    def add(self, pod: str, claim: str) -> None:
+        """Note that a pod waits for a claim, both by their keys; without a claim it waits for a change of its own."""
+        if not claim or pod in self._by_claim.get(claim, ()):
+            return
+        if self._count >= MAX_AWAITING:
+            self._by_claim.clear()
+            self._count, self._position = 0, -1
+        self._by_claim.setdefault(claim, set()).add(pod)
+        self._count += 1
+
+    def reconsidered(self) -> Collection[str] | None:
+        """Return the pods whose claims have changed since the last time; None if it could be any."""
+        changed = self._claims.changed_since(self._position) if self._position >= 0 else None
+        self._position = self._claims.version
+        if changed is None:
+            return None
+        found: set[str] = set()
+        for claim in changed:
+            waiting = self._by_claim.pop(claim, None)
+            if waiting is not None:
+                found |= waiting
+                self._count -= len(waiting)
+        return found
 
 
 class DeviceHints:
     """Answers to events about claims, from what is known of them."""
 
-    def __init__(self, claims: ClaimBook, awaiting: PodsAwaitingClaims, *, heeds_declared: bool = False) -> None:
+    def __init__(self, claims: ClaimTracker, awaiting: PodsAwaitingClaims, *, heeds_declared: bool = False) -> None:
         self._claims = claims
         self._awaiting = awaiting
         self._heeds_declared = heeds_declared
@@ -40,7 +81,7 @@ class DeviceHints:
         if new is None:
             return _queue_if(old is None or had_devices)
         try:
-            uses_claim = any(claim.uid == new.uid for claim in list(self._claims.claims_of(pod)))
+            uses_claim = any(claim.uid == new.uid for claim in list(self._claims.iter_claims(pod)))
         except ClaimProblem:
             return QueueingHint.SKIP
         if had_devices and new.status.allocation is None:
@@ -50,7 +91,7 @@ class DeviceHints:
     def after_pod(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
         """A pod may be tried once all its claims can be used."""
         try:
-            for _ in self._claims.claims_of(new or pod):
+            for _ in self._claims.iter_claims(new or pod):
                 pass
         except ClaimProblem as problem:
             # Nobody asks its gate again then, and only now is it known which claim was made for the pod.

@@ -31,18 +31,20 @@ from moorage.scheduler.framework.plugin import (
     default_normalize,
 )
 from moorage.scheduler.framework.status import IntArray, Status, Verdict
+from moorage.scheduler.plugins.dynamic_resources.allocation.results import allocation, stored_preference
 from moorage.scheduler.plugins.dynamic_resources.availability import unavailable_after
-from moorage.scheduler.plugins.dynamic_resources.awaiting import PodsAwaitingClaims
-from moorage.scheduler.plugins.dynamic_resources.binding import NO_HELP, ClaimBinder
-from moorage.scheduler.plugins.dynamic_resources.claims import GROUPS, ClaimProblem
-from moorage.scheduler.plugins.dynamic_resources.conditions import is_stuck
-from moorage.scheduler.plugins.dynamic_resources.extended import asks_for_devices, claim_for, may_be_backed
-from moorage.scheduler.plugins.dynamic_resources.filtering import NodeFilter
-from moorage.scheduler.plugins.dynamic_resources.hints import DeviceHints
-from moorage.scheduler.plugins.dynamic_resources.pools import strict_matcher
-from moorage.scheduler.plugins.dynamic_resources.results import allocation, preference_of_stored
-from moorage.scheduler.plugins.dynamic_resources.state import FILTERED, KEY, LAUNCHED, DeviceState
-from moorage.scheduler.plugins.dynamic_resources.world import device_world
+from moorage.scheduler.plugins.dynamic_resources.claim_binding import NO_HELP, ClaimBinder, is_stuck
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import (
+    asks_for_devices,
+    claim_for,
+    may_be_backed,
+)
+from moorage.scheduler.plugins.dynamic_resources.claims.tracker import GROUPS, ClaimProblem
+from moorage.scheduler.plugins.dynamic_resources.device_state import FILTERED, KEY, LAUNCHED, DeviceState
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import strict_matcher
+from moorage.scheduler.plugins.dynamic_resources.dra_manager import shared_dra_manager
+from moorage.scheduler.plugins.dynamic_resources.filter import NodeFilter
+from moorage.scheduler.plugins.dynamic_resources.hints import DeviceHints, PodsAwaitingClaims
 
 CLAIMS_FREED: Final = Status.unschedulable("deallocation and deletion of ResourceClaims completed")
 NOT_PREPARED: Final = Status.error(KEY.missing)
@@ -82,8 +84,8 @@ class DynamicResources(
 
     def __init__(self, *, args: DynamicResourcesArgs | None = None, handle: Handle) -> None:
         timeouts: DynamicResourcesArgs = complete_args(args or DynamicResourcesArgs(), handle.features)
-        self._world = device_world(handle)
-        self._features = self._world.features
+        self._manager = shared_dra_manager(handle)
+        self._features = self._manager.features
         self._clock = handle.clock
         self._nodes = handle.nodes
         if self._features.node_allocatable:
@@ -97,25 +99,25 @@ class DynamicResources(
             else None
         )
         limit = timeouts.filter_timeout
-        self._filter = NodeFilter(self._world, handle.clock, limit.seconds if limit is not None else None)
-        self._binder = ClaimBinder(handle, self._world.claims, self._binding_timeout)
+        self._filter = NodeFilter(self._manager, handle.clock, limit.seconds if limit is not None else None)
+        self._binder = ClaimBinder(handle, self._manager.claims, self._binding_timeout)
         self._awaiting = PodsAwaitingClaims(handle.lister(ResourceClaim))
         heeds_declared = self._features.optional_node_operations
-        self._hints = DeviceHints(self._world.claims, self._awaiting, heeds_declared=heeds_declared)
+        self._hints = DeviceHints(self._manager.claims, self._awaiting, heeds_declared=heeds_declared)
 
     def sign(self, pod: Pod) -> Hashable | None:
         # Answers are kept here by what claims ask for; the engine keeps those of pods that ask for nothing.
         return None if pod.spec.resource_claims or self._asks_for_devices(pod) else ()
 
     def epoch(self) -> Hashable:
-        return self._world.extended.version
+        return self._manager.extended.version
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return self._hints.registrations()
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         try:
-            for _ in self._world.claims.claims_of(pod):
+            for _ in self._manager.claims.iter_claims(pod):
                 pass
         except ClaimProblem as problem:
             self._awaiting.add(pod.key, problem.claim)
@@ -131,7 +133,7 @@ class DynamicResources(
         if not pod.spec.resource_claims and not self._asks_for_devices(pod):
             return Status.skip()
         try:
-            entries = list(self._world.claims.entries_of(pod))
+            entries = list(self._manager.claims.iter_entries(pod))
         except ClaimProblem as problem:
             return Status.unresolvable(str(problem))
         state = DeviceState([claim for _, claim in entries], entries=tuple(entry.name for entry, _ in entries))
@@ -147,7 +149,7 @@ class DynamicResources(
         status = self._prepare(state, cycle.group)
         if status is not None:
             return status
-        self._world.refresh()
+        self._manager.refresh()
         cycle[KEY] = state
         return None
 
@@ -228,10 +230,10 @@ class DynamicResources(
 
     def _set_aside(self, cycle: CycleState, state: DeviceState, pod: Pod, node_name: str) -> Status | None:
         for place in state.shared:
-            under_way = self._world.claims.under_way(state.claims[place].uid)
-            if under_way is None:
+            pending_allocation = self._manager.claims.pending_allocation(state.claims[place].uid)
+            if pending_allocation is None:
                 return NO_ALLOCATION
-            self._launch(cycle, state, place, under_way)
+            self._launch(cycle, state, place, pending_allocation)
         places = state.to_allocate
         if not places:
             return None
@@ -261,7 +263,7 @@ class DynamicResources(
         uid = state.claims[place].uid
         state.allocations[place] = found
         state.launched.append(uid)
-        self._world.claims.launch(uid, found)
+        self._manager.claims.add_pending_allocation(uid, found)
         if cycle.group is not None:
             launched = cycle.group.get(LAUNCHED) or {}
             cycle.group[LAUNCHED] = {**launched, uid: launched.get(uid, 0) + 1}
@@ -283,10 +285,10 @@ class DynamicResources(
         return None if state.is_empty else await self._binder.bind(state, pod, node_name)
 
     def _asks_for_devices(self, pod: Pod) -> bool:
-        return self._features.extended_resources and asks_for_devices(pod, self._world.extended)
+        return self._features.extended_resources and asks_for_devices(pod, self._manager.extended)
 
     def _add_extended(self, state: DeviceState, pod: Pod) -> None:
-        state.extended = self._world.claims.extended_claim_of(pod) or claim_for(pod)
+        state.extended = self._manager.claims.find_extended_claim(pod) or claim_for(pod)
         state.claims.append(state.extended)
         state.extended_resources = {
             name: amount for name, amount in pod.requests.items() if amount and may_be_backed(name)
@@ -302,7 +304,7 @@ class DynamicResources(
         for place, claim in enumerate(state.claims):
             held = claim.status.allocation
             if held is None and claim.uid in launched:
-                held = self._world.claims.under_way(claim.uid)
+                held = self._manager.claims.pending_allocation(claim.uid)
                 assert held is not None
                 state.shared[place] = held
             if held is None:
@@ -315,7 +317,7 @@ class DynamicResources(
                     state.matchers[place] = strict_matcher(held.node_selector)
                 except SelectorError as error:
                     return Status.error(str(error), cause=error)
-            state.fixed_score += preference_of_stored(claim)
+            state.fixed_score += stored_preference(claim)
             if self._binding_timeout is not None and is_stuck(
                 claim, now=self._clock.wall(), timeout=self._binding_timeout
             ):
@@ -328,7 +330,7 @@ class DynamicResources(
 
     def _refusal(self, claim: ResourceClaim, *, is_extended: bool) -> Status | None:
         """Return why no devices can be looked for, whatever the node."""
-        if self._world.claims.is_in_flight(claim.uid):
+        if self._manager.claims.has_pending_allocation(claim.uid):
             return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")
         for request in () if is_extended else claim.spec.devices.requests:
             if request.exactly is None and not request.first_available:
@@ -345,6 +347,6 @@ class DynamicResources(
             for name, device_class in wanted:
                 if not device_class:
                     return Status.error(f"request {name}: unsupported request type")
-                if self._world.classes.get(device_class) is None:
+                if self._manager.classes.get(device_class) is None:
                     return Status.unresolvable(f"request {name}: device class {device_class} does not exist")
         return None

@@ -27,7 +27,7 @@ from moorage.scheduler.framework.plugin import (
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, IntArray, Status, Verdict, combined
 from moorage.scheduler.plugins.capacities import capacity_of
 from moorage.scheduler.plugins.deferred_pod_scheduling import GATE
-from moorage.scheduler.plugins.dynamic_resources.stock import device_stock
+from moorage.scheduler.plugins.dynamic_resources.dra_manager import device_counts
 from moorage.scheduler.plugins.extended_resources import extended_classes
 from moorage.scheduler.plugins.node_resources_fit.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
 from moorage.scheduler.plugins.node_resources_fit.hints import FitHints
@@ -72,7 +72,7 @@ class NodeResourcesFit(
         self._amounts = standing_amounts(handle)
         total_weight = sum(weight for _, weight in self._weights)
         self._scores_left = self._strategy.goes_by_what_is_left and total_weight < MAX_TOTAL_WEIGHT
-        self._stock = device_stock(handle, self._scored)
+        self._stock = device_counts(handle, self._scored)
         self._signs_template = self._stock is None
         self._classes = extended_classes(handle)
         self._demands = DemandReader(self._classes, args.ignored_resources, args.ignored_resource_groups)

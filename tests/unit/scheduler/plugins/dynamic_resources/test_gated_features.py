@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 from msgspec.structs import replace
+from tests.unit.scheduler.plugins.dynamic_resources.allocation.test_allocator import NODE, picked, search
 from tests.unit.scheduler.plugins.dynamic_resources.device_builders import (
     device,
     exactly,
@@ -15,7 +16,6 @@ from tests.unit.scheduler.plugins.dynamic_resources.device_builders import (
     make_claim,
     make_slice,
 )
-from tests.unit.scheduler.plugins.dynamic_resources.test_allocator import NODE, picked, search
 
 from moorage.kube.api.devices import (
     AllocationResult,
@@ -30,9 +30,9 @@ from moorage.kube.api.devices import (
     ResourceClaim,
 )
 from moorage.kube.api.node import Node, NodeStatus
-from moorage.scheduler.plugins.dynamic_resources.ids import DeviceFeatures
-from moorage.scheduler.plugins.dynamic_resources.pools import SKIPPING, Slice
-from moorage.scheduler.plugins.dynamic_resources.requests import ClaimFault
+from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import ClaimFault
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import SKIPPING, Slice
 
 LISTS = DeviceFeatures(list_attributes=True)
 DERIVED = DeviceFeatures(derived_attributes=True)

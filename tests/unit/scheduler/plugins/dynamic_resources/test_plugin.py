@@ -35,9 +35,9 @@ from moorage.kube.api.selectors import NodeSelector, NodeSelectorRequirement, No
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.status import Code, Status
-from moorage.scheduler.plugins.dynamic_resources import allocator
+from moorage.scheduler.plugins.dynamic_resources.allocation import allocator
+from moorage.scheduler.plugins.dynamic_resources.device_state import KEY
 from moorage.scheduler.plugins.dynamic_resources.plugin import DynamicResources
-from moorage.scheduler.plugins.dynamic_resources.state import KEY
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, run_filter
 
@@ -136,7 +136,7 @@ READY = Condition("ready", "True")
 BINDING: dict[str, Any] = {"binding_conditions": ("ready",), "binding_failure_conditions": ("failed",)}
 
 
-def conditional(*conditions: Condition, since: str = "2026-01-01T00:00:00Z") -> ResourceClaim:
+def claim_with(*conditions: Condition, since: str = "2026-01-01T00:00:00Z") -> ResourceClaim:
     """Make a claim whose device has to be prepared."""
     allocation = replace(held("d", pool="p1", **BINDING), allocation_timestamp=since)
     status = AllocatedDeviceStatus("gpu.example", "p1", "d", conditions=conditions)
@@ -204,10 +204,10 @@ JUDGED: dict[str, tuple[Sequence[KubeObject], Pod, Sequence[Status | None]]] = {
         claiming("claim", "b"),
         [CANNOT, None],
     ),
-    "devices that are ready": ([conditional(READY)], claiming("claim"), [None, AWAY]),
-    "that have failed": ([conditional(READY, Condition("failed", "True"))], claiming("claim"), [AWAY, AWAY]),
-    "that are not ready yet": ([conditional(Condition("ready", "False"))], claiming("claim"), [None, AWAY]),
-    "that are late": ([conditional(since="2025-12-31T23:00:00Z")], claiming("claim"), [AWAY, AWAY]),
+    "devices that are ready": ([claim_with(READY)], claiming("claim"), [None, AWAY]),
+    "that have failed": ([claim_with(READY, Condition("failed", "True"))], claiming("claim"), [AWAY, AWAY]),
+    "that are not ready yet": ([claim_with(Condition("ready", "False"))], claiming("claim"), [None, AWAY]),
+    "that are late": ([claim_with(since="2025-12-31T23:00:00Z")], claiming("claim"), [AWAY, AWAY]),
     "an expression that fails on one node": (
         [*ONE_EACH, make_claim(exactly("r", 'device.attributes["x"].y'))],
         claiming("claim"),
@@ -470,5 +470,5 @@ def test_a_search_that_took_too_long_is_not_repeated_at_once(monkeypatch: pytest
         assert plugin.filter(cycle, pod, rig.nodes[0]) is not None
         budget = cycle[KEY].budget
         assert budget is not None
-        spent.append(budget.went_to_last_search())
+        spent.append(budget.last_search_took_most())
     assert spent == [True, False, False, True]

@@ -1,0 +1,1 @@
+"""The search for devices that satisfy the requests and constraints of claims."""

@@ -1,0 +1,191 @@
+"""Standing answers: claims that ask the same get the same, until the devices a node sees change.
+
+An answer belongs to what a node sees, not to the node: the column of view numbers turns answers into a verdict.
+Only what was touched since, mostly the devices of the last pod's node, is searched again.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from moorage.common.caches import LRU
+from moorage.kube.api.devices import DeviceClass, ResourceClaimSpec
+from moorage.scheduler.framework.handle import Lister
+from moorage.scheduler.framework.status import IntArray, Status
+from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import (
+    Search,
+    SearchBudget,
+    SearchTimeout,
+    Solution,
+)
+from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import ClaimFault, ParsedClaim, parse_claim
+from moorage.scheduler.plugins.dynamic_resources.allocation.results import check_node_selector, preference
+from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimTracker
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView
+from moorage.scheduler.plugins.dynamic_resources.devices.views import DeviceViews
+
+CANNOT_ALLOCATE: Final = Status.unresolvable("cannot allocate all claims")
+INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encountered")
+
+UNKNOWN: Final = -1
+ALLOCATED: Final = 0
+MAX_KEPT: Final = 32
+PAUSE: Final = 60.0
+"""How long a search that took too long is not repeated, unless its devices change: it would take too long again."""
+
+
+class AllocationOutcome(Struct, frozen=True, eq=False):
+    """What came of a search: devices, a rejection, or a fault that names a claim by its place."""
+
+    solution: Solution | None = None
+    rejection: Status | None = None
+    fault: ClaimFault | None = None
+    score: int = 0
+
+    def status(self, names: Sequence[str]) -> Status | None:
+        """Return the status of a node; ``names`` are those of the claims."""
+        return self.rejection if self.fault is None else Status.error(self.fault.about(names))
+
+
+class CachedAllocations:
+    """What claims of certain specs get in each view."""
+
+    def __init__(
+        self, asks: tuple[ParsedClaim, ...], views: DeviceViews, claims: ClaimTracker, features: DeviceFeatures
+    ) -> None:
+        self.asks = asks
+        self._views = views
+        self._claims = claims
+        self._features = features
+        self._generation = -1
+        self._position = 0
+        self._outcomes: dict[int, AllocationOutcome] = {}
+        self._late: dict[int, float] = {}
+        self._numbered = 0
+        self._codes: IntArray = np.zeros(0, dtype=np.int64)
+        self._scores: IntArray = np.zeros(0, dtype=np.int64)
+        self._kinds: list[AllocationOutcome] = []
+        self.unknown: set[int] = set()
+        """The views for which nothing is known: mostly that of the last pod's node."""
+        self.has_scores = False
+        """Whether some answer had a score: only claims that list alternatives have."""
+
+    def refresh(self) -> None:
+        """Forget the answers for devices that were taken or given back since."""
+        views = self._views
+        touched = views.touched.since(self._position) if self._generation == views.generation else None
+        if touched is None:
+            self._outcomes.clear()
+            self._late.clear()
+            self._kinds = [AllocationOutcome()]
+            self._codes = np.full(len(views.all), UNKNOWN, dtype=np.int64)
+            self._scores = np.zeros(len(views.all), dtype=np.int64)
+            self.unknown.clear()
+            self._numbered = 0
+        else:
+            for number in touched:
+                if number < len(self._codes):
+                    self._codes[number] = UNKNOWN
+                    self.unknown.add(number)
+                self._outcomes.pop(number, None)
+                self._late.pop(number, None)
+        self._generation, self._position = views.generation, views.touched.position
+        self.unknown.update(n for n in range(self._numbered, len(views.all)) if n not in self._outcomes)
+        self._numbered = len(views.all)
+        missing = len(views.all) - len(self._codes)
+        if missing > 0:
+            missing += missing // 2 + 64
+            self._codes = np.concatenate([self._codes, np.full(missing, UNKNOWN, dtype=np.int64)])
+            self._scores = np.concatenate([self._scores, np.zeros(missing, dtype=np.int64)])
+
+    def codes(self, numbers: IntArray) -> IntArray:
+        """Return the code of the answer for each of many views; unknown ones included."""
+        return self._codes[numbers]
+
+    def scores(self, numbers: IntArray) -> IntArray:
+        """Return the score of each of many views that are known."""
+        return self._scores[numbers]
+
+    def rejections(self) -> Iterable[tuple[int, AllocationOutcome]]:
+        """Return the distinct rejections and faults by their codes."""
+        return enumerate(self._kinds[1:], start=1)
+
+    def outcome(self, view: DeviceView, budget: SearchBudget) -> AllocationOutcome:
+        """Return what the claims get in a view, searching if need be; raise :class:`SearchTimeout` if it takes long."""
+        known = self._outcomes.get(view.number)
+        if known is not None:
+            return known
+        if budget.now() < self._late.get(view.number, -inf):
+            raise SearchTimeout
+        budget.start_search()
+        try:
+            found = self._search(view, budget)
+        except SearchTimeout:
+            # One that was cut short because of searches before it may well be easy.
+            if budget.last_search_took_most() and view.number != UNKNOWN:
+                self._late[view.number] = budget.now() + PAUSE
+            raise
+        if view.number != UNKNOWN and view.number < len(self._codes):
+            self._outcomes[view.number] = found
+            self._codes[view.number] = self._code(found)
+            self._scores[view.number] = found.score
+            self.has_scores = self.has_scores or found.score != 0
+            self.unknown.discard(view.number)
+        return found
+
+    def _search(self, view: DeviceView, budget: SearchBudget) -> AllocationOutcome:
+        if view.problem:
+            return AllocationOutcome(fault=ClaimFault(view.problem))
+        try:
+            search = Search(self.asks, view, self._claims.allocated, self._features, budget)
+            solution = search.run()
+            if solution is None:
+                is_invalid = any(pool.is_invalid for pool in view.pools)
+                return AllocationOutcome(rejection=INVALID_POOLS if is_invalid else CANNOT_ALLOCATE)
+            for chosen in solution.chosen:
+                check_node_selector(chosen)
+        except ClaimFault as fault:
+            return AllocationOutcome(fault=fault)
+        score = sum(preference(ask, selected) for ask, selected in zip(self.asks, solution.selected, strict=True))
+        return AllocationOutcome(solution, score=score)
+
+    def _code(self, outcome: AllocationOutcome) -> int:
+        if outcome.solution is not None:
+            return ALLOCATED
+        for code, kind in self.rejections():
+            if kind.rejection == outcome.rejection and _text(kind) == _text(outcome):
+                return code
+        self._kinds.append(outcome)
+        return len(self._kinds) - 1
+
+
+def _text(outcome: AllocationOutcome) -> tuple[str, int | None] | None:
+    return None if outcome.fault is None else (outcome.fault.text, outcome.fault.claim)
+
+
+class AllocationCache:
+    """Answers by what is asked: the specs of the claims, and the classes as they are now."""
+
+    def __init__(
+        self, views: DeviceViews, claims: ClaimTracker, classes: Lister[DeviceClass], features: DeviceFeatures
+    ) -> None:
+        self._views = views
+        self._claims = claims
+        self._classes = classes
+        self._features = features
+        self._kept: LRU[tuple[object, ...], CachedAllocations] = LRU("device allocations", MAX_KEPT)
+
+    def find(self, specs: Sequence[ResourceClaimSpec], keys: Sequence[bytes]) -> CachedAllocations:
+        """Return the answers for claims with these specs, up to date."""
+        key = (self._classes.version, *keys)
+        answers = self._kept.find(key)
+        if answers is None:
+            asks = tuple(parse_claim(spec, self._classes.get, self._features) for spec in specs)
+            answers = CachedAllocations(asks, self._views, self._claims, self._features)
+            self._kept.put(key, answers)
+        answers.refresh()
+        return answers

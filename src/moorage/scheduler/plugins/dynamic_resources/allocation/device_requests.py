@@ -1,0 +1,175 @@
+"""What claims ask for, taken apart once per spec: requests, their alternatives, and the tests devices must pass."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from moorage.common.errors import MoorageError
+from moorage.kube.api.devices import (
+    ALL_DEVICES,
+    EXACT_COUNT,
+    DeviceClass,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaimSpec,
+)
+from moorage.kube.api.quantity import Quantity
+from moorage.scheduler.plugins.dynamic_resources.cel.program import CelCompileError, CelRuntimeError, compiled
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import PooledDevice
+
+ClassOf = Callable[[str], DeviceClass | None]
+
+
+class ClaimFault(MoorageError):
+    """Something is wrong with a claim, a class or a device: allocation fails as an error, on all nodes.
+
+    The claim is named by its place, since claims that ask the same share the answer; :meth:`about` names it.
+    """
+
+    def __init__(self, text: str, *, claim: int | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.claim = claim
+
+    def about(self, names: Sequence[str]) -> str:
+        """Return the text users read, with the claim's name."""
+        return self.text if self.claim is None else f"claim {names[self.claim]}{self.text}"
+
+
+class Alternative(Struct, frozen=True, eq=False):
+    """A request, or one of the sub-requests it would be content with."""
+
+    name: str
+    qualified: str
+    wanted: ExactDeviceRequest | DeviceSubRequest
+    device_class: DeviceClass | None
+    problem: str = ""
+    derived: Mapping[str, str] = {}
+    """The attributes that it works out for itself: expressions by name."""
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether it asks for every device that passes its tests."""
+        return self.wanted.allocation_mode == ALL_DEVICES
+
+    @property
+    def count(self) -> int:
+        """How many devices it asks for; the API server writes 1 where nothing is written."""
+        return self.wanted.count or 1
+
+    @property
+    def has_admin_access(self) -> bool:
+        """Whether it may look at devices that are in use."""
+        return isinstance(self.wanted, ExactDeviceRequest) and bool(self.wanted.admin_access)
+
+    @property
+    def tolerations(self) -> tuple[DeviceToleration, ...]:
+        """The device taints it can live with."""
+        return self.wanted.tolerations
+
+    @property
+    def capacity(self) -> Mapping[str, Quantity]:
+        """How much of a device it asks for."""
+        return self.wanted.capacity.requests if self.wanted.capacity is not None else {}
+
+    def selects(self, device: PooledDevice, claim: int) -> bool:
+        """Return whether a device passes the tests of the class and then of the request."""
+        assert self.device_class is not None
+        owner = f"class {self.device_class.name}"
+        return _pass(self.device_class.spec.selectors, device, owner, None) and _pass(
+            self.wanted.selectors, device, "", claim
+        )
+
+
+def _pass(selectors: Sequence[DeviceSelector], device: PooledDevice, owner: str, claim: int | None) -> bool:
+    for number, selector in enumerate(selectors):
+        assert selector.cel is not None
+        try:
+            if not compiled(selector.cel.expression).matches(device.facts):
+                return False
+        except CelCompileError as error:
+            raise ClaimFault(f"{owner}: selector #{number}: CEL compile error: {error}", claim=claim) from error
+        except CelRuntimeError as error:
+            text = f"{owner}: selector #{number} on device {device.id}: CEL runtime error: {error}"
+            raise ClaimFault(text, claim=claim) from error
+    return True
+
+
+class Request(Struct, frozen=True, eq=False):
+    """A request of a claim and its alternatives; one that is not a list has exactly one."""
+
+    name: str
+    alternatives: tuple[Alternative, ...]
+    is_list: bool
+    problem: str = ""
+
+
+class ParsedClaim(Struct, frozen=True, eq=False):
+    """What one claim asks for."""
+
+    spec: ResourceClaimSpec
+    requests: tuple[Request, ...]
+
+
+def parse_claim(spec: ResourceClaimSpec, class_of: ClassOf, features: DeviceFeatures) -> ParsedClaim:
+    """Take a claim's spec apart; what is wrong with it comes to light when it is allocated, as upstream."""
+    return ParsedClaim(spec, tuple(_request(request, class_of, features) for request in spec.devices.requests))
+
+
+def _request(request: DeviceRequest, class_of: ClassOf, features: DeviceFeatures) -> Request:
+    if not request.first_available:
+        wanted = request.exactly or ExactDeviceRequest()
+        problem = "" if features.consumable_capacity or wanted.capacity is None else _no_capacity("request", request)
+        exact = _alternative(request.name, request.name, wanted, class_of, features)
+        return Request(request.name, (exact,), False, problem)
+    problem = ""
+    if not features.prioritized_list:
+        problem = f", request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
+    elif not features.consumable_capacity:
+        problem = next((_no_capacity("subrequest", sub) for sub in request.first_available if sub.capacity), "")
+    alternatives = tuple(
+        _alternative(sub.name, f"{request.name}/{sub.name}", sub, class_of, features) for sub in request.first_available
+    )
+    return Request(request.name, alternatives, True, problem)
+
+
+def _no_capacity(kind: str, request: DeviceRequest | DeviceSubRequest) -> str:
+    return f", {kind} {request.name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+
+
+def _alternative(
+    name: str,
+    qualified: str,
+    wanted: ExactDeviceRequest | DeviceSubRequest,
+    class_of: ClassOf,
+    features: DeviceFeatures,
+) -> Alternative:
+    device_class = class_of(wanted.device_class_name)
+    found = Alternative(name, qualified, wanted, device_class)
+    problem = _problem(found, features)
+    text = f", request {name}{problem}" if problem else ""
+    derived = {item.name: item.expression for item in wanted.derived_attributes}
+    return Alternative(name, qualified, wanted, device_class, text, derived)
+
+
+def _problem(asked: Alternative, features: DeviceFeatures) -> str:
+    wanted = asked.wanted
+    for number, selector in enumerate(wanted.selectors):
+        if selector.cel is None:
+            return f", selector #{number}: CEL expression empty (unsupported selector type?)"
+    if not features.admin_access and isinstance(wanted, ExactDeviceRequest) and wanted.admin_access is not None:
+        return ": admin access is requested, but the feature is disabled"
+    if wanted.derived_attributes and not features.derived_attributes:
+        return ": cannot handle request with derived attributes, the feature is disabled"
+    if not wanted.device_class_name:
+        return ": missing device class name (unsupported request type?)"
+    if asked.device_class is None:
+        name = wanted.device_class_name
+        return f': could not retrieve device class {name}: deviceclass.resource.k8s.io "{name}" not found'
+    if wanted.allocation_mode not in ("", EXACT_COUNT, ALL_DEVICES):
+        return f": unsupported count mode {wanted.allocation_mode}"
+    return ""

@@ -1,0 +1,1 @@
+"""CEL selectors over devices: source, syntax tree, cost bounds, compiled programs."""

@@ -1,0 +1,351 @@
+"""What a CEL expression may cost at most, worked out before it runs.
+
+cel-cpp counts the iterations of macros and nothing else: seven ``replace`` in a row would fill the memory. So every
+value an expression can make gets a bound on its size, from the sizes of the device's attributes upwards, and every call
+a cost by the sizes of its arguments; upstream's weights are the model. The bound holds whatever path the evaluation
+takes, hence it may refuse what upstream, which counts while it runs, would have let pass.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from moorage.scheduler.plugins.dynamic_resources.cel.syntax_tree import (
+    Call,
+    Expression,
+    Fold,
+    ListNode,
+    Literal,
+    MapNode,
+    Name,
+    Select,
+)
+
+MAX_COST: Final = 1_000_000
+MAX_LENGTH: Final = 1 << 20
+"""How many bytes a string, and how many entries a list or map may have while an expression runs."""
+PER_BYTE: Final = 0.1
+PYTHON_CALL: Final = 10
+"""A function of ours costs what ten of cel-cpp's do: its arguments are converted to Python and back."""
+_MAX_WEIGHT: Final = 1 << 40
+_MAX_INSTRUCTIONS: Final = 350_000
+"""What RE2 has memory for."""
+_INSTRUCTIONS_PER_BYTE: Final = 1700
+
+
+class OverBudget(Exception):
+    """An expression may cost more than it is allowed to."""
+
+
+class Size(Struct, frozen=True):
+    """A bound on a value: its bytes or entries, and what its entries may be. Optionals count as what they hold."""
+
+    length: int = 1
+    key: int = 0
+    item: "Size | None" = None
+    weight: int = 1
+
+    def entry(self) -> "Size":
+        """Return the bound on an entry."""
+        return self.item or SCALAR
+
+
+def size(length: int, *, key: int = 0, item: Size | None = None) -> Size:
+    """Make a bound, or raise :class:`OverBudget` if nothing may be as large."""
+    if length > MAX_LENGTH:
+        raise OverBudget
+    weight = 1 + length * (1 + key + item.weight if item is not None else 1)
+    return Size(length, key, item, min(weight, _MAX_WEIGHT))
+
+
+SCALAR: Final = size(1)
+
+
+def either(one: Size, other: Size) -> Size:
+    """Return a bound on a value that is bounded by one or the other."""
+    if one is other or one == other:
+        return one
+    both = one.item is not None and other.item is not None
+    item = either(one.entry(), other.entry()) if both else one.item or other.item
+    return size(max(one.length, other.length), key=max(one.key, other.key), item=item)
+
+
+def any_of(sizes: Iterable[Size]) -> Size:
+    """Return a bound on a value that is bounded by one of several."""
+    found = SCALAR
+    for each in sizes:
+        found = either(found, each)
+    return found
+
+
+def measure_size(value: Any) -> Size:
+    """Return the bound on a value that is there, rounded up so that devices of a kind have the same."""
+    if isinstance(value, str):
+        return size(_rounded(len(value.encode("utf-8", "replace"))))
+    if isinstance(value, Mapping):
+        keys = max((_rounded(len(key.encode("utf-8", "replace"))) for key in value), default=0)
+        return size(_rounded(len(value)), key=keys, item=any_of(measure_size(item) for item in value.values()))
+    if isinstance(value, list):
+        return size(_rounded(len(value)), item=any_of(measure_size(item) for item in value))
+    return SCALAR
+
+
+def _rounded(number: int) -> int:
+    return 1 << (number - 1).bit_length() if number > 1 else 1
+
+
+def estimate_cost(tree: Expression, variables: Mapping[str, Size]) -> float:
+    """Return what evaluating an expression costs at most, or raise :class:`OverBudget`."""
+    estimate = _Estimate()
+    estimate.visit(tree, variables)
+    return estimate.cost
+
+
+class _Estimate:
+    """The cost so far; inside a loop everything counts as often as the loop may run."""
+
+    def __init__(self) -> None:
+        self.cost = 0.0
+        self._times = 1
+
+    def visit(self, node: Expression, names: Mapping[str, Size]) -> Size:
+        match node:
+            case Literal():
+                return size(len(node.text))
+            case Name():
+                return names.get(node.name, SCALAR)
+            case Select():
+                self._charge(1)
+                operand = self.visit(node.operand, names)
+                return SCALAR if node.is_test else operand.entry()
+            case ListNode():
+                items = [self.visit(item, names) for item in node.items]
+                self._charge(1 + len(items))
+                return size(len(items), item=any_of(items))
+            case MapNode():
+                keys = [self.visit(key, names) for key, _ in node.entries]
+                items = [self.visit(item, names) for _, item in node.entries]
+                self._charge(1 + 2 * len(items))
+                return size(len(items), key=any_of(keys).length, item=any_of(items))
+            case Fold():
+                return self._fold(node, names)
+            case Call():
+                return self._call(node, names)
+
+    def _charge(self, cost: float) -> None:
+        self.cost += cost * self._times
+        if self.cost > MAX_COST:
+            raise OverBudget
+
+    def _fold(self, node: Fold, names: Mapping[str, Size]) -> Size:
+        """Price a macro. Its result gains one entry a turn at most; users cannot write folds themselves."""
+        source = self.visit(node.source, names)
+        start = self.visit(node.start, names)
+        turns = source.length
+        # Over a map a macro goes through the keys.
+        entry = either(source.entry(), size(source.key)) if source.key else source.entry()
+        grown = size(start.length + turns, key=start.key, item=start.item) if turns > 0 else start
+        inner = {**names, node.variable: entry, node.second: entry, node.result_name: grown}
+        before, self._times = self._times, self._times * turns
+        if turns:
+            self._charge(1)
+            self.visit(node.condition, inner)
+            step = self.visit(node.step, inner)
+            grown = either(grown, size(min(step.length, grown.length), key=step.key, item=step.item))
+        self._times = before
+        return self.visit(node.result, {**names, node.result_name: grown})
+
+    def _call(self, node: Call, names: Mapping[str, Size]) -> Size:
+        if node.function == "_?_:_" and len(node.arguments) == 3:
+            return self._choice(node.arguments, names)
+        arguments = [self.visit(argument, names) for argument in node.arguments]
+        first = node.arguments[0] if node.arguments else None
+        if isinstance(first, Name) and node.function == "_+_" and first.name.startswith("@"):
+            # The result of a macro is appended to in place.
+            self._charge(1)
+            return size(arguments[0].length, item=any_of(a.item for a in arguments if a.item is not None))
+        if node.function in ("matches", "find", "findAll") and len(arguments) > 1:
+            arguments[1] = _regex_size(node.arguments[1], arguments[1])
+        if isinstance(first, Name) and f"{first.name}.{node.function}" in FUNCTIONS:
+            # The parser takes the namespace of a function for what a method is called on; a variable may be named so.
+            made = self._priced(f"{first.name}.{node.function}", arguments[1:])
+            return either(made, self._priced(node.function, arguments)) if first.name in names else made
+        return self._priced(node.function, arguments)
+
+    def _priced(self, function: str, arguments: Sequence[Size]) -> Size:
+        cost, made = FUNCTIONS.get(function, _unknown)(*(*arguments, SCALAR, SCALAR, SCALAR)[: max(3, len(arguments))])
+        self._charge(cost)
+        return made
+
+    def _choice(self, arguments: Sequence[Expression], names: Mapping[str, Size]) -> Size:
+        self._charge(1)
+        self.visit(arguments[0], names)
+        before = self.cost
+        yes = self.visit(arguments[1], names)
+        after_yes, self.cost = self.cost, before
+        no = self.visit(arguments[2], names)
+        self.cost = max(self.cost, after_yes)
+        return either(yes, no)
+
+
+Priced = tuple[float, Size]
+Price = Callable[..., Priced]
+
+
+def _unknown(*arguments: Size) -> Priced:
+    """Assume of any other function that it makes no more than a few times what it is given."""
+    total = sum(argument.weight for argument in arguments)
+    return PYTHON_CALL + PER_BYTE * total, size(64 + 8 * total, item=any_of(arguments))
+
+
+def _same(a: Size, _b: Size, _c: Size, *_more: Size) -> Priced:
+    return 1 + PER_BYTE * a.length, a
+
+
+def _scalar(a: Size, b: Size, _c: Size, *_more: Size) -> Priced:
+    return 1 + PER_BYTE * (a.length + b.length), SCALAR
+
+
+def _compare(a: Size, b: Size, _c: Size) -> Priced:
+    return 1 + PER_BYTE * min(a.weight, b.weight), SCALAR
+
+
+def _add(a: Size, b: Size, _c: Size) -> Priced:
+    per_unit = PER_BYTE if a.item is None and b.item is None else 1
+    joined = either(a, b)
+    return 1 + per_unit * (a.length + b.length), size(a.length + b.length, key=joined.key, item=joined.item)
+
+
+def _contained(a: Size, b: Size, _c: Size) -> Priced:
+    return 1 + PER_BYTE * b.length * (1 + b.key + min(a.weight, b.entry().weight)), SCALAR
+
+
+def _look_up(a: Size, b: Size, _c: Size) -> Priced:
+    return 1 + PER_BYTE * b.length, a.entry()
+
+
+def _search(a: Size, b: Size, _c: Size, *_more: Size) -> Priced:
+    return 1 + PER_BYTE * a.length * b.length, SCALAR
+
+
+def _replace(a: Size, _old: Size, new: Size, *_more: Size) -> Priced:
+    # An empty text is found between all bytes, and at both ends.
+    made = a.length + (a.length + 1) * new.length
+    return 1 + PER_BYTE * made, size(made)
+
+
+def _split(a: Size, _b: Size, _c: Size) -> Priced:
+    return 1 + a.length, size(a.length + 1, item=size(a.length))
+
+
+def _join(a: Size, b: Size, _c: Size) -> Priced:
+    made = a.length * (a.entry().length + b.length)
+    return 1 + PER_BYTE * made, size(made)
+
+
+def _format(a: Size, b: Size, _c: Size) -> Priced:
+    # A number has up to 310 digits and 1,000 decimals; a byte becomes up to eight of a list's text.
+    made = a.length + b.length * (1400 + 8 * b.entry().weight)
+    return 1 + PER_BYTE * made, size(made)
+
+
+def _text(a: Size, _b: Size, _c: Size) -> Priced:
+    return 1 + PER_BYTE * a.length, size(max(64, a.length))
+
+
+def _quote(a: Size, _b: Size, _c: Size) -> Priced:
+    return 1 + PER_BYTE * a.length, size(2 + 6 * a.length)
+
+
+def _encode(a: Size, _b: Size, _c: Size) -> Priced:
+    return 1 + PER_BYTE * a.length, size(4 + 2 * a.length)
+
+
+def _regex_size(pattern: Expression, bound: Size) -> Size:
+    r"""Return how many instructions a pattern compiles to: ``\pL{30}`` has seven letters and thousands of them."""
+    if not isinstance(pattern, Literal):
+        return Size(min(bound.length * _INSTRUCTIONS_PER_BYTE, _MAX_INSTRUCTIONS))
+    from moorage.scheduler.plugins.dynamic_resources.cel.functions import compile_regex
+
+    try:
+        return Size(compile_regex(pattern.text.decode()).programsize)
+    except ValueError:
+        return Size(_MAX_INSTRUCTIONS)
+
+
+def _matches(a: Size, pattern: Size, _c: Size) -> Priced:
+    # cel-cpp compiles a pattern every time.
+    return 20 + pattern.length + PER_BYTE * a.length * 0.25 * pattern.length, SCALAR
+
+
+def _find(a: Size, pattern: Size, _c: Size) -> Priced:
+    return _matches(a, pattern, _c)[0], size(a.length)
+
+
+def _find_all(a: Size, pattern: Size, _c: Size) -> Priced:
+    # Every match may have to look at the rest of the text before it is sure.
+    again = a.length * a.length / 50 * (1 + pattern.length / 50)
+    return _matches(a, pattern, _c)[0] + again, size(a.length + 1, item=size(a.length))
+
+
+def _parse(a: Size, _b: Size, _c: Size) -> Priced:
+    return PYTHON_CALL + a.length, size(1, key=16, item=size(64 + a.length))
+
+
+def _combine(a: Size, b: Size, _c: Size) -> Priced:
+    longest = either(a, b)
+    return PYTHON_CALL + longest.weight, size(1, key=16, item=size(longest.entry().length + 16))
+
+
+def _measure(a: Size, b: Size, _c: Size) -> Priced:
+    return PYTHON_CALL + PER_BYTE * (a.weight + b.weight), SCALAR
+
+
+def _extreme(a: Size, _b: Size, _c: Size) -> Priced:
+    return PYTHON_CALL + a.weight, a.entry()
+
+
+def _sets(a: Size, b: Size, _c: Size) -> Priced:
+    return PYTHON_CALL + a.weight + b.weight + PER_BYTE * a.length * b.length * (
+        1 + min(a.entry().weight, b.entry().weight)
+    ), SCALAR
+
+
+def _pass_on(a: Size, _b: Size, _c: Size, *_more: Size) -> Priced:
+    return 1, a
+
+
+def _whichever(a: Size, b: Size, _c: Size) -> Priced:
+    return 1, either(a, b)
+
+
+_KINDS: Final[Mapping[Price, str]] = {
+    _scalar: "! !_ -_ _-_ _*_ _/_ _%_ _&&_ _||_ @not_strictly_false size int uint double bool timestamp duration type "
+    "hasValue startsWith endsWith optional.none",
+    _compare: "_==_ _!=_ _<_ _<=_ _>_ _>=_",
+    _add: "_+_",
+    _contained: "@in _in_ in",
+    _look_up: "_[_] _[?_] _?._",
+    _same: "lowerAscii upperAscii trim reverse substring charAt base64.decode",
+    _search: "contains indexOf lastIndexOf",
+    _replace: "replace",
+    _split: "split",
+    _join: "join",
+    _format: "format",
+    _text: "string bytes",
+    _quote: "strings.quote",
+    _encode: "base64.encode",
+    _matches: "matches",
+    _find: "find",
+    _find_all: "findAll",
+    _parse: "quantity semver",
+    _combine: "add sub",
+    _measure: "isQuantity isSemver sign isInteger asInteger asApproximateFloat major minor patch isGreaterThan "
+    "isLessThan compareTo isSorted sum includes",
+    _extreme: "min max",
+    _sets: "sets.contains sets.intersects sets.equivalent",
+    _pass_on: "dyn optional.of optional.ofNonZeroValue value",
+    _whichever: "orValue or",
+}
+FUNCTIONS: Final[Mapping[str, Price]] = {name: price for price, names in _KINDS.items() for name in names.split()}

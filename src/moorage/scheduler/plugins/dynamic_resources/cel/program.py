@@ -1,0 +1,303 @@
+"""CEL selectors over devices: cel-cpp parses, checks and evaluates; the Kubernetes dialect is added here.
+
+cel-cpp knows neither quantities nor versions, and its binding cannot pass values of a type of ours at run time. So an
+expression is compiled twice: against declarations in which they are types of their own, which finds what upstream's
+compiler finds, and for evaluation, where they are tagged maps that compare by value and that the functions of
+:mod:`.functions` read.
+"""
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from moorage.common.caches import LRU
+from moorage.common.errors import MoorageError
+from moorage.kube.api.devices import Device, DeviceAttribute
+from moorage.kube.api.quantity import nano_value
+from moorage.scheduler.plugins.dynamic_resources.cel.cost import (
+    MAX_COST,
+    OverBudget,
+    Size,
+    estimate_cost,
+    measure_size,
+    size,
+)
+from moorage.scheduler.plugins.dynamic_resources.cel.source import FIELDS, LISTED, Source
+from moorage.scheduler.plugins.dynamic_resources.cel.syntax_tree import read_tree
+
+if TYPE_CHECKING:
+    from cel_expr_python import cel
+
+_MISSING_KEY: Final = re.compile(r'Key not found in map : "(.*)"\Z', re.DOTALL)
+_MAX_ATTEMPTS: Final = 16
+MAX_EXPRESSION: Final = 10 * 1024
+"""How many bytes an expression may have; the API server takes no longer ones."""
+_MAX_DOMAIN: Final = 253
+_MAX_PROGRAMS: Final = 256
+_MAX_ANSWERS: Final = 64
+_TOO_EXPENSIVE: Final = "operation cancelled: actual cost limit exceeded"
+# What cel-cpp's binding raises: for its own errors, and for data that it cannot convert.
+_FAILURES: Final = (RuntimeError, ValueError, TypeError, OverflowError)
+_ADVICE: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for "
+    "optional fields"
+)
+
+
+class CelCompileError(MoorageError):
+    """An expression cannot be compiled."""
+
+
+class CelRuntimeError(MoorageError):
+    """An expression failed on a device."""
+
+
+Answer = bool | int | str | dict[str, str] | list[Any] | CelRuntimeError
+"""What came of an expression: whether it selects a device, an attribute, or what went wrong."""
+
+
+class Facts:
+    """What an expression sees of a device; devices that look the same share it, and with it all answers."""
+
+    __slots__ = ("__weakref__", "answers", "attributes", "capacity", "driver", "multiple", "problem", "size")
+
+    def __init__(self, driver: str, device: Device) -> None:
+        self.driver = driver
+        self.multiple = bool(device.allow_multiple_allocations)
+        self.problem = ""
+        self.attributes: dict[str, dict[str, Any]] = {}
+        self.capacity: dict[str, dict[str, Any]] = {}
+        self.answers: LRU[str, Answer] = LRU("CEL results", _MAX_ANSWERS)
+        for name, attribute in device.attributes.items():
+            domain, identifier = split_name(name, driver)
+            try:
+                self.attributes.setdefault(domain, {})[identifier] = _value(attribute)
+            except ValueError as error:
+                self.problem = f"attribute {name}: {error}"
+        for name, capacity in device.capacity.items():
+            domain, identifier = split_name(name, driver)
+            self.capacity.setdefault(domain, {})[identifier] = {"@quantity": str(nano_value(capacity.value))}
+        self.size = measure_size(self.as_device(frozenset(), set()))
+
+    def as_device(self, domains: frozenset[str], more: set[str]) -> dict[str, Any]:
+        """Return the ``device`` variable, with empty maps for the domains an expression names in vain."""
+        empty: dict[str, dict[str, Any]] = {domain: {} for domain in (*domains, *more, self.driver)}
+        return {
+            "driver": self.driver,
+            "allowMultipleAllocations": self.multiple,
+            "attributes": empty | self.attributes,
+            "capacity": empty | self.capacity,
+            LISTED["attributes"]: self.attributes,
+            LISTED["capacity"]: self.capacity,
+        }
+
+
+_KNOWN_FACTS: Final["WeakValueDictionary[bytes, Facts]"] = WeakValueDictionary()
+_ENCODER: Final = msgspec.msgpack.Encoder(order="sorted")
+
+
+def device_facts(driver: str, device: Device) -> Facts:
+    """Return the facts of a device, the same object for devices that look the same."""
+    key = _ENCODER.encode((driver, device.allow_multiple_allocations, device.attributes, device.capacity))
+    facts = _KNOWN_FACTS.get(key)
+    if facts is None:
+        facts = _KNOWN_FACTS[key] = Facts(driver, device)
+    return facts
+
+
+class Program:
+    """A compiled expression. Answers are remembered with the facts, so an equal device is never asked twice."""
+
+    evaluations: ClassVar[int] = 0
+    """How often any expression was evaluated; who has little time looks whether it was."""
+
+    def __init__(self, expression: str) -> None:
+        self.expression = expression
+        if len(expression.encode("utf-8", "replace")) > MAX_EXPRESSION:
+            raise CelCompileError(f"compilation failed: ERROR: longer than {MAX_EXPRESSION} bytes")
+        source = Source(expression)
+        for name in source.field_names():
+            if name not in FIELDS:
+                raise CelCompileError(f"compilation failed: ERROR: undefined field '{name}'")
+        checked = _compile(_checker(), source.without_field_tests(), check=True)
+        self._check_type(checked.return_type().name())
+        self._compiled = _compile(_evaluator(), source.with_listed_maps(), check=False)
+        self._domains = frozenset(source.possible_domains())
+        self._tree = read_tree(self._compiled.serialize())
+        self._attempts: LRU[Size, int] = LRU("CEL attempts", 64, self._attempts_for)
+
+    def _check_type(self, found: str) -> None:
+        if found not in ("BOOL", "DYN"):
+            raise CelCompileError(f"must evaluate to bool or the unknown type, not {found}")
+
+    def matches(self, facts: Facts) -> bool:
+        """Return whether a device is selected, or raise :class:`CelRuntimeError`."""
+        answer = self._answer(facts, self.expression)
+        assert isinstance(answer, bool)
+        return answer
+
+    def _answer(self, facts: Facts, key: str) -> Answer:
+        answer = facts.answers.find(key)
+        if answer is None:
+            answer = self._ask(facts)
+            facts.answers.put(key, answer)
+        if isinstance(answer, CelRuntimeError):
+            raise answer
+        return answer
+
+    def _attempts_for(self, device: Size) -> int:
+        """Return how often the budget allows to evaluate the expression."""
+        try:
+            # The domains that are given empty maps come on top of those that the device lists.
+            maps, added = device.entry(), len(self._domains) + _MAX_ATTEMPTS
+            longest = max(_MAX_DOMAIN, maps.key, *(len(domain.encode("utf-8", "replace")) for domain in self._domains))
+            maps = size(maps.length + added, key=longest, item=maps.item)
+            cost = estimate_cost(self._tree, {"device": size(device.length, key=device.key, item=maps)})
+        except OverBudget:
+            return 0
+        return min(_MAX_ATTEMPTS, int(MAX_COST / max(cost, 1)))
+
+    def _ask(self, facts: Facts) -> Answer:
+        if facts.problem:
+            return CelRuntimeError(facts.problem)
+        Program.evaluations += 1
+        result: cel.Value | None = None
+        found: set[str] = set()
+        for _ in range(self._attempts.lookup(facts.size)):
+            try:
+                result = self._compiled.eval(data={"device": facts.as_device(self._domains, found)})
+            except _FAILURES as error:
+                # cel-cpp counts iterations, which is a limit on the cost as well.
+                return CelRuntimeError(f"{_TOO_EXPENSIVE}: {error}")
+            if result.type().name() != "ERROR":
+                break
+            missing = _MISSING_KEY.search(str(result.value()))
+            if missing is None or missing[1] in found | self._domains or len(missing[1]) > _MAX_DOMAIN:
+                return CelRuntimeError(self._words(str(result.value())))
+            # A domain computed at run time: give it an empty map and ask again; a missing identifier stays missing.
+            found.add(missing[1])
+        if result is None:
+            return CelRuntimeError(_TOO_EXPENSIVE)
+        return self._read(result.plain_value(), result.type().name().lower())
+
+    def _words(self, problem: str) -> str:
+        return _upstream_words(problem) + (_ADVICE if _MISSING_KEY.search(problem) else "")
+
+    def _read(self, value: Any, kind: str) -> Answer:
+        if isinstance(value, bool):
+            return value
+        return CelRuntimeError(f"CEL result of type {kind} could not be converted to bool")
+
+
+class DerivedValue(Program):
+    """A compiled expression that makes an attribute of a device."""
+
+    def value(self, facts: Facts) -> Answer:
+        """Return the attribute as expressions see attributes, or raise :class:`CelRuntimeError`."""
+        return self._answer(facts, f"={self.expression}")
+
+    def _check_type(self, found: str) -> None:
+        if found not in _DERIVED and not found.startswith("LIST"):
+            kind = _TYPE_WORDS.get(found, found if "." in found else found.lower())
+            raise CelCompileError(
+                "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these scalars, "
+                f"not {kind}"
+            )
+
+    def _words(self, problem: str) -> str:
+        return _upstream_words(problem)
+
+    def _read(self, value: Any, kind: str) -> Answer:
+        items = value if isinstance(value, list) else [value]
+        for item in items:
+            if not isinstance(item, bool | int | str) and not (isinstance(item, dict) and "@semver" in item):
+                word = {"double": "float64"}.get(kind, kind) if item is value else type(item).__name__
+                return CelRuntimeError(f"unsupported CEL return type: {word}")
+        if len({type(item) for item in items}) > 1:
+            return CelRuntimeError("unsupported CEL return type: a list of different types")
+        result: Answer = value
+        return result
+
+
+_DERIVED: Final = frozenset(("BOOL", "INT", "STRING", "DYN", "kubernetes.Semver"))
+_TYPE_WORDS: Final = {"NULL": "null_type"}
+_PROGRAMS: Final[LRU[tuple[type[Program], str], Program | CelCompileError]] = LRU("CEL programs", _MAX_PROGRAMS)
+P = TypeVar("P", bound=Program)
+
+
+def compiled(expression: str) -> Program:
+    """Compile a selector, or return what was compiled before; raise :class:`CelCompileError`."""
+    return _compiled(Program, expression)
+
+
+def compile_attribute(expression: str) -> DerivedValue:
+    """Compile what makes an attribute, or return what was compiled before; raise :class:`CelCompileError`."""
+    return _compiled(DerivedValue, expression)
+
+
+def _compiled(kind: type[P], expression: str) -> P:
+    program = _PROGRAMS.find((kind, expression))
+    if program is None:
+        try:
+            program = kind(expression)
+        except CelCompileError as error:
+            program = error
+        if len(expression) <= MAX_EXPRESSION:
+            _PROGRAMS.put((kind, expression), program)
+    if isinstance(program, CelCompileError):
+        raise program
+    assert isinstance(program, kind)
+    return program
+
+
+def split_name(name: str, driver: str) -> tuple[str, str]:
+    """Split a qualified name into domain and identifier; a bare one belongs to the driver's domain."""
+    domain, slash, identifier = name.partition("/")
+    return (domain, identifier) if slash else (driver, name)
+
+
+def _value(attribute: DeviceAttribute) -> Any:
+    if attribute.version_value is not None:
+        from moorage.scheduler.plugins.dynamic_resources.cel.functions import parse_version
+
+        return parse_version(attribute.version_value).tagged
+    for value in (attribute.int_value, attribute.bool_value, attribute.string_value):
+        if value is not None:
+            return value
+    if attribute.version_values is not None:
+        from moorage.scheduler.plugins.dynamic_resources.cel.functions import parse_version
+
+        return [parse_version(text).tagged for text in attribute.version_values]
+    for values in (attribute.int_values, attribute.bool_values, attribute.string_values):
+        if values is not None:
+            return list(values)
+    raise ValueError("unsupported attribute value")
+
+
+def _upstream_words(problem: str) -> str:
+    missing = _MISSING_KEY.search(problem)
+    return f"no such key: {missing[1]}" if missing else problem
+
+
+def _compile(env: "cel.Env", text: str, *, check: bool) -> "cel.Expression":
+    try:
+        return env.compile(text, disable_check=not check)
+    except _FAILURES as error:
+        raise CelCompileError(f"compilation failed: {error}") from error
+
+
+@cache
+def _checker() -> "cel.Env":
+    from moorage.scheduler.plugins.dynamic_resources.cel import functions
+
+    return functions.checking_environment()
+
+
+@cache
+def _evaluator() -> "cel.Env":
+    from moorage.scheduler.plugins.dynamic_resources.cel import functions
+
+    return functions.evaluating_environment()

@@ -1,0 +1,394 @@
+"""What DynamicResources writes: allocations and reservations before a pod is bound, and their undoing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, TypeVar
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from moorage.common.errors import ApiError, Conflict, MoorageError, NotFound
+from moorage.kube.api.devices import (
+    AllocatedDeviceStatus,
+    AllocationResult,
+    ClaimConsumer,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceClaimStatus,
+)
+from moorage.kube.api.meta import Condition, format_time, parse_time
+from moorage.kube.api.pod import ExtendedResourceClaimStatus, Pod
+from moorage.kube.api.pod_groups import PodGroup
+from moorage.kube.client.event_note import EventNote
+from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import CLAIM_IN_MEMORY
+from moorage.scheduler.plugins.dynamic_resources.claims.tracker import (
+    ClaimProblem,
+    ClaimTracker,
+    is_reserved_for,
+    is_reserved_for_member,
+)
+from moorage.scheduler.plugins.dynamic_resources.device_state import DeviceState
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim completed")
+DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
+GROUP_DEALLOCATED: Final = Status.unschedulable("deallocation of PodGroup ResourceClaim completed")
+GROUP_UNRESERVED: Final = Status.unresolvable("ResourceClaim unreserved for PodGroup")
+NO_HELP: Final = Status.unschedulable()
+MAX_ATTEMPTS: Final = 5
+FIRST_PAUSE: Final = 0.01
+POLL_INTERVAL: Final = 5.0
+CREATIONS: Final = "dynamic_resource_allocation_resourceclaim_creates_total"
+PREPARED: Final = "scheduler_dra_bindingconditions_allocations_total"
+WAITS: Final = "scheduler_dra_bindingconditions_wait_duration_seconds"
+
+T = TypeVar("T")
+
+
+class BindingProblem(MoorageError):
+    """A claim cannot be bound any more; the pod has to be tried again."""
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Say what was being done when the API refused."""
+    try:
+        yield
+    except ApiError as error:
+        raise BindingProblem(f"{what}: {error}") from error
+
+
+class ClaimBinder:
+    """Writes claims through the cluster; devices may take ``timeout`` to get ready, ``None`` if nobody waits."""
+
+    def __init__(self, handle: Handle, claims: ClaimTracker, timeout: float | None) -> None:
+        self._handle = handle
+        self._claims = claims
+        self._timeout = timeout
+
+    async def bind(self, state: DeviceState, pod: Pod, node_name: str) -> Status | None:
+        """Store allocations and reservations of all claims of a pod, and wait until their devices are ready."""
+        try:
+            for place, claim in enumerate(state.claims):
+                if not is_reserved_for(claim, _consumer(state, place, pod).uid):
+                    await self._bind_claim(state, place, pod)
+            if state.statuses:
+                # Before the wait: what is counted here is to be known to whoever looks at the pod.
+                with doing(f"update pod {pod.key} NodeAllocatableResourceClaimStatuses"):
+                    patch = {"nodeAllocatableResourceClaimStatuses": to_builtins(state.statuses)}
+                    await self._handle.cluster.patch_status(pod, patch)
+                state.are_written = True
+            if self._timeout is not None and any(has_conditions(claim) for claim in state.claims):
+                await self._wait_for_devices(state, pod, node_name, self._timeout)
+        except (BindingProblem, DeviceBindingError, ApiError) as error:
+            return Status.error(str(error), cause=error)
+        for uid in state.launched:
+            self._claims.remove_pending_allocation(uid)
+        state.launched.clear()
+        return None
+
+    def undo(self, state: DeviceState, pod: Pod) -> None:
+        """Give devices back that are not stored yet, and have reservations taken back in the background."""
+        for uid in state.launched:
+            self._claims.remove_pending_allocation(uid)
+        state.launched.clear()
+        if state.are_written:
+            removal = self._handle.cluster.patch_status(pod, {"nodeAllocatableResourceClaimStatuses": []})
+            self._handle.in_background(removal, name="take back what devices come to")
+            state.are_written = False
+        for claim in state.claims:
+            if claim is state.extended:
+                if claim.name != CLAIM_IN_MEMORY:
+                    self._handle.in_background(self._delete(claim), name="delete extended claim", must_finish=True)
+            elif claim.status.allocation is not None and is_reserved_for(claim, pod.uid):
+                self._handle.in_background(self._unreserve(claim, pod.uid), name="unreserve claim", must_finish=True)
+
+    async def free_claim(self, state: DeviceState, pod: Pod, unavailable: Collection[int]) -> Status:
+        """Free a claim whose devices are out of reach, so that others can be looked for."""
+        stale = state.extended if state.extended is not None and state.extended.name != CLAIM_IN_MEMORY else None
+        try:
+            # Upstream picks one at random; the first is as good, and the same every time.
+            for place in sorted(unavailable):
+                claim = state.claims[place]
+                if claim is not state.extended and _is_used_by_nobody_but(claim, pod):
+                    await self._handle.cluster.update(
+                        replace(claim, status=ResourceClaimStatus()), subresource="status"
+                    )
+                    return DEALLOCATED
+            if stale is not None:
+                await self._delete(stale)
+                return DELETED
+        except (BindingProblem, ApiError) as error:
+            return Status.error(str(error), cause=error)
+        return NO_HELP
+
+    async def free_group_claim(self, group: PodGroup, pod: Pod, away: Iterable[ResourceClaim]) -> Status:
+        """Free a claim that a group may have kept its pods away with, or let go of one that the group names.
+
+        ``away`` are the claims of its pods that could not be used on some node, ``pod`` is the first of the pods.
+        """
+        try:
+            for claim in away:
+                users = claim.status.reserved_for
+                if not users or (len(users) == 1 and users[0].uid == group.uid):
+                    empty = replace(claim, status=ResourceClaimStatus())
+                    await self._handle.cluster.update(empty, subresource="status")
+                    return GROUP_DEALLOCATED
+            for claim in self._claims.iter_group_claims(group):
+                if claim.status.allocation is not None and is_reserved_for_member(claim, pod):
+                    await self._unreserve(claim, group.uid)
+                    return GROUP_UNRESERVED
+        except (ClaimProblem, BindingProblem, ApiError) as error:
+            return Status.error(str(error), cause=error)
+        return NO_HELP
+
+    async def _bind_claim(self, state: DeviceState, place: int, pod: Pod) -> None:
+        claim, allocation = state.claims[place], state.allocations.get(place)
+        is_extended = claim is state.extended
+        if is_extended:
+            if allocation is None and not claim.spec.devices.requests:
+                return  # a device plugin serves the pod's extended resources on this node
+            if claim.name == CLAIM_IN_MEMORY:
+                claim = await self._create(state)
+                state.claims[place] = state.extended = claim
+        reading = f"get updated claim {claim.key} after conflict"
+        consumer, is_shared = _consumer(state, place, pod), place in state.shared
+
+        async def write(latest: ResourceClaim) -> ResourceClaim:
+            if is_shared and latest.status.allocation is not None:
+                # The pod that it was allocated for was faster.
+                return await self._store(latest, None, consumer)
+            return await self._store(latest, allocation, consumer)
+
+        if is_shared:
+            with doing(f"get claim {claim.key}"):
+                claim = await self._handle.cluster.get(claim)
+        try:
+            stored = await self._retried(claim, write, reading)
+        except BindingProblem:
+            await self._catch_up(claim)
+            raise
+        self._claims.assume(stored)
+        state.claims[place] = stored
+        if is_extended:
+            state.extended = stored
+            await self._report_extended(state, stored, pod)
+
+    async def _create(self, state: DeviceState) -> ResourceClaim:
+        assert state.reserved is not None
+        assert state.reserved.extended_claim is not None
+        template = state.reserved.extended_claim
+        unnamed = replace(template, metadata=replace(template.metadata, name="", uid=""))
+        result = "failure"
+        try:
+            with doing(f"create claim for extended resources {unnamed.key}"):
+                created = await self._handle.cluster.create(unnamed)
+            result = "success"
+        finally:
+            self._handle.meter.count(CREATIONS, result, "false", "", "Pod")
+        self._claims.assume(created)
+        return created
+
+    async def _store(
+        self, claim: ResourceClaim, allocation: AllocationResult | None, consumer: ClaimConsumer
+    ) -> ResourceClaim:
+        """Write allocation and reservation into a claim as it is now."""
+        if claim.is_terminating:
+            raise BindingProblem(f"claim {claim.key} got deleted in the meantime")
+        held = claim.status.allocation
+        if allocation is not None:
+            if held is not None:
+                raise BindingProblem(f"claim {claim.key} got allocated elsewhere in the meantime")
+            held = allocation
+            if FINALIZER not in claim.metadata.finalizers:
+                # The finalizer is no part of the status: it takes a write of its own, and goes first.
+                finalizers = (*claim.metadata.finalizers, FINALIZER)
+                with doing(f"add finalizer to claim {claim.key}"):
+                    claim = await self._handle.cluster.update(
+                        replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
+                    )
+        if self._timeout is not None:
+            if held is None:
+                raise BindingProblem(f"claim {claim.key} got deallocated elsewhere in the meantime")
+            if held.allocation_timestamp is None:
+                held = replace(held, allocation_timestamp=format_time(self._handle.clock.wall()))
+        users = claim.status.reserved_for
+        if not is_reserved_for(claim, consumer.uid):
+            users = (*users, consumer)
+        status = replace(claim.status, allocation=held, reserved_for=users)
+        added = "reservation" if allocation is None else "allocation and reservation"
+        with doing(f"add {added} to claim {claim.key}"):
+            return await self._handle.cluster.update(replace(claim, status=status), subresource="status")
+
+    async def _retried(self, claim: ResourceClaim, write: Callable[[ResourceClaim], Awaitable[T]], reading: str) -> T:
+        """Write, and where the claim changed meanwhile read it again and repeat, a few times."""
+        for attempt in range(1, MAX_ATTEMPTS):
+            try:
+                return await write(claim)
+            except BindingProblem as error:
+                if not isinstance(error.__cause__, Conflict):
+                    raise
+            await asyncio.sleep(FIRST_PAUSE * attempt)
+            with doing(reading):
+                claim = await self._handle.cluster.get(claim)
+            self._claims.assume(claim)
+        return await write(claim)
+
+    async def _catch_up(self, claim: ResourceClaim) -> None:
+        """Believe what is stored in a claim that could not be written, before its devices count as free.
+
+        They may be another attempt's, or this one's after all: a watch that is late would have them given away twice.
+        """
+        with suppress(ApiError):
+            self._claims.assume(await self._handle.cluster.get(claim))
+
+    async def _report_extended(self, state: DeviceState, claim: ResourceClaim, pod: Pod) -> None:
+        mappings = state.reserved.mappings if state.reserved is not None else ()
+        if not mappings:
+            text = f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
+            raise BindingProblem(text)
+        status = ExtendedResourceClaimStatus(request_mappings=mappings, resource_claim_name=claim.name)
+        with doing(f"update pod {pod.key} ExtendedResourceClaimStatus"):
+            await self._handle.cluster.patch_status(pod, {"extendedResourceClaimStatus": to_builtins(status)})
+
+    async def _wait_for_devices(self, state: DeviceState, pod: Pod, node_name: str, timeout: float) -> None:
+        began, result = self._handle.clock.now(), "error"
+        try:
+            await self._devices_ready(state, pod, node_name, timeout)
+            result = "success"
+        except DeviceBindingError as error:
+            result = "timeout" if isinstance(error, DeviceBindingTimeoutError) else "failure"
+            raise
+        finally:
+            self._count_devices(state, pod.scheduler_name, result, self._handle.clock.now() - began)
+
+    def _count_devices(self, state: DeviceState, profile: str, result: str, seconds: float) -> None:
+        for claim in state.claims:
+            allocation = claim.status.allocation
+            for device in allocation.devices.results if allocation else ():
+                self._handle.meter.observe(WAITS, seconds, profile, device.driver, result)
+            for device in devices_with_conditions(claim):
+                self._handle.meter.count(PREPARED, profile, device.driver, result)
+
+    async def _devices_ready(self, state: DeviceState, pod: Pod, node_name: str, timeout: float) -> None:
+        note = f"waiting for binding conditions for device on node {node_name}"
+        self._handle.cluster.record(EventNote(pod, "BindingConditionsPending", "Scheduling", note, pod.scheduler_name))
+        end = self._handle.clock.now() + timeout
+        while not self._are_ready(state, timeout):
+            left = end - self._handle.clock.now()
+            if left <= 0:
+                raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
+            await asyncio.sleep(min(POLL_INTERVAL, left))
+
+    def _are_ready(self, state: DeviceState, timeout: float) -> bool:
+        for place, known in enumerate(state.claims):
+            claim = self._claims.get(known.name, known.namespace)
+            if claim is None:
+                raise BindingProblem(f'could not find ResourceClaim "{known.key}"')
+            if known is state.extended:
+                state.extended = claim
+            state.claims[place] = claim
+            if not is_ready(claim):
+                if is_overdue(claim, now=self._handle.clock.wall(), timeout=timeout):
+                    raise DeviceBindingTimeoutError(f"device binding timeout: claim={claim.name}")
+                return False
+        return True
+
+    async def _unreserve(self, claim: ResourceClaim, uid: str) -> None:
+        # A strategic merge removes one entry whatever else has changed in the claim.
+        removal = {"reservedFor": [{"$patch": "delete", "uid": uid}]}
+        await self._handle.cluster.patch_status(claim, removal)
+
+    async def _delete(self, claim: ResourceClaim) -> None:
+        """Delete a claim that the scheduler made, lifting its protection first."""
+        try:
+            reading = f"get resourceclaim {claim.key}"
+            await self._handle.cluster.delete(await self._retried(claim, self._unprotect, reading))
+        except NotFound:
+            return
+
+    async def _unprotect(self, claim: ResourceClaim) -> ResourceClaim:
+        finalizers = tuple(name for name in claim.metadata.finalizers if name != FINALIZER)
+        with doing(f"update resourceclaim {claim.key}"):
+            return await self._handle.cluster.update(
+                replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
+            )
+
+
+def _consumer(state: DeviceState, place: int, pod: Pod) -> ClaimConsumer:
+    """Return whom a claim is reserved for: the pod, or its group."""
+    return state.consumers.get(place) or ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
+
+
+def _is_used_by_nobody_but(claim: ResourceClaim, pod: Pod) -> bool:
+    return (
+        all(consumer.uid == pod.uid for consumer in claim.status.reserved_for) and len(claim.status.reserved_for) <= 1
+    )
+
+
+class DeviceBindingError(MoorageError):
+    """A device will not get ready."""
+
+
+class DeviceBindingTimeoutError(DeviceBindingError):
+    """A device had its time."""
+
+
+def is_ready(claim: ResourceClaim) -> bool:
+    """Return whether all devices of a claim are prepared; raise :class:`DeviceBindingError` if one has failed."""
+    if claim.status.allocation is None:
+        return False
+    for result in devices_with_conditions(claim):
+        status = _status_of(claim, result)
+        if status is None:
+            return False
+        conditions = {condition.type: condition for condition in reversed(status.conditions)}
+        for name in result.binding_failure_conditions:
+            failed = conditions.get(name)
+            if failed is not None and failed.status == "True":
+                raise DeviceBindingError(_failure(claim, failed))
+        if any(name not in conditions or conditions[name].status != "True" for name in result.binding_conditions):
+            return False
+    return True
+
+
+def is_overdue(claim: ResourceClaim, *, now: float, timeout: float) -> bool:
+    """Return whether a claim's devices had their time to get ready."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.allocation_timestamp is None or not has_conditions(claim):
+        return False
+    return parse_time(allocation.allocation_timestamp) + timeout < now
+
+
+def is_stuck(claim: ResourceClaim, *, now: float, timeout: float) -> bool:
+    """Return whether a claim has to be deallocated before a pod can use it: its devices failed, or are late."""
+    try:
+        return not is_ready(claim) and is_overdue(claim, now=now, timeout=timeout)
+    except DeviceBindingError:
+        return True
+
+
+def has_conditions(claim: ResourceClaim) -> bool:
+    """Return whether a claim's devices have to be prepared."""
+    return next(devices_with_conditions(claim), None) is not None
+
+
+def devices_with_conditions(claim: ResourceClaim) -> Iterator[DeviceRequestAllocationResult]:
+    """Yield the devices of a claim that have to be prepared."""
+    allocation = claim.status.allocation
+    return (result for result in (allocation.devices.results if allocation else ()) if result.binding_conditions)
+
+
+def _status_of(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
+    for status in claim.status.devices:
+        if (status.driver, status.pool, status.device) == (result.driver, result.pool, result.device):
+            return status
+    return None
+
+
+def _failure(claim: ResourceClaim, failed: Condition) -> str:
+    message = failed.message.replace("\\", "\\\\").replace('"', '\\"')
+    return f'device binding failed: claim={claim.name}, reason={failed.reason}, message="{message}"'

@@ -1,0 +1,1 @@
+"""ResourceClaims: their latest versions, pending allocations, and claims for extended resources."""

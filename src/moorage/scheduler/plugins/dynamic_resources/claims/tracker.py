@@ -1,0 +1,239 @@
+"""Claims as the scheduler knows them: as observed, as it wrote them itself, and as it is about to write them.
+
+What the scheduler wrote is believed over older versions. A claim that will be given devices for a pod on its way to a
+node is *in flight*: its devices count as taken, and other pods have to wait for it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from moorage.common.errors import MoorageError
+from moorage.kube.api.devices import AllocationResult, ResourceClaim
+from moorage.kube.api.integers import to_int64
+from moorage.kube.api.pod import Pod, PodResourceClaim
+from moorage.kube.api.pod_groups import PodGroup
+from moorage.scheduler.framework.handle import Lister
+from moorage.scheduler.plugins.dynamic_resources.devices.allocated import AllocatedDevices, list_pools
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import PoolId
+
+GROUPS: Final = "scheduling.k8s.io"
+EXTENDED_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
+
+
+class ClaimProblem(MoorageError):
+    """A pod's claim cannot be used yet, or never; the pod has to wait for an event.
+
+    ``claim`` is the key of the claim that has to change; empty if the pod has to.
+    """
+
+    def __init__(self, message: str, claim: str = "") -> None:
+        super().__init__(message)
+        self.claim = claim
+
+
+class ClaimTracker:
+    """Every claim, and which devices are taken; ``on_change`` gets the pools whose devices were taken or given back."""
+
+    def __init__(
+        self,
+        claims: Lister[ResourceClaim],
+        *,
+        shares: bool,
+        on_change: Callable[[Iterable[PoolId]], None],
+        of_groups: bool = False,
+    ) -> None:
+        self.allocated = AllocatedDevices(shares=shares)
+        self._claims = claims
+        self._on_change = on_change
+        self._seen = -1
+        self._assumed: dict[str, ResourceClaim] = {}
+        self._uids: dict[str, str] = {}
+        self._stored: dict[str, AllocationResult] = {}
+        self._in_flight: dict[str, AllocationResult] = {}
+        self._passengers: dict[str, int] = {}
+        self._of_groups = of_groups
+        self._counted: dict[str, AllocationResult] = {}
+        self._extended: dict[str, str] = {}
+
+    def refresh(self) -> None:
+        """Apply what was observed since."""
+        if self._seen == self._claims.version:
+            return
+        changed = self._claims.changed_since(self._seen) if self._seen >= 0 else None
+        self._seen = self._claims.version
+        if changed is None:
+            changed = [*self._uids, *(claim.key for claim in self._claims.list())]
+        for key in dict.fromkeys(changed):
+            self._settle(key)
+
+    def get(self, name: str, namespace: str) -> ResourceClaim | None:
+        """Return a claim as it is known."""
+        self.refresh()
+        return self._assumed.get(f"{namespace}/{name}") or self._claims.get(name, namespace)
+
+    def find_extended_claim(self, pod: Pod) -> ResourceClaim | None:
+        """Return the claim that an earlier attempt made for a pod's extended resources."""
+        self.refresh()
+        key = self._extended.get(pod.uid)
+        claim = None if key is None else (self._assumed.get(key) or self._claims.find(key))
+        owner = claim.metadata.controller if claim is not None else None
+        return claim if owner is not None and owner.name == pod.name else None
+
+    def has_pending_allocation(self, uid: str) -> bool:
+        """Return whether a claim is about to be given devices for some pod."""
+        return uid in self._in_flight
+
+    def add_pending_allocation(self, uid: str, allocation: AllocationResult) -> None:
+        """Count devices as taken that a claim is about to be given; a pod may name a claim twice, the first counts.
+
+        The pods of a group may share a claim that is on its way: it has landed when all of them have.
+        """
+        self._in_flight.setdefault(uid, allocation)
+        self._passengers[uid] = self._passengers.get(uid, 0) + 1
+        self._count(uid)
+
+    def pending_allocation(self, uid: str) -> AllocationResult | None:
+        """Return what a claim is about to be given, if it is."""
+        return self._in_flight.get(uid)
+
+    def remove_pending_allocation(self, uid: str) -> bool:
+        """Stop treating a claim as in flight, be it stored now or given up; return whether it was."""
+        if uid not in self._in_flight:
+            return False
+        self._passengers[uid] -= 1
+        if self._passengers[uid]:
+            return False
+        del self._in_flight[uid], self._passengers[uid]
+        self._count(uid)
+        return True
+
+    def assume(self, claim: ResourceClaim) -> None:
+        """Believe what the API returned for a write until it is observed."""
+        self.refresh()
+        observed = self._claims.find(claim.key)
+        if observed is None or _version(observed) < _version(claim):
+            self._assumed[claim.key] = claim
+            self._take_in(claim.key, claim)
+
+    def _settle(self, key: str) -> None:
+        observed, assumed = self._claims.find(key), self._assumed.get(key)
+        if assumed is not None and observed is not None and _version(observed) < _version(assumed):
+            return
+        self._assumed.pop(key, None)
+        self._take_in(key, observed)
+
+    def _take_in(self, key: str, claim: ResourceClaim | None) -> None:
+        before = self._uids.pop(key, None)
+        if before is not None and (claim is None or claim.uid != before):
+            self._stored.pop(before, None)
+            self._count(before)
+        if claim is None:
+            self._extended = {uid: known for uid, known in self._extended.items() if known != key}
+            return
+        self._uids[key] = claim.uid
+        if claim.annotations.get(EXTENDED_CLAIM_ANNOTATION) == "true" and claim.metadata.controller is not None:
+            self._extended[claim.metadata.controller.uid] = key
+        if claim.status.allocation is None:
+            self._stored.pop(claim.uid, None)
+        else:
+            self._stored[claim.uid] = claim.status.allocation
+        self._count(claim.uid)
+
+    def _count(self, uid: str) -> None:
+        """Bring the count of taken devices in line with what a claim holds or is about to hold."""
+        before, after = self._counted.get(uid), self._in_flight.get(uid) or self._stored.get(uid)
+        if before is after or (before is not None and after is not None and _same_devices(before, after)):
+            return
+        if before is not None:
+            self.allocated.remove(before)
+            del self._counted[uid]
+            self._on_change(list_pools(before))
+        if after is not None:
+            self.allocated.add(after)
+            self._counted[uid] = after
+            self._on_change(list_pools(after))
+
+    def iter_claims(self, pod: Pod) -> Iterator[ResourceClaim]:
+        """Go through the claims a pod names; raise :class:`ClaimProblem` for one that cannot be used."""
+        return (claim for _, claim in self.iter_entries(pod))
+
+    def iter_entries(self, pod: Pod) -> Iterator[tuple[PodResourceClaim, ResourceClaim]]:
+        """Go through the claims a pod names, each with the entry that names it."""
+        group = pod.spec.scheduling_group.pod_group_name if self._of_groups and pod.spec.scheduling_group else None
+        for entry in pod.spec.resource_claims:
+            name = _claim_name(pod, entry)
+            if name is None:
+                continue
+            claim = self.get(name, pod.namespace)
+            if claim is None:
+                key = f"{pod.namespace}/{name}"
+                raise ClaimProblem(f'could not find ResourceClaim "{key}"', key)
+            if claim.is_terminating:
+                raise ClaimProblem(f'resourceclaim "{claim.name}" is being deleted', claim.key)
+            if entry.resource_claim_name is None and not _is_made_for(claim, pod, group):
+                who = "Pod is not owner" if group is None else f"neither Pod nor PodGroup {group} is the owner"
+                raise ClaimProblem(f"ResourceClaim {claim.key} was not created for Pod {pod.key} ({who})", claim.key)
+            yield entry, claim
+
+    def iter_group_claims(self, group: PodGroup) -> Iterator[ResourceClaim]:
+        """Go through the claims a group names; one that was made for somebody else is left out."""
+        made = {status.name: status.resource_claim_name for status in group.status.resource_claim_statuses}
+        for entry in group.spec.resource_claims:
+            name = entry.resource_claim_name
+            if name is None and entry.resource_claim_template_name is None:
+                text = f"PodGroup {group.key}, spec.resourceClaim {entry.name}: none of the supported fields are set"
+                raise ClaimProblem(text)
+            if name is None and entry.name not in made:
+                raise ClaimProblem(f"PodGroup {group.key}: ResourceClaim not created yet")
+            name = name if name is not None else made[entry.name]
+            if name is None:
+                continue
+            claim = self.get(name, group.namespace)
+            if claim is None:
+                raise ClaimProblem(f'could not find ResourceClaim "{group.namespace}/{name}"')
+            owner = claim.metadata.controller
+            if entry.resource_claim_name is not None or (owner is not None and owner.uid == group.uid):
+                yield claim
+
+
+def is_reserved_for_member(claim: ResourceClaim, pod: Pod) -> bool:
+    """Return whether a claim is reserved for a pod or for its group, whose uid a pod does not know."""
+    group = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else None
+    return any(
+        user.uid == pod.uid or (user.api_group == GROUPS and user.resource == "podgroups" and user.name == group)
+        for user in claim.status.reserved_for
+    )
+
+
+def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
+    """Return whether a pod, or a group, is among those a claim is reserved for."""
+    return any(consumer.uid == uid for consumer in claim.status.reserved_for)
+
+
+def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
+    """Return the name of the claim behind an entry; ``None`` if none is needed."""
+    if entry.resource_claim_name is not None:
+        return entry.resource_claim_name
+    if entry.resource_claim_template_name is None:
+        text = f'pod "{pod.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
+        raise ClaimProblem(text)
+    for made in pod.status.resource_claim_statuses:
+        if made.name == entry.name:
+            return made.resource_claim_name
+    raise ClaimProblem(f'pod "{pod.key}": ResourceClaim not created yet')
+
+
+def _is_made_for(claim: ResourceClaim, pod: Pod, group: str | None) -> bool:
+    owner = claim.metadata.controller
+    if owner is None or owner.uid == pod.uid:
+        return owner is not None
+    is_group = owner.kind == "PodGroup" and owner.api_version.startswith(GROUPS + "/")
+    return group is not None and is_group and owner.name == group
+
+
+def _version(claim: ResourceClaim) -> int:
+    return to_int64(claim.metadata.resource_version) or 0
+
+
+def _same_devices(left: AllocationResult, right: AllocationResult) -> bool:
+    return left.devices.results == right.devices.results

@@ -1,0 +1,329 @@
+"""Slices of devices, put together into pools as they are seen from a node.
+
+A pool is what the newest generation of its slices says; it is usable when all of them are there and agree. Devices are
+tried in the order of driver and pool name, slice name, and place in the slice, pools with binding conditions last.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+from moorage.common.errors import MoorageError, SelectorError
+from moorage.kube.api.devices import (
+    Device,
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceToleration,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from moorage.kube.api.node import Node
+from moorage.kube.api.quantity import nano_value
+from moorage.kube.api.selectors import NodeMatcher, NodeSelector, node_term_matcher
+from moorage.scheduler.plugins.dynamic_resources.cel.program import Facts, device_facts
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, DeviceId, PoolId
+
+CounterKey = tuple[str, str]
+SKIPPING: Final = "DRAOptionalNodeOperations"
+"""What a node declares that can do without a driver's work on it."""
+Counters = dict[CounterKey, int]
+
+
+class PoolError(MoorageError):
+    """It is unknown which devices a node reaches."""
+
+
+class PooledDevice:
+    """A device of a slice, with the taints that rules add; identity counts."""
+
+    def __init__(
+        self, device: Device, spec: ResourceSliceSpec, taints: tuple[DeviceTaint, ...], multiple: bool
+    ) -> None:
+        self.device = device
+        self.spec = spec
+        self.taints = taints
+        self.is_shareable = multiple
+        self.id = DeviceId(spec.driver, spec.pool.name, device.name)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What CEL expressions see of it."""
+        return device_facts(self.id.driver, self.device)
+
+    @cached_property
+    def draws(self) -> Counters:
+        """What it draws from the pool's counters while in use, in billionths."""
+        total: Counters = {}
+        for consumption in self.device.consumes_counters:
+            for name, counter in consumption.counters.items():
+                key = (consumption.counter_set, name)
+                total[key] = total.get(key, 0) + nano_value(counter.value)
+        return total
+
+    @cached_property
+    def groups(self) -> tuple[tuple[str, frozenset[str]], ...]:
+        """The counter sets it draws from, each with the groups that it gets on with there."""
+        drawn = self.device.consumes_counters
+        return tuple((item.counter_set, frozenset(item.compatibility_groups)) for item in drawn)
+
+
+class Slice:
+    """A slice, taken apart once for all nodes."""
+
+    def __init__(self, thing: ResourceSlice, rules: Iterable[DeviceTaintRule], features: DeviceFeatures) -> None:
+        spec = thing.spec
+        rules = tuple(rules)
+        self.name = thing.name
+        self.spec = spec
+        self.pool = PoolId(spec.driver, spec.pool.name)
+        self.devices = tuple(
+            PooledDevice(
+                device,
+                spec,
+                (*device.taints, *added_taints(rules, spec, device)) if features.taints else (),
+                features.consumable_capacity and bool(device.allow_multiple_allocations),
+            )
+            for device in spec.devices
+        )
+        self.holds_counters = features.partitionable and bool(spec.shared_counters)
+        self.is_unsupported = not features.compatibility_groups and _has_groups(spec)
+        self.is_ignored = self.is_unsupported or (
+            not features.partitionable and (spec.per_device_node_selection is not None or bool(spec.shared_counters))
+        )
+        self.matchers: dict[NodeSelector, NodeMatcher] = {}
+        self._needs_feature = features.heeds_skipped_operations and bool(spec.skip_node_operations)
+        self._may_skip = features.optional_node_operations
+
+    def is_reached_from(self, node: Node) -> bool:
+        """Return whether some of its devices can be used on a node."""
+        spec = self.spec
+        if spec.node_name or spec.all_nodes or spec.node_selector is not None:
+            return self._matches(node, spec, f"slice {self.name}")
+        return bool(spec.per_device_node_selection) and any(
+            self._matches(node, item.device, f"device {item.device.name} in slice {self.name}") for item in self.devices
+        )
+
+    def reach(self, node: Node) -> tuple[bool, ...] | None:
+        """Return for each device whether it can be used on a node; ``None`` if the slice speaks for all."""
+        if not self.spec.per_device_node_selection:
+            return None
+        return tuple(self._matches(node, item.device, f"device {item.device.name}") for item in self.devices)
+
+    def is_blocked_on(self, node: Node) -> bool:
+        """Return whether its devices cannot be used on a node since the node does not do without their driver."""
+        return self._needs_feature and not (self._may_skip and SKIPPING in node.status.declared_features)
+
+    def _matches(self, node: Node, where: ResourceSliceSpec | Device, what: str) -> bool:
+        if where.node_name:
+            return node.name == where.node_name
+        if where.all_nodes:
+            return True
+        if where.node_selector is None:
+            return False
+        matcher = self.matchers.get(where.node_selector)
+        if matcher is None:
+            try:
+                matcher = strict_matcher(where.node_selector)
+            except SelectorError as error:
+                raise PoolError(f"failed to perform node selection for {what}: {error}") from error
+            self.matchers[where.node_selector] = matcher
+        return matcher.matches(node.labels, node.name)
+
+
+def strict_matcher(selector: NodeSelector) -> NodeMatcher:
+    """Parse a node selector of which every term must make sense."""
+    return NodeMatcher(tuple(node_term_matcher(term) for term in selector.node_selector_terms))
+
+
+def _has_groups(spec: ResourceSliceSpec) -> bool:
+    # Without the gate DRADeviceCompatibilityGroups, slices that use them are left out, so their pool stays incomplete.
+    return any(draw.compatibility_groups for device in spec.devices for draw in device.consumes_counters)
+
+
+class Pool:
+    """A pool as seen from some nodes; identity counts, so that nodes which see the same share it."""
+
+    def __init__(self, pool: PoolId, *, is_incomplete: bool = False, is_invalid: bool = False) -> None:
+        self.id = pool
+        self.is_incomplete = is_incomplete
+        self.is_invalid = is_invalid
+        self.devices: tuple[PooledDevice, ...] = ()
+        self.reached: tuple[bool, ...] = ()
+        self.others: tuple[PooledDevice, ...] = ()
+        self.blocked: frozenset[DeviceId] = frozenset()
+        """Devices in reach that the node cannot use: who wants all devices cannot have them."""
+        self.counters: Counters = {}
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether devices may be taken from it."""
+        return not self.is_incomplete and not self.is_invalid
+
+    @cached_property
+    def has_binding_conditions(self) -> bool:
+        """Whether some device has to be prepared before a pod may be bound."""
+        return any(item.device.binding_conditions for item in self.devices)
+
+
+class DeviceView:
+    """All pools a node sees, in the order in which they are tried; nodes with the same pools share it."""
+
+    def __init__(self, number: int, pools: Sequence[Pool], problem: str = "") -> None:
+        self.number = number
+        self.pools = tuple(pools)
+        self.problem = problem
+        self.candidates: tuple[tuple[PooledDevice, Pool, bool], ...] = tuple(
+            (device, pool, reached)
+            for pool in self.pools
+            if pool.is_usable
+            for device, reached in zip(pool.devices, pool.reached, strict=True)
+        )
+
+
+class PoolBuilder:
+    """Builds the pools a node sees from the slices it reaches."""
+
+    def __init__(self, by_pool: Mapping[PoolId, Mapping[str, Slice]], features: DeviceFeatures) -> None:
+        self._by_pool = by_pool
+        self._counts = features.partitionable
+        self._known: dict[tuple[object, ...], Pool] = {}
+
+    def pools(self, node: Node, slices: Iterable[Slice]) -> list[Pool]:
+        """Return the pools of a node, in the order in which they are tried."""
+        newest: dict[PoolId, list[Slice]] = {}
+        for item in slices:
+            if not item.is_ignored and item.is_reached_from(node):
+                _keep_newest(newest.setdefault(item.pool, []), item)
+        found = [pool for name, own in newest.items() if (pool := self._pool(name, own, node)) is not None]
+        return sorted(found, key=lambda pool: (pool.has_binding_conditions, pool.id))
+
+    def _pool(self, name: PoolId, own: list[Slice], node: Node) -> Pool | None:
+        generation, count = own[0].spec.pool.generation, own[0].spec.pool.resource_slice_count
+        everything = own
+        if len(own) != count:
+            whole = self._by_pool[name].values()
+            if any(item.spec.pool.generation > generation for item in whole):
+                # The driver is replacing what this node sees; none of the new slices is for it yet.
+                return None
+            everything = [i for i in whole if i.spec.pool.generation == generation and not i.is_unsupported]
+            if len(everything) != count:
+                return self._shared((name, "incomplete"), lambda: Pool(name, is_incomplete=True))
+        own.sort(key=lambda item: item.name)
+        reach = tuple(item.reach(node) for item in own)
+        blocked = tuple(item.is_blocked_on(node) for item in own)
+        key = (name, *map(id, own), None, *map(id, everything), reach, blocked)
+        return self._shared(
+            key, lambda: _blocked(_assembled(name, own, reach, everything, counts=self._counts), own, blocked)
+        )
+
+    def _shared(self, key: tuple[object, ...], build: Callable[[], Pool]) -> Pool:
+        pool = self._known.get(key)
+        if pool is None:
+            pool = self._known[key] = build()
+        return pool
+
+
+def _keep_newest(slices: list[Slice], item: Slice) -> None:
+    generation = item.spec.pool.generation
+    if slices and generation < slices[0].spec.pool.generation:
+        return
+    if slices and generation > slices[0].spec.pool.generation:
+        slices.clear()
+    slices.append(item)
+
+
+def _blocked(pool: Pool, own: Sequence[Slice], blocked: Sequence[bool]) -> Pool:
+    """Take what a node cannot use out of its reach."""
+    if any(blocked):
+        closed = [item for item, is_blocked in zip(own, blocked, strict=True) if is_blocked]
+        ids = {device.id for item in closed for device in item.devices}
+        near = {device.id for device, reached in zip(pool.devices, pool.reached, strict=True) if reached}
+        pool.blocked = frozenset(ids & near)
+        pool.reached = tuple(device.id in near - ids for device in pool.devices)
+    return pool
+
+
+def _assembled(
+    name: PoolId,
+    own: Sequence[Slice],
+    reach: Sequence[tuple[bool, ...] | None],
+    everything: Sequence[Slice],
+    *,
+    counts: bool,
+) -> Pool:
+    """Put a complete pool together, or find out what makes it invalid."""
+    mine = {item.name for item in own}
+    elsewhere = [item for item in everything if item.name not in mine]
+    pool = Pool(name)
+    for item, reached in zip(own, reach, strict=True):
+        if not item.holds_counters:
+            pool.devices += item.devices
+            pool.reached += (True,) * len(item.devices) if reached is None else reached
+    pool.others = tuple(device for item in elsewhere if not item.holds_counters for device in item.devices)
+    if len({device.id for device in pool.devices}) != len(pool.devices):
+        return Pool(name, is_invalid=True)
+    if counts:
+        found = _counters(item for item in (*own, *elsewhere) if item.holds_counters)
+        if found is None or not _draws_exist((*pool.devices, *pool.others), *found):
+            return Pool(name, is_invalid=True)
+        pool.counters = found[1]
+    return pool
+
+
+def _counters(slices: Iterable[Slice]) -> tuple[set[str], Counters] | None:
+    """Put the counters of a pool together; ``None`` if two sets have the same name."""
+    counters: Counters = {}
+    names: set[str] = set()
+    for item in slices:
+        for group in item.spec.shared_counters:
+            if group.name in names:
+                return None
+            names.add(group.name)
+            counters |= {(group.name, name): nano_value(counter.value) for name, counter in group.counters.items()}
+    return names, counters
+
+
+def _draws_exist(devices: Iterable[PooledDevice], sets: set[str], counters: Counters) -> bool:
+    return all(
+        draw.counter_set in sets and all((draw.counter_set, name) in counters for name in draw.counters)
+        for device in devices
+        for draw in device.device.consumes_counters
+    )
+
+
+BLOCKING: Final = ("NoSchedule", "NoExecute")
+
+
+def added_taints(rules: Iterable[DeviceTaintRule], spec: ResourceSliceSpec, device: Device) -> tuple[DeviceTaint, ...]:
+    """Return what rules put on a device, in their order. A rule without a selector is about no device."""
+    return tuple(rule.spec.taint for rule in rules if _is_about(rule, spec, device))
+
+
+def _is_about(rule: DeviceTaintRule, spec: ResourceSliceSpec, device: Device) -> bool:
+    selector = rule.spec.device_selector
+    return (
+        selector is not None
+        and selector.driver in (None, spec.driver)
+        and selector.pool in (None, spec.pool.name)
+        and selector.device in (None, device.name)
+    )
+
+
+def repels(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
+    """Return whether a taint keeps a request away; effects nobody knows keep nobody away."""
+    return any(
+        taint.effect in BLOCKING and not any(_tolerates(toleration, taint) for toleration in tolerations)
+        for taint in taints
+    )
+
+
+def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    match toleration.operator:
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Exists":
+            return True
+        case _:
+            return False

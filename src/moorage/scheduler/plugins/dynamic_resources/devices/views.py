@@ -1,0 +1,225 @@
+"""Every slice of the cluster, and for every row of the node table what devices its node sees."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from moorage.common.arrays import NDArray
+from moorage.kube.api.devices import Device, DeviceTaintRule, ResourceSlice
+from moorage.kube.api.node import Node
+from moorage.scheduler.framework.handle import Handle, Lister
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, DeviceId, PoolId
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView, Pool, PoolBuilder, PoolError, Slice
+from moorage.scheduler.state.objects import ChangeLog
+
+UNKNOWN: Final = -1
+MIN_VIEWS: Final = 1024
+NumberArray = NDArray[np.int64]
+
+
+class SliceIndex:
+    """Slices by node and by pool, kept in step with the informers; knows which nodes a change concerns."""
+
+    def __init__(self, handle: Handle, features: DeviceFeatures) -> None:
+        self._features = features
+        self._slices: Lister[ResourceSlice] = handle.lister(ResourceSlice)
+        self._rules: Lister[DeviceTaintRule] | None = handle.lister(DeviceTaintRule) if features.taint_rules else None
+        self._seen = (-1, -1)
+        self._known: dict[str, Slice] = {}
+        self._local: dict[str, dict[str, Slice]] = {}
+        self._shared: dict[str, Slice] = {}
+        self._by_pool: dict[PoolId, dict[str, Slice]] = {}
+        self.builder = PoolBuilder(self._by_pool, features)
+
+    def refresh(self) -> set[str] | None:
+        """Take in what changed; return the names of the nodes concerned, or ``None`` if all may be."""
+        rules_version = self._rules.version if self._rules is not None else 0
+        if self._seen == (self._slices.version, rules_version):
+            return set()
+        changed = self._slices.changed_since(self._seen[0]) if self._seen[1] == rules_version else None
+        self._seen = (self._slices.version, rules_version)
+        if changed is None:
+            self._rebuild()
+            return None
+        nodes: set[str] = set()
+        is_local = True
+        for name in changed:
+            found = self._replace(name, self._slices.find(name))
+            is_local = is_local and found is not None
+            nodes |= found or set()
+        return nodes if is_local else None
+
+    def slices_for(self, node: Node) -> Iterable[Slice]:
+        """Return the slices a node may reach."""
+        own = self._local.get(node.name)
+        return (*own.values(), *self._shared.values()) if own else self._shared.values()
+
+    def device(self, wanted: DeviceId) -> Device | None:
+        """Return a device by its name, whichever node it is for."""
+        slices = self._by_pool.get(PoolId(wanted.driver, wanted.pool), {}).values()
+        return next((found.device for each in slices for found in each.devices if found.id == wanted), None)
+
+    def _rebuild(self) -> None:
+        self._known.clear()
+        self._local.clear()
+        self._shared.clear()
+        self._by_pool.clear()
+        self.builder = PoolBuilder(self._by_pool, self._features)
+        for thing in self._slices.list():
+            self._put(self._taken_apart(thing))
+
+    def _replace(self, name: str, thing: ResourceSlice | None) -> set[str] | None:
+        """Put a slice in the place of the one known by its name; return the nodes of its pools, ``None`` for all."""
+        before = self._known.get(name)
+        pools = set() if before is None else {before.pool}
+        nodes = set() if before is None else self._nodes_of(before.pool)
+        if before is not None:
+            self._drop(before)
+        if thing is not None:
+            after = self._taken_apart(thing)
+            self._put(after)
+            pools.add(after.pool)
+        reached = [nodes, *(self._nodes_of(pool) for pool in pools)]
+        # What is built from slices that are gone would only take up memory.
+        self.builder = PoolBuilder(self._by_pool, self._features)
+        return None if None in reached else set().union(*(found for found in reached if found))
+
+    def _nodes_of(self, pool: PoolId) -> set[str] | None:
+        slices = self._by_pool.get(pool, {}).values()
+        return None if any(not item.spec.node_name for item in slices) else {str(i.spec.node_name) for i in slices}
+
+    def _taken_apart(self, thing: ResourceSlice) -> Slice:
+        return Slice(thing, self._rules.list() if self._rules is not None else (), self._features)
+
+    def _put(self, item: Slice) -> None:
+        self._known[item.name] = item
+        self._by_pool.setdefault(item.pool, {})[item.name] = item
+        if item.spec.node_name:
+            self._local.setdefault(item.spec.node_name, {})[item.name] = item
+        else:
+            self._shared[item.name] = item
+
+    def _drop(self, item: Slice) -> None:
+        del self._known[item.name]
+        del self._by_pool[item.pool][item.name]
+        if item.spec.node_name:
+            del self._local[item.spec.node_name][item.name]
+        else:
+            del self._shared[item.name]
+
+
+class DeviceViews:
+    """What each node sees, numbered so that a column of numbers stands for the cluster.
+
+    Nodes that see the same pools have the same number. The log says whose devices were taken or given back since;
+    ``generation`` changes when all numbers are new.
+    """
+
+    def __init__(self, handle: Handle, features: DeviceFeatures) -> None:
+        self._index = SliceIndex(handle, features)
+        self._handle = handle
+        self._by_pools: dict[tuple[int, ...], DeviceView] = {}
+        self._by_pool: dict[PoolId, list[DeviceView]] = {}
+        self.all: list[DeviceView] = []
+        self.generation = 0
+        self.touched = ChangeLog[int]()
+        self._nodes: list[Node | None] = []
+        self._numbers: NumberArray = np.zeros(0, dtype=np.int64)
+        self._position = -1
+
+    def refresh(self) -> None:
+        """Take in changed slices and nodes; between two calls in one cycle nothing can have changed."""
+        nodes = self._handle.nodes
+        concerned = self._index.refresh()
+        rows: Sequence[int] | None = nodes.changed_since(self._position)
+        if concerned is None or rows is None or len(self.all) > 4 * len(nodes) + MIN_VIEWS:
+            self._restart(nodes)
+            rows = range(len(nodes))
+        else:
+            rows = [*rows, *self._forget(nodes, concerned)]
+        if rows or len(nodes) != len(self._nodes):
+            self._follow(nodes, rows)
+        self._position = nodes.position
+
+    def _forget(self, nodes: NodeTable, names: Iterable[str]) -> Iterator[int]:
+        """Have what some nodes see worked out again; return their rows."""
+        for name in names:
+            info = nodes.find(name)
+            if info is not None:
+                if info.row < len(self._nodes):
+                    self._nodes[info.row] = None
+                yield info.row
+
+    def numbers(self, nodes: NodeTable) -> NumberArray:
+        """Return the view of each node of a window."""
+        numbers = self._numbers[: len(self._nodes)]
+        return numbers if nodes.shows_all else numbers[nodes.rows]
+
+    def slices_for(self, node: Node) -> Iterable[Slice]:
+        """Return the slices a node may reach, whatever their pools are worth."""
+        return self._index.slices_for(node)
+
+    def device(self, wanted: DeviceId) -> Device | None:
+        """Return a device by its name, whichever node it is for."""
+        return self._index.device(wanted)
+
+    def at(self, info: NodeInfo) -> DeviceView:
+        """Return what the node of a row sees, or would see in a what-if."""
+        row = info.row
+        if 0 <= row < len(self._nodes) and self._nodes[row] is info.node:
+            return self.all[int(self._numbers[row])]
+        return self.of(info.node)
+
+    def of(self, node: Node) -> DeviceView:
+        """Return what a node sees, be it of the cluster or made up for a what-if."""
+        try:
+            pools = self._index.builder.pools(node, self._index.slices_for(node))
+        except PoolError as error:
+            return DeviceView(UNKNOWN, (), f"gather pool information: {error}")
+        return self._shared(pools)
+
+    def touch(self, pools: Iterable[PoolId]) -> None:
+        """Note that devices of some pools were taken or given back."""
+        for pool in pools:
+            for view in self._by_pool.get(pool, ()):
+                self.touched.note(view.number)
+
+    def _restart(self, nodes: NodeTable) -> None:
+        self.generation += 1
+        self._by_pools.clear()
+        self._by_pool.clear()
+        self.all = []
+        self.touched = ChangeLog[int]()
+        self._nodes = [None] * len(nodes)
+        self._numbers = np.full(max(len(nodes), 64), UNKNOWN, dtype=np.int64)
+
+    def _follow(self, nodes: NodeTable, rows: Sequence[int]) -> None:
+        count = len(nodes)
+        if count > len(self._numbers):
+            self._numbers = np.concatenate([self._numbers, np.full(count, UNKNOWN, dtype=np.int64)])
+        self._nodes += [None] * (count - len(self._nodes))
+        del self._nodes[count:]
+        for row in rows:
+            if row < count and self._nodes[row] is not (node := nodes[row].node):
+                self._nodes[row] = node
+                view = self.of(node)
+                self._numbers[row] = self._numbered(view)
+
+    def _shared(self, pools: Sequence[Pool]) -> DeviceView:
+        key = tuple(map(id, pools))
+        view = self._by_pools.get(key)
+        if view is None:
+            view = self._by_pools[key] = DeviceView(len(self.all), pools)
+            self.all.append(view)
+            for pool in view.pools:
+                self._by_pool.setdefault(pool.id, []).append(view)
+        return view
+
+    def _numbered(self, view: DeviceView) -> int:
+        if view.number == UNKNOWN:
+            view.number = len(self.all)
+            self.all.append(view)
+        return view.number

@@ -1,0 +1,132 @@
+"""How many devices stand behind an extended resource on a node, for plugins that score by how full a node is."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from moorage.kube.api.devices import DeviceClass, ResourceClaim
+from moorage.kube.api.node import Node
+from moorage.scheduler.framework.cycle import StateKey
+from moorage.scheduler.framework.handle import Handle, Lister
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import IntArray
+from moorage.scheduler.plugins.dynamic_resources.allocation.cached_allocations import AllocationCache
+from moorage.scheduler.plugins.dynamic_resources.cel.program import (
+    CelCompileError,
+    CelRuntimeError,
+    compiled,
+    device_facts,
+)
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import may_be_backed
+from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimTracker
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import PooledDevice, PoolError, Slice
+from moorage.scheduler.plugins.dynamic_resources.devices.views import DeviceViews
+from moorage.scheduler.plugins.extended_resources import ExtendedResourceClasses
+
+
+class DraManager:
+    """Devices and claims of one cluster. A device given to a pod of one profile is taken for the pods of all."""
+
+    def __init__(self, handle: Handle) -> None:
+        self.features = DeviceFeatures.of(handle.features)
+        self.classes: Lister[DeviceClass] = handle.lister(DeviceClass)
+        self.extended = ExtendedResourceClasses(self.classes)
+        self.views = DeviceViews(handle, self.features)
+        self.claims = ClaimTracker(
+            handle.lister(ResourceClaim),
+            shares=self.features.consumable_capacity,
+            on_change=self.views.touch,
+            of_groups=self.features.group_claims,
+        )
+        self.allocations = AllocationCache(self.views, self.claims, self.classes, self.features)
+
+    def refresh(self) -> None:
+        """Apply what was observed since the last cycle: slices and nodes first, so that claims find their pools."""
+        self.views.refresh()
+        self.claims.refresh()
+
+
+DRA_MANAGER: Final = StateKey["DraManager"]("the devices of the cluster")
+
+
+def shared_dra_manager(handle: Handle) -> DraManager:
+    """Return the one manager of the cluster behind a handle, for plugins of all its profiles."""
+    return handle.shared(DRA_MANAGER, lambda: DraManager(handle))
+
+
+class DeviceCounts:
+    """Counts the devices of a class on a node, and those in use; a device plugin's own amounts come before."""
+
+    def __init__(self, manager: DraManager) -> None:
+        self._manager = manager
+
+    def concerns(self, resources: Mapping[str, int], scored: Iterable[str]) -> bool:
+        """Return whether devices stand behind a resource that is asked for and scored."""
+        return any(
+            resources.get(name, 0) and may_be_backed(name) and self._manager.extended.find(name) is not None
+            for name in scored
+        )
+
+    def refresh(self) -> None:
+        """Apply what was observed; before nodes are scored."""
+        self._manager.refresh()
+
+    def on_node(self, info: NodeInfo, resource: str) -> tuple[int, int]:
+        """Return how many devices a node has for a resource that no device plugin serves, and how many are in use."""
+        device_class = self._manager.extended.find(resource) if may_be_backed(resource) else None
+        if device_class is None or info.allocatable.get(resource, 0):
+            return 0, 0
+        allocated = self._manager.claims.allocated
+        try:
+            found = [device for device in self._devices(info.node) if _is_of(device, device_class)]
+        except (CelCompileError, CelRuntimeError, PoolError):
+            # Upstream leaves out a resource that it cannot count.
+            return 0, 0
+        return len(found), sum(allocated.is_taken(device.id) for device in found)
+
+    def on_nodes(
+        self, nodes: NodeTable, resource: str, capacity: IntArray, used: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """Put devices in the place of amounts where a column of capacities is zero."""
+        if not may_be_backed(resource) or self._manager.extended.find(resource) is None:
+            return capacity, used
+        capacity, used = capacity.copy(), used.copy()
+        for place in np.flatnonzero(capacity == 0):
+            count, taken = self.on_node(nodes[int(place)], resource)
+            if count:
+                capacity[place], used[place] = count, taken
+        return capacity, used
+
+    def _devices(self, node: Node) -> Iterator[PooledDevice]:
+        """Go through all devices in reach, whatever the state of their pools, as upstream counts them."""
+        for item in self._manager.views.slices_for(node):
+            reached = item.reach(node)
+            if reached is not None:
+                yield from (device for device, is_near in zip(item.devices, reached, strict=True) if is_near)
+            elif _is_unbound(item) or item.is_reached_from(node):
+                yield from item.devices
+
+
+def device_counts(handle: Handle, scored: Iterable[str]) -> DeviceCounts | None:
+    """Return the stock of devices if one of the scored resources could have devices behind it."""
+    is_on = handle.features.enabled("DRAExtendedResource")
+    return DeviceCounts(shared_dra_manager(handle)) if is_on and any(map(may_be_backed, scored)) else None
+
+
+def _is_unbound(item: Slice) -> bool:
+    spec = item.spec
+    return not spec.node_name and not spec.all_nodes and spec.node_selector is None
+
+
+def _is_of(device: PooledDevice, device_class: DeviceClass) -> bool:
+    # Scoring does not tell expressions whether a device may be shared: upstream's quirk.
+    facts = device_facts(device.id.driver, replace(device.device, allow_multiple_allocations=None))
+    return all(
+        compiled(selector.cel.expression).matches(facts)
+        for selector in device_class.spec.selectors
+        if selector.cel is not None
+    )

@@ -1,0 +1,135 @@
+"""CEL selectors: the Kubernetes dialect on top of cel-cpp."""
+
+import subprocess
+import sys
+
+import pytest
+from tests.unit.scheduler.plugins.dynamic_resources.device_builders import DRIVER, device
+
+from moorage.scheduler.plugins.dynamic_resources.cel.program import (
+    CelCompileError,
+    CelRuntimeError,
+    compiled,
+    device_facts,
+)
+
+GPU = device(
+    "d0",
+    attributes={"model": "a100", "cores": 16, "healthy": True, "firmware": "v1.2.3", "fabric.example/index": 3},
+    capacity={"memory": "40Gi", "fabric.example/ports": "2500m"},
+)
+FACTS = device_facts(DRIVER, GPU)
+
+SELECTED = {
+    "the driver is a text": 'device.driver == "gpu.example"',
+    "a bare name belongs to the driver's domain": 'device.attributes["gpu.example"].model == "a100"',
+    "a qualified name to its own": 'device.attributes["fabric.example"].index == 3',
+    "the driver may be used as the domain": "device.attributes[device.driver].cores > 8",
+    "an attribute may be the whole answer": 'device.attributes["gpu.example"].healthy',
+    "an unknown domain is an empty map": '!("x" in device.attributes["nope.example"])',
+    "also one that is put together at run time": '!("x" in device.attributes["nope" + ".example"])',
+    "but is not among the domains": '!("nope.example" in device.attributes)',
+    "nor counted": "size(device.attributes) == 2 && device.attributes.size() == 2",
+    "and macros go through the real ones": 'device.attributes.exists(d, d == "fabric.example")',
+    "has looks for an attribute": 'has(device.attributes["gpu.example"].model)',
+    "and misses one": '!has(device.attributes["gpu.example"].nope)',
+    "a field of a device is always there": "has(device.driver) && has(device.attributes)",
+    "optionals have a default": 'device.attributes["gpu.example"].?nope.orValue(7) == 7',
+    "bind shortens": 'cel.bind(a, device.attributes["gpu.example"], a.cores == 16 && a.model.startsWith("a"))',
+    "quantities are compared by value": 'device.capacity["gpu.example"].memory == quantity("40960Mi")',
+    "and in order": 'device.capacity["gpu.example"].memory.compareTo(quantity("10Gi")) >= 0',
+    "greater": 'device.capacity["gpu.example"].memory.isGreaterThan(quantity("39Gi"))',
+    "less": 'device.capacity["fabric.example"].ports.isLessThan(quantity("3"))',
+    "in a list": 'device.capacity["fabric.example"].ports in [quantity("1"), quantity("2.5")]',
+    "added up": 'quantity("1Gi").add(quantity("1Gi")) == quantity("2Gi") && quantity("5").sub(2) == quantity("3")',
+    "turned into numbers": 'quantity("3k").asInteger() == 3000 && quantity("-1").sign() == -1',
+    "known by sight": '!isQuantity("ten") && isQuantity("10") && !quantity("100m").isInteger()',
+    "versions are compared": 'device.attributes["gpu.example"].firmware.isGreaterThan(semver("1.2.0"))',
+    "by their rules": 'semver("1.0.0-rc.2").isLessThan(semver("1.0.0-rc.10"))',
+    "build metadata does not count": 'semver("1.0.0+a") == semver("1.0.0+b")',
+    "lax ones are brought into form": 'semver("v1.02", true) == semver("1.2.0") && isSemver("v1", true)',
+    "strict ones are not": '!isSemver("v1.0.0")',
+    "parts of a version": 'device.attributes["gpu.example"].firmware.major() == 1',
+    "a shared device is known as such": "!device.allowMultipleAllocations",
+    "sets": "sets.contains([1, 2], [1]) && sets.intersects([1], [1, 2]) && sets.equivalent([1, 2], [2, 1])",
+    "lists": "[1, 2, 3].sum() == 6 && [3, 1].max() == 3 && [1, 2].isSorted()",
+    "regular expressions": 'device.attributes["gpu.example"].model.find("[0-9]+") == "100"',
+    "an error beside the truth does not matter": 'device.attributes["gpu.example"].nope == 1 || true',
+    "the device as a whole": 'cel.bind(d, device, d.driver == "gpu.example")',
+    "an attribute may be called device": '!has(device.attributes["gpu.example"].device)',
+    "also where the expression ends with it": 'device.attributes["gpu.example"].?device == optional.none()',
+    "the device ends the expression": "device == device",
+    "patterns are RE2's": '"aXbX".findAll("(?U)a.*X|b", 1) == ["aX"] && "é".find("\\\\pL") == "é"',
+    "comments and quotes are left alone": "device.driver == 'gpu.example' // device.nope",
+}
+
+
+@pytest.mark.parametrize("expression", SELECTED.values(), ids=SELECTED)
+def test_selects(expression: str) -> None:
+    assert compiled(expression).matches(FACTS)
+
+
+REFUSED = {
+    "no such field": "device.nope",
+    "no end": "device.driver ==",
+    "not a bool": "1",
+    "types that cannot be compared": "device.driver == 1",
+    "quantities have no operators": 'quantity("1") > quantity("2")',
+    "nor are they numbers": 'device.capacity["gpu.example"].memory == 1',
+    "no such function": "device.driver.nope()",
+    "no such variable": "devices.driver",
+    "no field at the end": "device.",
+    "nor an optional one": "true || device.?",
+    "longer than the API server takes": "true" + " " * 10_240,
+    "deeper than cel-cpp reads": "(" * 300 + "true" + ")" * 300,
+    "the hidden result of a macro": "[1].map(x, __result__).size() == 1",
+    "text that is no text": "device.driver == '\ud800'",
+}
+
+
+@pytest.mark.parametrize("expression", REFUSED.values(), ids=REFUSED)
+def test_does_not_compile(expression: str) -> None:
+    with pytest.raises(CelCompileError):
+        compiled(expression)
+
+
+FAILING = {
+    "a missing attribute": ('device.attributes["gpu.example"].nope == 1', "no such key: nope"),
+    "of a missing domain": ('device.attributes["nope.example"].x == 1', "no such key: x"),
+    "an answer that is no bool": ('device.attributes["gpu.example"].model', "could not be converted to bool"),
+    "a version compared with a quantity": (
+        'device.attributes["gpu.example"].firmware.isGreaterThan(quantity("1"))',
+        "no such overload",
+    ),
+    "a text that is no quantity": ('quantity("ten") == quantity("10")', "quantity"),
+    "a pattern that looks ahead": ('"a".find("a(?=b)") == ""', "error parsing regexp"),
+    "a pattern that refers back": ('"a".findAll("(a)\\\\1").size() == 1', "error parsing regexp"),
+    "a pattern for cel-cpp itself": ('"a".matches("(")', "missing"),
+    "an endless search": (
+        "[0,1,2,3,4,5,6,7,8,9].all(a, " * 6 + "true" + ")" * 6,
+        "cost limit",
+    ),
+}
+
+
+@pytest.mark.parametrize(("expression", "text"), FAILING.values(), ids=FAILING)
+def test_fails_on_the_device(expression: str, text: str) -> None:
+    with pytest.raises(CelRuntimeError, match=text):
+        compiled(expression).matches(FACTS)
+
+
+def test_a_version_that_is_none_fails_every_expression() -> None:
+    facts = device_facts(DRIVER, device("d", attributes={"firmware": "v1.2"}))
+    with pytest.raises(CelRuntimeError, match="attribute firmware: parse semantic version"):
+        compiled("true").matches(facts)
+
+
+def test_devices_that_look_the_same_share_their_answers() -> None:
+    assert device_facts(DRIVER, device("other", attributes={"a": 1})) is device_facts(
+        DRIVER, device("d", attributes={"a": 1})
+    )
+
+
+def test_pods_without_claims_do_not_pay_for_cel() -> None:
+    code = "import sys, moorage.scheduler.plugins.dynamic_resources.plugin as d; sys.exit('cel_expr_python' in sys.modules)"  # noqa: E501
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

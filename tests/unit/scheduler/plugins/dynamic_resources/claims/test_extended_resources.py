@@ -1,0 +1,155 @@
+"""Extended resources that devices stand behind."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.scheduler.plugins.dynamic_resources.device_builders import (
+    claiming,
+    device,
+    make_claim,
+    make_class,
+    make_slice,
+)
+
+from moorage.kube.api.container import Container, ResourceRequirements
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import requests_for
+from moorage.scheduler.plugins.dynamic_resources.plugin import DynamicResources
+from moorage.scheduler.plugins.extended_resources import ExtendedResourceClasses
+from moorage.testing import make_node, make_pod
+from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
+
+GPU = "example.com/gpu"
+CLASS = make_class("gpu", resource=GPU)
+CANNOT = Status.unresolvable("cannot allocate all claims")
+STALE = {"resource.kubernetes.io/extended-resource-claim": "true"}
+
+
+def container(name: str, amount: int, *, sidecar: bool = False, **others: str) -> Container:
+    """Make a container that asks for devices, and for other things."""
+    requests = {GPU: str(amount), **others} if amount else dict(others)
+    return Container(
+        name=name, resources=ResourceRequirements(requests=requests), restart_policy="Always" if sidecar else None
+    )
+
+
+MADE: dict[str, tuple[Sequence[Container], Sequence[Container], Mapping[str, int], Sequence[str]]] = {
+    "one container": ((), [container("a", 2)], {"container-0-request-0": 2}, ["a container-0-request-0"]),
+    "its place among all that is asked for": (
+        (),
+        [container("a", 1, cpu="1", memory="1Gi")],
+        {"container-0-request-1": 1},
+        ["a container-0-request-1"],
+    ),
+    "each container its own": (
+        (),
+        [container("a", 1), container("b", 0), container("c", 2)],
+        {"container-0-request-0": 1, "container-2-request-0": 2},
+        ["a container-0-request-0", "c container-2-request-0"],
+    ),
+    "an init container uses the devices of the others": (
+        [container("i", 2)],
+        [container("a", 1), container("b", 2)],
+        {"container-1-request-0": 1, "container-2-request-0": 2},
+        ["a container-1-request-0", "b container-2-request-0", "i container-1-request-0", "i container-2-request-0"],
+    ),
+    "and asks for what they lack": (
+        [container("i", 3)],
+        [container("a", 1)],
+        {"container-0-request-0": 2, "container-1-request-0": 1},
+        ["a container-1-request-0", "i container-1-request-0", "i container-0-request-0"],
+    ),
+    "the hungriest asks for all init containers": (
+        [container("i", 2), container("j", 4), container("k", 3)],
+        [container("a", 1)],
+        {"container-1-request-0": 3, "container-3-request-0": 1},
+        [
+            "a container-3-request-0",
+            "i container-3-request-0",
+            "i container-1-request-0",
+            "j container-3-request-0",
+            "j container-1-request-0",
+            "k container-3-request-0",
+            "k container-1-request-0",
+        ],
+    ),
+    "a sidecar keeps its devices, and only those before it use them": (
+        [container("i", 1), container("s", 1, sidecar=True), container("j", 1)],
+        [container("a", 0)],
+        {"container-1-request-0": 1, "container-2-request-0": 1},
+        ["s container-1-request-0", "i container-1-request-0", "j container-2-request-0"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("init", "containers", "requests", "mappings"), MADE.values(), ids=MADE)
+def test_requests(
+    init: Sequence[Container], containers: Sequence[Container], requests: Mapping[str, int], mappings: Sequence[str]
+) -> None:
+    pod = make_pod(containers=tuple(containers), init_containers=tuple(init))
+    made = requests_for(pod, [GPU], ExtendedResourceClasses(Rig(CLASS).lister(type(CLASS))))
+    assert {item.name: item.exactly.count for item in made.requests if item.exactly} == requests
+    assert [f"{item.container_name} {item.request_name}" for item in made.mappings] == mappings
+
+
+PLAIN, SERVED = make_node("n1"), make_node("n1", allocatable={GPU: 4})
+NONE_LEFT = make_node("n1", allocatable={GPU: 0})
+ASKING = make_pod(requests={GPU: 1})
+SLICE = make_slice(device("d"))
+
+JUDGED: dict[str, tuple[Sequence[KubeObject], Pod, Status | None]] = {
+    "devices serve the resource": ([PLAIN, CLASS, SLICE], ASKING, None),
+    "under the name of the class": (
+        [PLAIN, CLASS, SLICE],
+        make_pod(requests={"deviceclass.resource.kubernetes.io/gpu": 1}),
+        None,
+    ),
+    "too few": ([PLAIN, CLASS, SLICE], make_pod(requests={GPU: 2}), CANNOT),
+    "a device plugin serves it": ([SERVED, CLASS], ASKING, None),
+    "one that has nothing": ([NONE_LEFT, CLASS, SLICE], ASKING, None),
+    "asked for in vain": ([PLAIN, CLASS], ASKING, CANNOT),
+    "nobody stands behind it": ([PLAIN, make_class("gpu"), SLICE], ASKING, None),
+    "nothing asked for": ([PLAIN, CLASS], make_pod(requests={GPU: 0}), None),
+    "beside a resource nobody offers": (
+        [PLAIN, CLASS, SLICE],
+        make_pod(requests={GPU: 1, "example.com/other": 1}),
+        Status.unresolvable("cannot fit resource"),
+    ),
+    "beside a claim": (
+        [PLAIN, CLASS, make_slice(device("d"), device("e")), make_claim()],
+        replace(claiming("claim"), spec=replace(claiming("claim").spec, containers=ASKING.spec.containers)),
+        None,
+    ),
+    "with too few devices for both": (
+        [PLAIN, CLASS, SLICE, make_claim()],
+        replace(claiming("claim"), spec=replace(claiming("claim").spec, containers=ASKING.spec.containers)),
+        CANNOT,
+    ),
+    "a claim is left from an earlier attempt": (
+        [PLAIN, CLASS, SLICE, make_claim(name="left", owner=ASKING, annotations=STALE)],
+        ASKING,
+        Status.unresolvable("cannot schedule extended resource claim"),
+    ),
+    "of another pod": (
+        [PLAIN, CLASS, SLICE, make_claim(name="left", owner=make_pod("other"), annotations=STALE)],
+        ASKING,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("objects", "pod", "want"), JUDGED.values(), ids=JUDGED)
+def test_filter(form: FilterForm, objects: Sequence[KubeObject], pod: Pod, want: Status | None) -> None:
+    rig = Rig(*objects)
+    assert run_filter(DynamicResources(handle=rig), rig, pod, form) == [want]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_nodes_of_every_kind_are_judged_by_what_they_offer(form: FilterForm) -> None:
+    nodes = [make_node("n1"), make_node("n2", allocatable={GPU: 1}), make_node("n3")]
+    rig = Rig(*nodes, CLASS, make_slice(device("d"), node="n3"))
+    assert run_filter(DynamicResources(handle=rig), rig, ASKING, form) == [CANNOT, None, None]

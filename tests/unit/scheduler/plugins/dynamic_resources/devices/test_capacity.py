@@ -1,0 +1,82 @@
+"""What a request comes to after a device's policy, and whether it fits."""
+
+import pytest
+from tests.unit.scheduler.plugins.dynamic_resources.device_builders import device
+
+from moorage.kube.api.devices import CapacityRange, CapacityRequestPolicy, DeviceCapacity
+from moorage.kube.api.quantity import nano_value
+from moorage.scheduler.plugins.dynamic_resources.devices.capacity import CapacityError, consumption, fits, written
+
+RANGE = CapacityRequestPolicy(default="2Gi", valid_range=CapacityRange(min="1Gi", max="4Gi", step="1Gi"))
+VALUES = CapacityRequestPolicy(default="1Gi", valid_values=("1Gi", "2Gi", "4Gi"))
+FRACTIONS = CapacityRequestPolicy(default="500m", valid_range=CapacityRange(min="250m", step="250m"))
+OPEN = CapacityRequestPolicy(valid_range=CapacityRange(min="1Gi"))
+
+ROUNDED = {
+    "without a policy nothing asked means everything": (None, None, "8Gi"),
+    "and what is asked is taken as it is": (None, "3Gi", "3Gi"),
+    "nothing asked means the default": (RANGE, None, "2Gi"),
+    "less than the minimum is raised to it": (RANGE, "1Mi", "1Gi"),
+    "between two steps is raised to the next": (RANGE, "1500Mi", "2Gi"),
+    "a whole step stays": (RANGE, "3Gi", "3Gi"),
+    "without steps what is asked stays": (OPEN, "1500Mi", "1500Mi"),
+    "the next of the valid values is taken": (VALUES, "1500Mi", "2Gi"),
+    "beyond all of them what is asked stays": (VALUES, "6Gi", "6Gi"),
+    "thousandths are counted exactly": (FRACTIONS, "300m", "500m"),
+}
+
+
+@pytest.mark.parametrize(("policy", "asked", "want"), ROUNDED.values(), ids=ROUNDED)
+def test_rounding(policy: CapacityRequestPolicy | None, asked: str | None, want: str) -> None:
+    found = device("d", capacity={"memory": DeviceCapacity("8Gi", policy)})
+    taken = consumption(found, {"memory": asked} if asked else {}, fractions=True)
+    assert taken == {"memory": nano_value(want)}
+
+
+def test_without_fractions_everything_is_a_whole_number() -> None:
+    found = device("d", capacity={"share": DeviceCapacity("2", FRACTIONS)})
+    assert consumption(found, {"share": "300m"}, fractions=False) == {"share": nano_value(1)}
+
+
+def test_a_capacity_the_device_lacks_cannot_be_taken() -> None:
+    assert consumption(device("d", capacity={"memory": "8Gi"}), {"cores": "1"}, fractions=True) is None
+
+
+FITTING = {
+    "room is left": (RANGE, "2Gi", "4Gi", True),
+    "the last bit": (RANGE, "2Gi", "6Gi", True),
+    "more than is left": (RANGE, "3Gi", "6Gi", False),
+    "more than the maximum": (RANGE, "5Gi", "0", False),
+    "not one of the valid values": (VALUES, "6Gi", "0", False),
+    "the default is always allowed": (CapacityRequestPolicy(default="3Gi", valid_values=("1Gi",)), None, "0", True),
+}
+
+
+@pytest.mark.parametrize(("policy", "asked", "consumed", "want"), FITTING.values(), ids=FITTING)
+def test_fitting(policy: CapacityRequestPolicy, asked: str | None, consumed: str, want: bool) -> None:
+    found = device("d", capacity={"memory": DeviceCapacity("8Gi", policy)})
+    taken = consumption(found, {"memory": asked} if asked else {}, fractions=True)
+    assert taken is not None
+    assert fits(found, taken, {"memory": nano_value(consumed)}, fractions=True) == want
+
+
+def test_what_cannot_be_counted_is_an_error() -> None:
+    fractional = device("d", capacity={"share": DeviceCapacity("2", FRACTIONS)})
+    with pytest.raises(CapacityError, match='capacity "share": capacity request cannot be represented'):
+        consumption(fractional, {"share": "300100u"}, fractions=True)
+    with pytest.raises(CapacityError, match="capacity value is negative"):
+        consumption(device("d", capacity={"share": "1"}), {"share": "-1"}, fractions=True)
+
+
+WRITTEN = {
+    "powers of 1024": ("2Gi", "1Gi", "2Gi"),
+    "powers of 1000": ("2000", "1", "2k"),
+    "thousandths": ("1500m", "1", "1500m"),
+    "billionths": ("1n", "1", "1n"),
+    "nothing": ("0", "1Gi", "0"),
+}
+
+
+@pytest.mark.parametrize(("amount", "like", "want"), WRITTEN.values(), ids=WRITTEN)
+def test_writing(amount: str, like: str, want: str) -> None:
+    assert written(nano_value(amount), like=like) == want
