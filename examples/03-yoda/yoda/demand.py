@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.common.caches import cached_if_short
+from moorage.common.caches import cached
 from moorage.kube.api.pod import Pod
 
 NUMBER: Final = "scv/number"
@@ -78,7 +78,7 @@ def cards_given(pod: Pod) -> tuple[int, ...]:
     return _ids(pod.annotations.get(CARDS, ""))
 
 
-@cached_if_short(4096)
+@cached(4096)
 def _ids(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(",")) if re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", text) else ()
 

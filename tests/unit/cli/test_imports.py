@@ -16,7 +16,7 @@ HEAVY = {
     "what only certificates need": ("cryptography",),
     "what only a device selector needs": ("cel_expr_python", "google.protobuf"),
     "what only tests need": ("hypothesis", "pytest", "numpy.testing"),
-    "what only annotations need": ("numpy.typing", "numpy._typing", "typing_extensions"),
+    "what only annotations need": ("numpy.typing", "typing_extensions"),
     "what only servers need": (
         "email",
         "http",
