@@ -14,6 +14,7 @@ first asked for. For tests there is :mod:`moorage.testing`.
 from typing import TYPE_CHECKING
 
 from moorage.common.lazy import lazy_exports
+from moorage.common.version import VERSION
 
 if TYPE_CHECKING:
     from moorage.insight.whatif.session import Session
@@ -79,7 +80,7 @@ else:
         },
     )
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "BindPlugin",

@@ -184,7 +184,7 @@ def test_what_cannot_be_traced_to_is_refused(flag: str, problem: str) -> None:
 
 def test_without_the_flag_nothing_of_it_is_imported() -> None:
     code = (
-        "import sys; import moorage.scheduler.daemon.daemon, moorage.scheduler.daemon.observers\n"
+        "import sys; import moorage.scheduler.daemon.daemon, moorage.scheduler.daemon.services\n"
         "parts = ('opentelemetry', 'decision_log', '.tracing', '.shadow')\n"
         "print([name for name in sys.modules if any(part in name for part in parts)])"
     )

@@ -3,7 +3,7 @@
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from moorage.cli.starting import import_numpy, start_lightly
 if TYPE_CHECKING:
     from moorage.scheduler.daemon.flags.parsing import FlagValues
     from moorage.scheduler.daemon.options import Options
+    from moorage.scheduler.daemon.services import ServiceFactory
 
 NAME = "scheduler"
 
@@ -36,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _version(wanted: str) -> str:
-    from moorage.scheduler.daemon.version import version_info, version_line
+    from moorage.common.version import version_info, version_line
 
     return json.dumps(version_info()) if wanted == "raw" else version_line()
 
@@ -62,14 +63,41 @@ def _start(flags: "FlagValues") -> int:
         # It would end a process that is not ready for it yet.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
+    def supervise(ends: Ends) -> int:
+        if not flags["ui"]:
+            return keep(ends)
+        from moorage.insight.page.events import with_page_events
+
+        return keep(ends, with_page_events)
+
     def schedule(ends: Ends) -> int:
         collect_rarely()  # the keeper has started; this has not
         import_numpy()
         from moorage.scheduler.daemon.daemon import run_daemon
 
-        return run_daemon(complete_options(flags), ends)
+        options = complete_options(flags)
+        if flags["ui"]:
+            from moorage.insight.page.in_scheduler import allow_page
 
-    return split(keep, schedule)
+            options = allow_page(options)
+        return run_daemon(options, ends, _insight_services(flags))
+
+    return split(supervise, schedule)
+
+
+def _insight_services(flags: "FlagValues") -> "Iterator[ServiceFactory]":
+    if flags["ui"]:
+        from moorage.insight.page.in_scheduler import SchedulerPage
+
+        yield SchedulerPage
+    if flags["shadow"]:
+        from moorage.insight.shadow.in_scheduler import SchedulerShadow
+
+        yield SchedulerShadow
+    if flags["explain-events"]:
+        from moorage.insight.explain.in_scheduler import ExplainEventsService
+
+        yield ExplainEventsService
 
 
 def _write_config(options: "Options", path: str) -> None:

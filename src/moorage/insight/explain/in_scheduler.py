@@ -15,10 +15,14 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from moorage.common.clock import Clock
+from moorage.common.clock import Clock, SteadyClock
 from moorage.kube.client.event_note import EventNote
 from moorage.scheduler.config import completed_view
+from moorage.scheduler.daemon.assembly import DaemonParts
+from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.options import Options
+from moorage.scheduler.daemon.services import DaemonService
+from moorage.scheduler.daemon.serving.routing import Router
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.wiring.policy import Policy
 
@@ -115,6 +119,28 @@ class ExplainEvents:
             explained = batch.get(key)
             if explained is not None and self._scheduler.queue.find(explained.pod) is not None:
                 self._record(EventNote(explained.pod, REASON, "Scheduling", text, explained.scheduler_name))
+
+
+class ExplainEventsService(DaemonService):
+    """`--explain-events` as a service of the daemon."""
+
+    def __init__(self, options: Options, instruments: Instruments) -> None:
+        self._options = options
+        self._events: ExplainEvents | None = None
+
+    def start(self, parts: DaemonParts, router: Router) -> None:
+        """Follow the pending pods of a scheduler."""
+        record, clock = parts.connection.recorder.record, SteadyClock()
+        self._events = ExplainEvents(parts.scheduler, record, clock, lambda: request_of(self._options))
+
+    def reconfigure(self, options: Options) -> None:
+        """Explain under a new configuration."""
+        self._options = options
+
+    async def run(self) -> None:
+        """Explain pending pods until cancelled."""
+        if self._events is not None:
+            await self._events.run()
 
 
 async def ask_beside(request: ExplainRequest) -> dict[str, str]:

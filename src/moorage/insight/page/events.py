@@ -5,11 +5,11 @@ no memory here.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
-from moorage.insight.page.paths import API, problem
-from moorage.kube.http.messages import HttpRequest, Reply, Sink, chunk
+from moorage.insight.page.paths import API, EVENTS, MAX_BODY, problem
+from moorage.kube.http.messages import HttpRequest, Reply, ReplyStream, Sink, chunk
 
 TICK_SECONDS: Final = 1.0
 QUIET_TICKS: Final = 15
@@ -22,6 +22,20 @@ MAX_TICKS: Final = 1800
 STREAM: Final = "text/event-stream; charset=utf-8"
 
 Poll = Callable[[HttpRequest], Awaitable[Reply]]
+Handler = Callable[[HttpRequest], Coroutine[Any, Any, Reply | ReplyStream]]
+
+
+def with_page_events(handler: Handler, poll: Poll) -> tuple[Handler, int]:
+    """Add the page's event stream to the handler of a supervisor; return it and the maximum size of a body.
+
+    ``poll`` forwards a request to the scheduler.
+    """
+    news = PageNews(poll)
+
+    async def handle(request: HttpRequest) -> Reply | ReplyStream:
+        return news.stream() if request.path == EVENTS else await handler(request)
+
+    return handle, MAX_BODY
 
 
 class EventStream:

@@ -1,4 +1,4 @@
-"""`moorage scheduler --ui`: the page among the other pages of the scheduler, for whoever may read them."""
+"""`moorage scheduler --ui`: the web page of a running scheduler."""
 
 import asyncio
 import socket
@@ -9,23 +9,28 @@ from msgspec.structs import replace
 from moorage.common.clock import SteadyClock
 from moorage.insight.explain.in_scheduler import request_of
 from moorage.insight.page.paths import API, ROOT, public_paths
-from moorage.scheduler.daemon.options import AuthorizationOptions, Options
+from moorage.scheduler.daemon.assembly import DaemonParts
+from moorage.scheduler.daemon.metrics.instruments import Instruments
+from moorage.scheduler.daemon.options import Options
+from moorage.scheduler.daemon.services import DaemonService
 from moorage.scheduler.daemon.serving.routing import Router
-from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.engine.observing import AttemptObserver
 
 if TYPE_CHECKING:
     from moorage.insight.page.live import LiveCluster
 
 
-def allowing_page(options: AuthorizationOptions) -> AuthorizationOptions:
-    """Let everybody load the page itself, which holds no data; its data is for those who are allowed to read it."""
-    return replace(options, always_allow=(*options.always_allow, *public_paths()))
+def allow_page(options: Options) -> Options:
+    """Serve the static files of the page without authorization; its data requires authorization as other pages do."""
+    authorization = options.authorization
+    allowed = (*authorization.always_allow, *public_paths())
+    return replace(options, authorization=replace(authorization, always_allow=allowed))
 
 
-class SchedulerPage:
-    """The page of one scheduler: what it looks at, and where it is served."""
+class SchedulerPage(DaemonService):
+    """The page of one daemon and the process that answers its questions."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, instruments: Instruments) -> None:
         from moorage.insight.page.beside import QuestionProcess
         from moorage.insight.page.watching import PageObserver
 
@@ -33,27 +38,32 @@ class SchedulerPage:
         self._asking = QuestionProcess(request_of(options))
         self._source: LiveCluster | None = None
         self._changing: asyncio.Task[None] | None = None
-        self.observer = PageObserver(self._clock)
+        self._observer = PageObserver(self._clock)
 
-    def change(self, options: Options) -> None:
-        """Answer questions as these options say from now on."""
+    @property
+    def observer(self) -> AttemptObserver:
+        """The observer that collects the page's data."""
+        return self._observer
+
+    def reconfigure(self, options: Options) -> None:
+        """Answer questions under a new configuration."""
         changing = self._asking.change(request_of(options))
-        self._changing = asyncio.get_running_loop().create_task(changing, name="page of another configuration")
+        self._changing = asyncio.get_running_loop().create_task(changing, name="reconfigure the page")
 
-    def add_to(self, router: Router, scheduler: Scheduler) -> None:
+    def start(self, parts: DaemonParts, router: Router) -> None:
         """Register the page."""
         from moorage.insight.page.live import LiveCluster
         from moorage.insight.page.service import PageService
 
         title = f"scheduler on {socket.gethostname()}"
-        self._source = LiveCluster(scheduler, self.observer, self._clock, title, self._asking.ask)
+        self._source = LiveCluster(parts.scheduler, self._observer, self._clock, title, self._asking.ask)
         answer = PageService(self._source).answer
         for path in ("/ui", ROOT, API):
             router.add("GET", path, answer)
         router.add("POST", f"{API}try", answer)
 
-    async def stop(self) -> None:
-        """End what looks for help."""
+    async def close(self) -> None:
+        """Stop searches and the process that answers questions."""
         if self._source is not None:
             await self._source.stop()
         await self._asking.stop()

@@ -1,4 +1,4 @@
-"""The shadow of a scheduler as its flags want it: what feeds it, what it is counted in, and its log."""
+"""`moorage scheduler --shadow`: the shadow of a running scheduler, with its metrics and its log."""
 
 from pathlib import Path
 from typing import Final
@@ -9,11 +9,15 @@ from moorage.insight.explain.in_scheduler import request_of
 from moorage.insight.shadow.feeding import ShadowFeed
 from moorage.insight.shadow.messages import DIFFERS, Comparison
 from moorage.insight.shadow.running import Shadow, ShadowEvents, ShadowPlan
+from moorage.scheduler.daemon.assembly import DaemonParts
 from moorage.scheduler.daemon.decision_log.opening import limits_of
 from moorage.scheduler.daemon.decision_log.writing import LineWriter, RotatedFile
-from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.options import Options
-from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.daemon.services import DaemonService
+from moorage.scheduler.daemon.serving.routing import Router
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.wiring.loop import Apply
 
 UP: Final = "moorage_shadow_up"
 DECISIONS: Final = "moorage_shadow_decisions_total"
@@ -21,11 +25,11 @@ DIFFERENCES: Final = "moorage_shadow_differences_total"
 DROPPED: Final = "moorage_shadow_dropped_total"
 
 
-class SchedulerShadow(ShadowEvents):
-    """Everything about the shadow of one daemon."""
+class SchedulerShadow(DaemonService, ShadowEvents):
+    """The shadow of one daemon."""
 
-    def __init__(self, options: Options, registry: CellRegistry) -> None:
-        flags, path = options.flags, Path(options.flags["shadow"])
+    def __init__(self, options: Options, instruments: Instruments) -> None:
+        flags, path, registry = options.flags, Path(options.flags["shadow"]), instruments.registry
         if not 0 < flags["shadow-percent"] <= 100:
             raise InputError("--shadow-percent", f"{flags['shadow-percent']:g} is not a percentage above 0")
         if not path.is_file():
@@ -34,7 +38,7 @@ class SchedulerShadow(ShadowEvents):
         if options.config.extenders:
             raise InputError("--shadow", "a scheduler with extenders cannot have one: they would be asked twice")
         self.options = options
-        """The options in force: another configuration in charge is another shadow."""
+        """The active options; a change of configuration restarts the shadow."""
         self._plan = ShadowPlan(path, tuple(flags["shadow-plugin"]), flags["shadow-max-memory"])
         self._registry = registry
         self._log: LineWriter | None = None
@@ -43,30 +47,39 @@ class SchedulerShadow(ShadowEvents):
             file = RotatedFile(Path(flags["shadow-log"]), limits)
             cells = {reason: registry[DROPPED].number(f"log-{reason}") for reason in ("buffer", "disk")}
             self._log = LineWriter(file, lambda reason, count: cells[reason].inc(count), "--shadow-log")
-        self.feed = ShadowFeed(SteadyClock(), flags["shadow-percent"])
+        self._feed = ShadowFeed(SteadyClock(), flags["shadow-percent"])
         self._shadow: Shadow | None = None
         registry[UP].number().set(0)
 
-    def attach(self, scheduler: Scheduler) -> None:
-        """Begin to follow a scheduler; InputError if the log cannot be written."""
+    @property
+    def observer(self) -> AttemptObserver:
+        """The observer that sends attempts to the shadow."""
+        return self._feed
+
+    def wrap_apply(self, apply: Apply) -> Apply:
+        """Send applied changes to the shadow."""
+        return self._feed.around_apply(apply)
+
+    def start(self, parts: DaemonParts, router: Router) -> None:
+        """Follow a scheduler. Raise InputError if the log cannot be written."""
         if self._log is not None:
             self._log.start()
-        self.feed.watch(scheduler.cache)
-        self._shadow = Shadow(self._plan, self.feed, scheduler, lambda: request_of(self.options), self)
+        self._feed.watch(parts.scheduler.cache)
+        self._shadow = Shadow(self._plan, self._feed, parts.scheduler, lambda: request_of(self.options), self)
 
-    def change(self, options: Options) -> None:
-        """Compare with another configuration from now on: it has come into force."""
+    def reconfigure(self, options: Options) -> None:
+        """Restart the shadow to compare with a new configuration."""
         self.options = options
         if self._shadow is not None:
             self._shadow.restart()
 
     async def run(self) -> None:
-        """Keep the shadow at work until cancelled."""
+        """Run the shadow until cancelled."""
         assert self._shadow is not None
         await self._shadow.run()
 
-    def close(self) -> None:
-        """Write the last lines."""
+    async def close(self) -> None:
+        """Write the last lines of the log."""
         if self._log is not None:
             self._log.close()
 

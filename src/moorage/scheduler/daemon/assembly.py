@@ -1,9 +1,11 @@
 """The parts of the daemon: a scheduler on a real API server, measured, whose writes pass the gate of its lease."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from moorage.common.clock import SteadyClock
+from moorage.common.version import USER_AGENT
 from moorage.kube.client.kubeconfig import Connection, load_connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.pool import HttpPool, Transport, WriteGate
@@ -12,8 +14,8 @@ from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.metrics.measuring import RequestMeter
 from moorage.scheduler.daemon.metrics.timed_changes import TimedChanges
 from moorage.scheduler.daemon.options import Options
-from moorage.scheduler.daemon.version import USER_AGENT
-from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.daemon.services import DaemonService
+from moorage.scheduler.engine.observing import observed_by
 from moorage.scheduler.wiring.http_extender import HttpExtender
 from moorage.scheduler.wiring.loop import Apply
 from moorage.scheduler.wiring.parts import Observers, Parts, Tuning, assemble
@@ -23,23 +25,6 @@ APPLY_FAILURES: Final = "moorage_apply_failures_total"
 
 
 DaemonParts = Parts[RemoteApi]
-
-
-class LooksOn(Protocol):
-    """Who looks on while the daemon works: at attempts, and at what carries the scheduler's requests."""
-
-    @property
-    def observer(self) -> AttemptObserver:
-        """Who is notified of attempts."""
-        ...
-
-    def around(self, transport: Transport) -> Transport:
-        """Put something around what carries requests."""
-        ...
-
-    def around_apply(self, apply: Apply) -> Apply:
-        """Put something around what applies changes."""
-        ...
 
 
 def connect(options: Options) -> Connection:
@@ -52,15 +37,12 @@ def assemble_daemon(
     connection: Connection,
     instruments: Instruments,
     gate: WriteGate | None = None,
-    looking: LooksOn | None = None,
+    services: Sequence[DaemonService] = (),
 ) -> DaemonParts:
-    """Build all parts; must be called on the loop that is to run them. ``gate`` is passed by all that is written.
-
-    ``looking`` looks on in the place of the instruments, and passes on to them.
-    """
+    """Build all parts on the running loop. Every write passes ``gate``; ``services`` observe what the parts do."""
     clock, registry = SteadyClock(), instruments.registry
     api = RemoteApi(
-        _client(connection, f"{USER_AGENT}/scheduler", registry, gate, looking),
+        _client(connection, f"{USER_AGENT}/scheduler", registry, gate, services),
         _client(connection, USER_AGENT, registry, gate),
         clock,
         options.config.client_connection,
@@ -71,10 +53,10 @@ def assemble_daemon(
         api,
         clock,
         observers=Observers(
-            instruments.attempts if looking is None else looking.observer,
+            observed_by(instruments.attempts, *(service.observer for service in services)) or instruments.attempts,
             instruments.queue,
             registry,
-            partial(_around_apply, instruments, looking),
+            partial(_wrap_apply, instruments, services),
             partial(registry.count, APPLY_FAILURES),
         ),
         tuning=Tuning(
@@ -85,9 +67,11 @@ def assemble_daemon(
     )
 
 
-def _around_apply(instruments: Instruments, looking: LooksOn | None, apply: Apply) -> Apply:
-    timed = TimedChanges(apply, instruments.events)
-    return timed if looking is None else looking.around_apply(timed)
+def _wrap_apply(instruments: Instruments, services: Sequence[DaemonService], apply: Apply) -> Apply:
+    wrapped: Apply = TimedChanges(apply, instruments.events)
+    for service in services:
+        wrapped = service.wrap_apply(wrapped)
+    return wrapped
 
 
 def _client(
@@ -95,7 +79,7 @@ def _client(
     user_agent: str,
     registry: CellRegistry,
     gate: WriteGate | None,
-    looking: LooksOn | None = None,
+    services: Sequence[DaemonService] = (),
 ) -> ApiClient:
     pool = HttpPool(
         connection.server,
@@ -105,6 +89,8 @@ def _client(
         source=connection.source,
         gate=gate,
     )
-    transport = pool if looking is None else looking.around(pool)
+    transport: Transport = pool
+    for service in services:
+        transport = service.wrap_transport(transport)
     meter = RequestMeter(pool.host_header, registry)
     return ApiClient(connection, user_agent=user_agent, transport=transport, on_exchange=meter.note)

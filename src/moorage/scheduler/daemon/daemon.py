@@ -9,6 +9,7 @@ import asyncio
 import signal
 import socket
 import uuid
+from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Final
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from moorage.common.clock import SteadyClock
 from moorage.common.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
+from moorage.common.version import version_line
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.informer import Informers
 from moorage.kube.client.leader import LeaseSettings
@@ -38,14 +40,13 @@ from moorage.scheduler.daemon.metrics.readings import (
     read_scheduler,
 )
 from moorage.scheduler.daemon.metrics.table import GATED
-from moorage.scheduler.daemon.observers import Onlookers
 from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.reloads import Reloads
+from moorage.scheduler.daemon.services import DaemonService, ServiceFactory, own_services
 from moorage.scheduler.daemon.serving.pages import Pages, PageSources, set_verbosity
 from moorage.scheduler.daemon.supervisor.link import Setup
 from moorage.scheduler.daemon.supervisor.process import Ends
 from moorage.scheduler.daemon.supervisor.supervisor_client import KeeperClient
-from moorage.scheduler.daemon.version import version_line
 from moorage.scheduler.framework.logs import VERBOSITY
 
 CYCLE_SECONDS: Final = 5.0
@@ -64,8 +65,8 @@ CONFIG_LEVEL: Final = 2
 log = structlog.get_logger(__name__)
 
 
-def run_daemon(options: Options, ends: Ends) -> int:
-    """Run beside a keeper until told to stop; return the exit code."""
+def run_daemon(options: Options, ends: Ends, services: Iterable[ServiceFactory] = ()) -> int:
+    """Run under a supervisor until stopped, with optional services; return the exit code."""
     import uvloop
 
     log.info("starting", version=version_line())
@@ -80,7 +81,7 @@ def run_daemon(options: Options, ends: Ends) -> int:
         log.info("using configuration", v=CONFIG_LEVEL, config=shown)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            runner.run(Daemon(options, ends).run())
+            runner.run(Daemon(options, ends, services).run())
         except ApiError as error:
             log.error("command failed", err=str(error))  # noqa: TRY400 - the message says what to fix
             return EXIT_FAILURE
@@ -90,7 +91,7 @@ def run_daemon(options: Options, ends: Ends) -> int:
 class Daemon:
     """One replica."""
 
-    def __init__(self, options: Options, ends: Ends) -> None:
+    def __init__(self, options: Options, ends: Ends, services: Iterable[ServiceFactory] = ()) -> None:
         self.options = options
         gated = frozenset(metric for metric, gate in GATED.items() if not options.features.enabled(gate))
         self._registry = CellRegistry(replace(options.metrics, disabled=options.metrics.disabled | gated))
@@ -100,7 +101,8 @@ class Daemon:
         self._informing: asyncio.Task[None] | None = None
         self._leading: asyncio.Task[None] | None = None
         self._is_scheduling = False
-        self._onlookers: Onlookers
+        self._factories = (*own_services(options), *services)
+        self._services: list[DaemonService] = []
         self._reloads: Reloads
 
     async def run(self) -> None:
@@ -109,8 +111,8 @@ class Daemon:
         await keeper.open()
         instruments = Instruments(registry, SteadyClock())
         gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
-        self._onlookers = onlookers = Onlookers(self.options, instruments)
-        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, onlookers)
+        self._services = services = [make(self.options, instruments) for make in self._factories]
+        parts = assemble_daemon(self.options, connect(self.options), instruments, gate, services)
         self._reloads = reloads = Reloads(self.options, parts, registry, keeper)
         reloads.in_force.append(partial(self._watch_plugins, parts, instruments))
         self._watch_plugins(parts, instruments)
@@ -126,9 +128,11 @@ class Daemon:
         self._add_pages(resources)
         async with AsyncExitStack() as ending:
             ending.callback(parts.close)
-            ending.push_async_callback(onlookers.stop)
-            onlookers.attach(parts, keeper.router)
-            reloads.in_force.append(lambda: onlookers.change(parts, reloads.options))
+            for service in services:
+                ending.push_async_callback(service.close)
+            for service in services:
+                service.start(parts, keeper.router)
+                reloads.in_force.append(partial(_reconfigure, service, reloads))
             # Most often this has been done; but a signal may come while plugins start, or before.
             ending.push_async_callback(lambda: parts.scheduler.life.close())  # noqa: PLW0108 - the one in force then
             if await self._is_reachable(parts.connection.client):
@@ -241,8 +245,7 @@ class Daemon:
         cycling = asyncio.create_task(parts.loop.run(), name="scheduling")
         self._keeper.cycling(cycling)
         stopping = asyncio.create_task(self._stopping.wait())
-        explaining = asyncio.create_task(self._explain(parts), name="explaining")
-        beside = asyncio.create_task(self._onlookers.run(), name="looking on")
+        background = [asyncio.create_task(service.run(), name=type(service).__name__) for service in self._services]
         try:
             await asyncio.wait((cycling, stopping), return_when=asyncio.FIRST_COMPLETED)
             if not cycling.done():
@@ -252,19 +255,9 @@ class Daemon:
             else:
                 cycling.result()
         finally:
-            cycling.cancel()
-            stopping.cancel()
-            explaining.cancel()
-            beside.cancel()
-            await asyncio.gather(explaining, beside, return_exceptions=True)
-
-    async def _explain(self, parts: DaemonParts) -> None:
-        """Explain pods that fit nowhere, beside the loop, if that is wanted."""
-        if self.options.flags["explain-events"]:
-            from moorage.insight.explain.in_scheduler import ExplainEvents, request_of
-
-            recorder, clock, reloads = parts.connection.recorder, SteadyClock(), self._reloads
-            await ExplainEvents(parts.scheduler, recorder.record, clock, lambda: request_of(reloads.options)).run()
+            for task in (cycling, stopping, *background):
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
 
 
 def setup_of(options: Options) -> Setup:
@@ -279,21 +272,15 @@ def setup_of(options: Options) -> Setup:
         retry_period=election.retry_period.seconds,
         version=f"{features.release}.0" if features.enabled("CoordinatedLeaderElection") else "",
     )
-    authorization = options.authorization
-    if options.flags["ui"]:
-        from moorage.insight.page.in_scheduler import allowing_page
-
-        authorization = allowing_page(authorization)
     return Setup(
         serving=options.serving,
         authentication=options.authentication,
-        authorization=authorization,
+        authorization=options.authorization,
         stuck_seconds=options.flags["stuck-timeout"].seconds,
         kubeconfig=config.client_connection.kubeconfig,
         master=options.flags["master"],
         lease=lease if election.leader_elect else None,
         component=config.profiles[0].scheduler_name or "",
-        has_page=options.flags["ui"],
     )
 
 
@@ -305,6 +292,10 @@ async def _catch_up(informers: Informers) -> None:
     except TimeoutError:
         log.warning("leading though some watches are not open", problems=informers.problems)
     await asyncio.sleep(SETTLE_SECONDS)
+
+
+def _reconfigure(service: DaemonService, reloads: Reloads) -> None:
+    service.reconfigure(reloads.options)
 
 
 async def _fold(registry: CellRegistry) -> None:

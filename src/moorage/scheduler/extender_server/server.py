@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from moorage.common.clock import SteadyClock
 from moorage.common.errors import ApiError, InputError, MoorageError, PluginError
+from moorage.common.version import USER_AGENT
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply
@@ -27,7 +28,6 @@ from moorage.scheduler.daemon.serving.health import HealthChecks, ping
 from moorage.scheduler.daemon.serving.pages import HealthPages, exposition_page
 from moorage.scheduler.daemon.serving.routing import Router
 from moorage.scheduler.daemon.serving.tls import ServingTls
-from moorage.scheduler.daemon.version import USER_AGENT
 from moorage.scheduler.extender_server import wire
 from moorage.scheduler.extender_server.answering import Answering, split_by_code
 from moorage.scheduler.extender_server.served import Served

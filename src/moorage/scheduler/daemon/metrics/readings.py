@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from moorage.common.version import KUBERNETES, version_info
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.requests import CPU, limits_total, spec_requests
@@ -12,7 +13,6 @@ from moorage.kube.client.recorder import EventRecorder
 from moorage.kube.features import COMPONENT, FeatureGates
 from moorage.scheduler.daemon.metrics.cells import CellRegistry, LabelValues
 from moorage.scheduler.daemon.metrics.instruments import informer_labels
-from moorage.scheduler.daemon.version import KUBERNETES, version_info
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.metering import GaugeSource

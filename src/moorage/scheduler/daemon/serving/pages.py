@@ -11,13 +11,13 @@ from msgspec import Struct, field
 
 from moorage.common.caches import report_caches
 from moorage.common.clock import boot_time
+from moorage.common.version import version_info
 from moorage.kube.features import FeatureGates
 from moorage.kube.http.messages import HttpRequest, Reply
 from moorage.scheduler.daemon.flags.parsing import FlagValues
 from moorage.scheduler.daemon.serving.health import HealthChecks, Report
 from moorage.scheduler.daemon.serving.routing import PLAIN, PageHandler, Router, text_reply
 from moorage.scheduler.daemon.serving.zpages import flagz, listed_paths, statusz
-from moorage.scheduler.daemon.version import version_info
 from moorage.scheduler.framework.logs import VERBOSITY
 
 MAX_VERBOSITY: Final = (1 << 31) - 1

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from moorage.common.version import KUBERNETES, version_info
 from moorage.kube.api.meta import format_time
 from moorage.kube.http.messages import Headers, HttpRequest, Reply
 from moorage.scheduler.config import to_yaml
 from moorage.scheduler.daemon.flags.parsing import COMMAND, FlagValues
 from moorage.scheduler.daemon.flags.printing import flagz_values
 from moorage.scheduler.daemon.serving.routing import text_reply
-from moorage.scheduler.daemon.version import KUBERNETES, version_info
 
 WARNING: Final = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is "

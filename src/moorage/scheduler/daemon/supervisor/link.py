@@ -28,7 +28,6 @@ class Setup(Struct, frozen=True, tag=True):
     master: str = ""
     lease: LeaseSettings | None = None
     component: str = ""
-    has_page: bool = False
 
 
 class Located(Struct, frozen=True, tag=True):

@@ -9,11 +9,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-import moorage
-
 _FRAME: Final = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
-_PACKAGE: Final = str(Path(moorage.__file__).parent)
-_PLUGINS: Final = str(Path(moorage.__file__).parent / "scheduler" / "plugins")
+_PACKAGE: Final = str(Path(__file__).parents[3])
+_PLUGINS: Final = str(Path(_PACKAGE, "scheduler", "plugins"))
 
 
 class Frame(Struct, frozen=True):

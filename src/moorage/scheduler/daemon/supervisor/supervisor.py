@@ -6,15 +6,16 @@ It runs no plugin, and does nothing that could take long.
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 import structlog
 
 from moorage.common.clock import boot_time
 from moorage.common.errors import LeadershipLost, MoorageError
+from moorage.common.version import USER_AGENT
 from moorage.kube.api.codec import encode
 from moorage.kube.client.event_note import EventNote
 from moorage.kube.client.kubeconfig import load_connection
@@ -39,12 +40,14 @@ from moorage.scheduler.daemon.supervisor.link import (
 from moorage.scheduler.daemon.supervisor.page import HELD_UNTIL
 from moorage.scheduler.daemon.supervisor.process import Child, Ends
 from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Watchdog
-from moorage.scheduler.daemon.version import USER_AGENT
 
 if TYPE_CHECKING:
     from moorage.kube.client.candidate import Candidacy
     from moorage.scheduler.daemon.serving.routing import StreamingHandler
     from moorage.scheduler.daemon.serving.starting import Server
+
+    Forward: TypeAlias = Callable[[HttpRequest], Awaitable[Reply]]
+    ExtendPages: TypeAlias = Callable[[StreamingHandler, Forward], tuple[StreamingHandler, int]]
 
 END_SECONDS: Final = 25.0
 """What a scheduler that was asked to end gets for it; a kubelet waits for 30 seconds before it kills."""
@@ -56,16 +59,19 @@ FINISH_SECONDS: Final = 3.5
 log = structlog.get_logger(__name__)
 
 
-def keep(ends: Ends) -> int:
-    """Run the keeper to its end; return the exit code of the program."""
+def keep(ends: Ends, extend_pages: "ExtendPages | None" = None) -> int:
+    """Run the keeper to its end; return the exit code of the program.
+
+    ``extend_pages`` adds pages that the supervisor serves itself: it forwards requests, but no streams.
+    """
     with asyncio.Runner() as runner:
-        return runner.run(_keep(ends))
+        return runner.run(_keep(ends, extend_pages))
 
 
-async def _keep(ends: Ends) -> int:
+async def _keep(ends: Ends, extend_pages: "ExtendPages | None") -> int:
     link = await Link.over(ends.socket)
     try:
-        return await Keeper(ends, link).run()
+        return await Keeper(ends, link, extend_pages).run()
     finally:
         link.close()
         # The transport closes its socket in the loop's next turn.
@@ -75,8 +81,9 @@ async def _keep(ends: Ends) -> int:
 class Keeper:
     """The keeper of one scheduler."""
 
-    def __init__(self, ends: Ends, link: Link) -> None:
+    def __init__(self, ends: Ends, link: Link, extend_pages: "ExtendPages | None" = None) -> None:
         self._page = ends.page
+        self._extend_pages = extend_pages
         self._link = link
         self._meter = LinkMeter(link)
         self._child = Child(ends.other)
@@ -197,22 +204,12 @@ class Keeper:
         async def page(request: HttpRequest) -> Reply | ReplyStream:
             return await (router.answer if router.has(request.path) else self._forwarding.page)(request)
 
-        serve, max_body = (page, MAX_BODY) if not setup.has_page else self._with_news(page)
+        serve: StreamingHandler = page
+        max_body = MAX_BODY
+        if self._extend_pages is not None:
+            serve, max_body = self._extend_pages(page, self._forwarding.page)
         self._server = Server(setup.serving, serve, self._meter, max_body)
         await self._server.start(setup.authentication, setup.authorization)
-
-    def _with_news(self, page: "StreamingHandler") -> "tuple[StreamingHandler, int]":
-        """Say here what is new on the page: streams are not passed on, questions are; manifests in them are longer."""
-        from moorage.insight.page.events import PageNews
-        from moorage.insight.page.paths import EVENTS
-        from moorage.insight.page.paths import MAX_BODY as MAX_PAGE_BODY
-
-        news = PageNews(self._forwarding.page)
-
-        async def answer(request: HttpRequest) -> Reply | ReplyStream:
-            return news.stream() if request.path == EVENTS else await page(request)
-
-        return answer, MAX_PAGE_BODY
 
     def _is_overdue(self) -> bool:
         return self._elector is not None and self._elector.election.is_overdue()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from moorage.common.errors import InputError
-from moorage.scheduler.daemon.version import version_line
+from moorage.common.version import version_line
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -1,27 +1,27 @@
-"""Which Moorage this is, and which kube-scheduler it stands in for."""
+"""The versions of Moorage and of the kube-scheduler release that it matches."""
 
-import platform
-import sys
 from typing import Any, Final
 
-from moorage import __version__
-
+VERSION: Final = "0.1.0"
 KUBERNETES: Final = "v1.37.1"
 USER_AGENT: Final = f"kube-scheduler/{KUBERNETES} moorage"
 
 
 def version_line() -> str:
-    """Say it in one line, as --version does."""
-    return f"moorage {__version__} (kube-scheduler {KUBERNETES})"
+    """Return the line that ``--version`` prints."""
+    return f"moorage {VERSION} (kube-scheduler {KUBERNETES})"
 
 
 def version_info() -> dict[str, Any]:
-    """Say it as Kubernetes components do on /version; clients parse ``gitVersion``."""
+    """Return the content of ``/version``, as Kubernetes components serve it; clients parse ``gitVersion``."""
+    import platform
+    import sys
+
     major, minor, _ = KUBERNETES.removeprefix("v").split(".")
     return {
         "major": major,
         "minor": minor,
-        "gitVersion": f"{KUBERNETES}+moorage-{__version__}",
+        "gitVersion": f"{KUBERNETES}+moorage-{VERSION}",
         "gitCommit": "",
         "gitTreeState": "",
         "buildDate": "",
