@@ -90,7 +90,7 @@ bench-extender: $(INSTALLED)  ## Measure the same plugin in process and as an ex
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live.extending --rounds $(ROUNDS)
 
-bench-report: $(INSTALLED)  ## Write docs/bench/<date>.md, its plots and its raw data from RAW
+bench-report: $(INSTALLED)  ## Write docs/records/bench/<date>.md, its plots and its raw data from RAW
 	$(BIN)/python -m benchmarks.live.report --json $(RAW)
 
 docs: $(INSTALLED)  ## Build the documentation site into .site (warnings are errors) and run every command and snippet in it

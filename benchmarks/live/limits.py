@@ -8,16 +8,16 @@ def explanation(each: Comparison, cores: int) -> str:
     assert each.goal is not None
     said = [f"**{each.title}**: {each.judgement}."]
     if each.problems:
-        said.append(f"{each.problems} rounds left a cluster in which something was wrong: see below.")
+        said.append(f"{each.problems} rounds ended with a cluster that failed the checks: see below.")
     if not each.meets_cpu:
         said.append(
-            f"{each.cpu_ratio:.1f} times less CPU than kube-scheduler where {each.goal.less_cpu:.1f} times is wanted: "
+            f"{each.cpu_ratio:.1f} times less CPU than kube-scheduler, goal {each.goal.less_cpu:.1f}: "
             f"{each.ours['cpu_ms_per_pod']:.2f} ms a pod ({each.ours['cpu_ms_per_pod_after_start']:.2f} after the "
             f"first bind), which would have to be {each.theirs['cpu_ms_per_pod'] / each.goal.less_cpu:.2f} here."
         )
     if not each.meets_speed:
         said += [
-            f"{each.speedup:.1f} times kube-scheduler's speed where {each.goal.speedup:g} times is wanted.",
+            f"{each.speedup:.1f} times kube-scheduler's speed where {each.goal.speedup:g} times is the goal.",
             ceiling(each, cores),
         ]
     return " ".join(said)
@@ -30,7 +30,7 @@ def ceiling(each: Comparison, cores: int) -> str:
     idle, others = each.ours["idle_share"], each.ours["others_share"]
     used = f"The machine was idle for {idle:.0%} of the time"
     if others > OTHERS:
-        return f"{used}, and other programs took {others:.0%} of it: this run says little of speed."
+        return f"{used}, and other programs took {others:.0%} of it: speeds of this run are not meaningful."
     theirs = each.theirs["pods_per_second"]
     times = f": {most / theirs:.1f} times kube-scheduler's" if theirs else ""
     return (

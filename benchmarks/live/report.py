@@ -1,4 +1,4 @@
-"""`make bench-report`: the page under docs/bench with its plots, from the raw data, which is put beside it."""
+"""`make bench-report`: the page under docs/records/bench with its plots and raw data."""
 
 import argparse
 import shutil
@@ -14,7 +14,7 @@ from benchmarks.live.medians import GOAL_NODES, IDLE, OTHERS, Comparison, compar
 from benchmarks.live.schedulers import OURS, THEIRS
 from benchmarks.live.session import RAW
 
-FOLDER: Final = Path("docs") / "bench"
+FOLDER: Final = Path("docs") / "records" / "bench"
 METHOD: Final = Path(__file__).with_name("method.md")
 START: Final = "start"
 FIRST_BIND: Final = 10.0
@@ -90,7 +90,7 @@ def _head(content: Mapping[str, Any]) -> Iterator[str]:
     yield f"Versions: {', '.join(f'{name} {text}' for name, text in versions.items())}."
     builds = sorted({f"{row['date']}, moorage {row['moorage']}" for row in _rows(content)})
     if builds != [f"{content['date']}, moorage {versions['moorage']}"]:
-        yield f"**Not one plain run**: measured were {'; '.join(builds)}."
+        yield f"**Combines several runs**: {'; '.join(builds)}."
     yield f"Raw data: [{content['date']}.json]({content['date']}.json)."
     yield "Repeat it with `make bench-goals BEFORE=../other`, or with `make bench WORKLOADS=all NODES=1000,5000,15000`,"
     yield "`make bench-start` and `bench-latency`; `make bench-report` writes this page.\n"
@@ -102,17 +102,16 @@ def _next_goals(content: Mapping[str, Any]) -> Iterator[str]:
     if not verdicts:
         return
     yield "## The goals of the second round\n"
-    yield "*Less CPU* and *speed* are how many times better we are than kube-scheduler (in an engine's row, than the"
-    yield "code before), the others our share of its figure: the ratio of the medians, and that of each round. CPU is"
-    yield "that of the whole process from its start. *At least* and *at most*: kube-scheduler was given up before it"
-    yield "had done.\n"
+    yield "*Less CPU* and *speed* are factors against kube-scheduler (in engine rows, against the earlier code)."
+    yield "Other rows are shares of its figure: the ratio of the medians, and the ratio of each round. CPU covers the"
+    yield "complete process from its start. *At least* and *at most*: kube-scheduler was stopped before it finished.\n"
     yield from _table(
         ("row", "pods", "what", "ours", "theirs", "ratio", "rounds", "wanted", ""),
         [_next_goal(each) for each in verdicts],
     )
     yield f"\n{sum(each.is_met for each in verdicts)} of {len(verdicts)} are met.\n"
     for name, limit in dict.fromkeys((_named(each.row), each.row.limit) for each in verdicts if not each.is_met):
-        yield f"- **{name}**: {limit or 'nobody has looked yet.'}"
+        yield f"- **{name}**: {limit or 'not investigated yet.'}"
     yield ""
     yield from _memory(content)
 
@@ -121,9 +120,9 @@ def _memory(content: Mapping[str, Any]) -> Iterator[str]:
     """Show the memory of each row beside that of the code before, where that had its turn."""
     measured = [(row, peaks) for row in goals.load() if goals.BEFORE in (peaks := goals.peaks(row, content))]
     if measured:
-        yield "Memory of the same rows, peak MiB of all processes, medians; the code before had one turn of each row.\n"
+        yield "Memory of the same rows, peak MiB of all processes, medians; the earlier code had one turn per row.\n"
         yield from _table(
-            ("row", "ours", "the code before", "kube-scheduler"),
+            ("row", "ours", "earlier code", "kube-scheduler"),
             [
                 (_named(row), *(_whole(peaks.get(name)) for name in (OURS, goals.BEFORE, THEIRS)))
                 for row, peaks in measured
@@ -164,7 +163,7 @@ def _goals(content: Mapping[str, Any]) -> Iterator[str]:
         return
     yield f"## The goals, at {GOAL_NODES:,} nodes\n"
     yield "Milliseconds depend on the machine, so goals are ratios: *less CPU* is kube-scheduler's CPU in this run"
-    yield "divided by ours, and the design's table says what it should be (0.6 ms where kube-scheduler takes 3.1:"
+    yield "divided by ours, and the goal comes from the design table (0.6 ms where kube-scheduler takes 3.1:"
     yield "5.2 times)."
     yield "A row is met when both goals are, or when our CPU is at its goal and no core is idle"
     yield f"(less than {IDLE:.0%} of the machine, with less than {OTHERS:.0%} taken by other programs).\n"
@@ -203,7 +202,7 @@ def _goals(content: Mapping[str, Any]) -> Iterator[str]:
     yield f"\n{met} of {len(rows)} rows are met.\n"
     yield from (f"- {explanation(each, content['machine']['cores'])}" for each in rows if each.judgement != "met")
     if met < len(rows):
-        yield "\nWhere the time goes that is missing, and what was tried: [benchmarks](../benchmarks.md)."
+        yield "\nExplanations and rejected experiments: [benchmarks](../../benchmarks.md)."
     yield ""
 
 
@@ -232,9 +231,9 @@ def _start(content: Mapping[str, Any]) -> Iterator[str]:
     if not rows:
         return
     yield "## Start-up\n"
-    yield "A scheduler starts among nodes and pods that are there; 100 pods wait. Ours / kube-scheduler's.\n"
+    yield "A scheduler starts with existing nodes and pods; 100 pods are pending. Ours / kube-scheduler's.\n"
     yield from _table(
-        ("nodes", "pods there", "seconds to the first bind", "peak MiB", "goals"),
+        ("nodes", "existing pods", "seconds to the first bind", "peak MiB", "goals"),
         [
             (
                 f"{each.nodes:,}",
@@ -261,7 +260,7 @@ def _latency(content: Mapping[str, Any]) -> Iterator[str]:
     if not rows:
         return
     yield "## Latency\n"
-    yield "From the news of a pod to the news of its binding, told by one watch, at a steady rate.\n"
+    yield "From the watch event of a pod to that of its binding, observed by one watcher, at a steady rate.\n"
     yield from _table(
         ("scheduler", "nodes", "pods/s", "p50 ms", "p90 ms", "p99 ms", "longest ms", "CPU ms/pod"),
         [

@@ -99,8 +99,8 @@ def test_the_page_says_what_was_met_what_was_missed_and_why(tmp_path: Path) -> N
     assert "| identical pods, 5,000 nodes | 200 | 190 | 300 |" in page
     assert "| daemonset-like, 5,000 nodes | 200 | 300 | – |" in page
     assert "| every pod its own shape, 5,000 nodes | 200" not in page
-    assert "Not one plain run" not in page
-    assert "2.0 times less CPU than kube-scheduler where 4.2 times is wanted: 1.50 ms a pod" in page
+    assert "Combines several runs" not in page
+    assert "2.0 times less CPU than kube-scheduler, goal 4.2: 1.50 ms a pod" in page
     assert "2 cores end at 800 pods/s" in page
     assert "first bind within 10 s: met; no more memory: met" in page
     assert "mixed, 5,000 nodes, kube-scheduler, round 1: a is over capacity" in page
@@ -126,7 +126,7 @@ def test_rows_take_the_place_of_those_of_the_same_kind(tmp_path: Path, monkeypat
 
 def test_a_page_of_several_runs_says_so() -> None:
     rows = [row("moorage"), row("kube-scheduler", moorage="0.0.9")]
-    assert "**Not one plain run**: measured were 2026-01-02, moorage 0.0.9; 2026-01-02, moorage 0.1.0." in report.page(
+    assert "**Combines several runs**: 2026-01-02, moorage 0.0.9; 2026-01-02, moorage 0.1.0." in report.page(
         {**ABOUT, "drain": rows}
     )
 
