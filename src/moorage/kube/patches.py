@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from moorage.common.errors import ApiError
-from moorage.kube.refusals import bad_request
 from moorage.kube.schema import Field, Schema
+from moorage.kube.status_errors import bad_request
 
 DIRECTIVE: Final = "$patch"
 DELETE_PRIMITIVES: Final = "$deleteFromPrimitiveList/"

@@ -42,22 +42,22 @@ from moorage.kube.api.kinds import CREATE_ONLY
 from moorage.kube.api.meta import ObjectMeta
 from moorage.kube.api.struct import Data
 from moorage.kube.features import FeatureGates
+from moorage.kube.field_errors import required_value
 from moorage.kube.patches import json_patch, merge_patch, strategic_merge
-from moorage.kube.refusals import (
-    bad_request,
-    invalid,
-    needs_version,
-    no_such_path,
-    not_acceptable,
-    not_allowed,
-    required,
-    status_of,
-    success,
-    too_large_version,
-    unsupported_media_type,
-)
 from moorage.kube.resources import Resources, ServedResource
 from moorage.kube.schema import schema_of_kind, unknown_fields
+from moorage.kube.status_errors import (
+    bad_request,
+    error_status,
+    invalid,
+    method_not_allowed,
+    not_acceptable,
+    path_not_found,
+    success_status,
+    unsupported_media_type,
+    version_required,
+    version_too_large,
+)
 
 Edit = Callable[[Data], Data]
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -125,7 +125,7 @@ class Api:
             return self._document(request) or self._resource_answer(request)
         except ApiError as error:
             retry = int(error.retry_after) if error.retry_after is not None else None
-            return ApiResponse(msgspec.json.encode(status_of(error)), error.status or 500, retry_after=retry)
+            return ApiResponse(msgspec.json.encode(error_status(error)), error.status or 500, retry_after=retry)
         finally:
             if not self._writer.admission.quotas.is_settled:
                 self._writer.admission.quotas.settle()
@@ -162,14 +162,14 @@ class Api:
             case _:
                 found = None
         if found is None:
-            raise no_such_path()
+            raise path_not_found()
         return ApiResponse(body_of(found))
 
     def _resource_answer(self, request: ApiRequest) -> ApiResponse | Watch:
         target = target_of(request.path, self.resources)
         carry_out = self._verbs.get(request.method)
         if carry_out is None or (target.resource.verbs == CREATE_ONLY and request.method != "POST"):
-            raise not_allowed()
+            raise method_not_allowed()
         return carry_out(request, target)
 
     def _representation(self, request: ApiRequest, resource: ServedResource) -> Representation:
@@ -185,17 +185,17 @@ class Api:
             if target.subresource == "scale":
                 return ApiResponse(body_of(scale_of(entry.data)))
             if target.subresource in ("binding", "eviction", "finalize"):
-                raise not_allowed()
+                raise method_not_allowed()
             return ApiResponse(self._representation(request, target.resource).one(entry.body))
         if target.subresource:
-            raise not_allowed()
+            raise method_not_allowed()
         return self._watch(request, target) if request.is_set("watch") else self._list(request, target)
 
     def _list(self, request: ApiRequest, target: Target) -> ApiResponse:
         chosen = selection(target.resource, request.query)
         version = request.number("resourceVersion")
         if version is not None and version > self.store.version:
-            raise too_large_version(version, self.store.version)
+            raise version_too_large(version, self.store.version)
         limit, token = request.number("limit"), request.query.get("continue", "")
         page = self._lists.page(target.resource, target.namespace, chosen, limit, token)
         representation = self._representation(request, target.resource)
@@ -206,7 +206,7 @@ class Api:
         version = request.number("resourceVersion")
         is_streaming_list = request.is_set("sendInitialEvents")
         if is_streaming_list and request.query.get("resourceVersionMatch") != "NotOlderThan":
-            cause = required("resourceVersionMatch", "sendInitialEvents needs resourceVersionMatch=NotOlderThan")
+            cause = required_value("resourceVersionMatch", "sendInitialEvents needs resourceVersionMatch=NotOlderThan")
             raise invalid(target.resource, "", [cause])
         terms = WatchTerms(
             target.namespace,
@@ -229,7 +229,7 @@ class Api:
         if target.subresource == "eviction":
             return ApiResponse(body_of(evict(self._writer, target, self._object(request, "Eviction"))), 201)
         if target.name:
-            raise not_allowed()
+            raise method_not_allowed()
         data = self._object(request, resource.name, resource)
         if resource.verbs == CREATE_ONLY:
             if request.accept and all(";as=" in offer.replace(" ", "") for offer in request.accept.split(",")):
@@ -299,14 +299,14 @@ class Api:
 
     def _put(self, request: ApiRequest, target: Target) -> ApiResponse:
         if not target.name or target.subresource in ("binding", "eviction"):
-            raise not_allowed()
+            raise method_not_allowed()
         options = _options(request, target)
         if target.subresource == "scale":
             scale = self._object(request, "Scale")
             return ApiResponse(body_of(change_scale(self._writer, target, lambda _old: scale, options)))
         data = self._object(request, target.resource.name, target.resource)
         if target.resource.storage in WITHOUT_GENERATION and not data["metadata"].get("resourceVersion"):
-            raise needs_version(target.resource, target.name)
+            raise version_required(target.resource, target.name)
         warnings = self._check_fields(request, target.resource, data)
         answer = self._shown(request, target, self._change(target, lambda _old: data, options).body)
         return replace(answer, warnings=warnings) if warnings else answer
@@ -329,7 +329,7 @@ class Api:
 
     def _patch(self, request: ApiRequest, target: Target) -> ApiResponse:
         if not target.name or target.subresource in ("binding", "eviction"):
-            raise not_allowed()
+            raise method_not_allowed()
         kind, patch = read_patch(request)
         if kind == APPLY_PATCH:
             return self._apply(request, target, patch)
@@ -387,13 +387,13 @@ class Api:
 
     def _delete(self, request: ApiRequest, target: Target) -> ApiResponse:
         if target.subresource:
-            raise not_allowed()
+            raise method_not_allowed()
         options = DeleteOptions.read(request.query, read_options(request, "DeleteOptions"))
         if not target.name:
             return self._delete_many(request, target, options)
         data, is_gone = self._delete_one(target, options)
         if is_gone and target.resource.storage not in SHOWS_DELETED:
-            return ApiResponse(body_of(success(target.resource, target.name, data["metadata"]["uid"])))
+            return ApiResponse(body_of(success_status(target.resource, target.name, data["metadata"]["uid"])))
         return self._shown(request, target, body_of(data))
 
     def _delete_one(self, target: Target, options: DeleteOptions) -> tuple[Data, bool]:

@@ -23,7 +23,7 @@ from moorage.common.errors import ApiError, InputError
 from moorage.kube.features import FeatureGates
 from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply
 from moorage.kube.http.server import HttpServer
-from moorage.kube.refusals import status_of, unauthorized
+from moorage.kube.status_errors import error_status, unauthorized
 
 LOOPBACK: Final = "127.0.0.1"
 MAX_BODY: Final = 3 * 1024 * 1024
@@ -201,7 +201,7 @@ def _reply(answer: ApiResponse) -> Reply:
 
 
 def _refusal(error: ApiError) -> Reply:
-    return Reply(error.status or 500, msgspec.json.encode(status_of(error)))
+    return Reply(error.status or 500, msgspec.json.encode(error_status(error)))
 
 
 def _refuse(status: int, message: str) -> Reply:

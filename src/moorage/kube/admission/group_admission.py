@@ -11,8 +11,8 @@ from moorage.kube.admission.pod_admission import PREEMPTS, PodAdmission
 from moorage.kube.api.pod_groups import CompositePodGroup, DisruptionMode, PodGroup
 from moorage.kube.api.struct import Data
 from moorage.kube.features import FeatureGates
-from moorage.kube.refusals import forbidden
 from moorage.kube.resources import ServedResource
+from moorage.kube.status_errors import forbidden
 
 POD_GROUPS: Final = "podgroups.scheduling.k8s.io"
 COMPOSITES: Final = "compositepodgroups.scheduling.k8s.io"

@@ -4,6 +4,7 @@ msgspec stops at the first error, so this walks structs, lists and optional valu
 to msgspec. A null means "not written", as in Go.
 """
 
+import json
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
@@ -12,7 +13,6 @@ from msgspec import Struct, field
 
 from moorage.common.errors import ConfigError, did_you_mean
 from moorage.scheduler.config.durations import Duration
-from moorage.scheduler.config.problems import quoted
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -135,7 +135,7 @@ def _words_for(kind: Any) -> str:
 
 
 def _excerpt(content: Any) -> str:
-    text = quoted(content)
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

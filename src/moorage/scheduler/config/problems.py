@@ -1,44 +1,43 @@
-"""Upstream's field errors: `<path>: <Kind> value: <value>: <detail>`, and the list they are collected in."""
+"""Field errors of a configuration, with upstream's texts and a hint."""
 
-import json
 from collections.abc import Sequence
 
 from moorage.common.errors import ConfigError
+from moorage.kube.field_errors import (
+    FieldError,
+    duplicate_value,
+    forbidden_field,
+    invalid_value,
+    required_value,
+    unsupported_value,
+)
 from moorage.scheduler.config.durations import Duration
 
 
 def invalid(where: str, value: object, detail: str, *, hint: str = "") -> ConfigError:
-    """Say that a value is outside of what is allowed."""
-    return ConfigError(where, f"Invalid value: {quoted(value)}: {detail}", hint=hint)
+    """Return the error for a malformed value or a value out of range."""
+    return _config_error(invalid_value(where, str(value) if isinstance(value, Duration) else value, detail), hint)
 
 
 def required(where: str, detail: str = "", *, hint: str = "") -> ConfigError:
-    """Say that a value is missing."""
-    return ConfigError(where, "Required value" + (f": {detail}" if detail else ""), hint=hint)
+    """Return the error for a missing value."""
+    return _config_error(required_value(where, detail), hint)
 
 
 def duplicate(where: str, value: object, *, hint: str = "") -> ConfigError:
-    """Say that a value may be there only once."""
-    return ConfigError(where, f"Duplicate value: {quoted(value)}", hint=hint)
+    """Return the error for a value that must be unique."""
+    return _config_error(duplicate_value(where, value), hint)
 
 
 def forbidden(where: str, detail: str) -> ConfigError:
-    """Say that a value must not be given here."""
-    return ConfigError(where, f"Forbidden: {detail}")
+    """Return the error for a value that must not be set."""
+    return _config_error(forbidden_field(where, detail))
 
 
 def unsupported(where: str, value: str, supported: Sequence[str]) -> ConfigError:
-    """Say which values there are instead of this one."""
-    choices = ", ".join(quoted(choice) for choice in supported)
-    return ConfigError(where, f"Unsupported value: {quoted(value)}: supported values: {choices}")
+    """Return the error for a value outside of an enumeration."""
+    return _config_error(unsupported_value(where, value, supported))
 
 
-def quoted(value: object) -> str:
-    """Print a value as upstream's messages do: as compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_as_text)
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, Duration):
-        return str(value)
-    raise TypeError(f"cannot print {value!r} in a message")
+def _config_error(error: FieldError, hint: str = "") -> ConfigError:
+    return ConfigError(error.field, error.message, hint=hint)

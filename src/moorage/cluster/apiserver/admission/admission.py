@@ -28,10 +28,11 @@ from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.storage import StorageClass
 from moorage.kube.features import FeatureGates
+from moorage.kube.field_errors import FieldError
 from moorage.kube.plain_data import apply_difference
-from moorage.kube.refusals import Cause, bad_request, forbidden, invalid
 from moorage.kube.resources import ServedResource
 from moorage.kube.schema import complete, schema_of_kind, type_problem
+from moorage.kube.status_errors import bad_request, forbidden, invalid
 
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 STORAGE_CLASSES: Final = "storageclasses.storage.k8s.io"
@@ -331,19 +332,19 @@ def _undecodable(resource: ServedResource, problem: str) -> ApiError:
     )
 
 
-def _problems(resource: ServedResource, data: dict[str, Any]) -> list[Cause]:
+def _problems(resource: ServedResource, data: dict[str, Any]) -> list[FieldError]:
     """Find what is wrong with an object: by the rules for its kind or, if those say nothing, by its struct."""
     found = list(rule_problems(resource, data))
     return found or ([] if not resource.has_struct else list(_as_causes(_typed(resource, resource.type, data))))
 
 
-def _as_causes(thing: KubeObject) -> Iterator[Cause]:
+def _as_causes(thing: KubeObject) -> Iterator[FieldError]:
     for problem in problems_of(thing):
         hint = f"; {problem.hint}" if problem.hint else ""
-        yield Cause("FieldValueInvalid", f"Invalid value: {problem.text}{hint}", problem.path)
+        yield FieldError("FieldValueInvalid", f"Invalid value: {problem.text}{hint}", problem.path)
 
 
-def _refuse(resource: ServedResource, data: Mapping[str, Any], causes: Iterator[Cause] | list[Cause]) -> None:
+def _refuse(resource: ServedResource, data: Mapping[str, Any], causes: Iterator[FieldError] | list[FieldError]) -> None:
     found = list(causes)
     if found:
         metadata = data["metadata"]

@@ -9,8 +9,8 @@ from moorage.cluster.apiserver.storage.store import Store
 from moorage.kube.api.quantity import NANO, Quantity, format_nanos, nano_value
 from moorage.kube.api.struct import Data
 from moorage.kube.plain_data import find
-from moorage.kube.refusals import forbidden
 from moorage.kube.resources import ServedResource
+from moorage.kube.status_errors import forbidden
 
 LIMITS: Final = "limitranges"
 Amounts = Mapping[str, Quantity]

@@ -6,8 +6,8 @@ from typing import Any, Final
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.kube.api.quantity import nano_value
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import forbidden
 from moorage.kube.resources import ServedResource
+from moorage.kube.status_errors import forbidden
 
 RUNTIMES: Final = "runtimeclasses.node.k8s.io"
 _COUNTED: Final = ("cpu", "memory")

@@ -7,8 +7,8 @@ from moorage.cluster.apiserver.admission.quota_usage import PODS, Usage, is_in_s
 from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange
 from moorage.kube.api.quantity import format_nanos, nano_value
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import forbidden
 from moorage.kube.resources import ServedResource
+from moorage.kube.status_errors import forbidden
 
 QUOTAS: Final = "resourcequotas"
 Place = tuple[str, str]

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import invalid, invalid_value
+from moorage.kube.field_errors import invalid_value
 from moorage.kube.resources import ServedResource
+from moorage.kube.status_errors import invalid
 
 SERVICES: Final = "services"
 NETWORK: Final = IPv4Network("10.96.0.0/16")

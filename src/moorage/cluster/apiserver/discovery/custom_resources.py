@@ -8,9 +8,10 @@ import msgspec
 from moorage.cluster.apiserver.storage.store import Store, StoredChange
 from moorage.kube.api.meta import format_time
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import Cause, bad_request, invalid, invalid_value, required
+from moorage.kube.field_errors import FieldError, invalid_value, required_value
 from moorage.kube.resources import Resources, ServedResource
 from moorage.kube.schema import schema_of
+from moorage.kube.status_errors import bad_request, invalid
 
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 EMBEDDED: Final = "x-kubernetes-embedded-resource"
@@ -258,17 +259,17 @@ def _undeclared_metadata(metadata: Any, path: str) -> Iterator[tuple[Data, str, 
         yield from ((metadata, name, f"{path}.{name}") for name in metadata if schema.field(name) is None)
 
 
-def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """Find where data is not as its schema wants it: types, required fields, words from lists and ranges."""
     if not _is_of_type(data, schema):
         found = _TYPE_NAMES.get(type(data), "null")
         why = f'Invalid value: "{found}": {path or "the object"} must be of type {schema["type"]}'
-        yield Cause("FieldValueTypeInvalid", why, path)
+        yield FieldError("FieldValueTypeInvalid", why, path)
         return
     allowed = schema.get("enum")
     if isinstance(allowed, list) and data not in allowed:
         supported = ", ".join(f'"{item}"' for item in allowed)
-        yield Cause("FieldValueNotSupported", f"Unsupported value: {data!r}: supported values: {supported}", path)
+        yield FieldError("FieldValueNotSupported", f"Unsupported value: {data!r}: supported values: {supported}", path)
     if isinstance(data, int | float) and not isinstance(data, bool):
         yield from _range_problems(data, schema, path)
     if isinstance(data, dict):
@@ -288,7 +289,7 @@ def _is_of_type(data: Any, schema: Mapping[str, Any]) -> bool:
 _TYPE_NAMES: Final = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
-def _range_problems(data: float, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _range_problems(data: float, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     least, most = schema.get("minimum"), schema.get("maximum")
     if isinstance(least, int | float) and data < least:
         yield invalid_value(path, data, f"{path} in body should be greater than or equal to {least}")
@@ -296,11 +297,11 @@ def _range_problems(data: float, schema: Mapping[str, Any], path: str) -> Iterat
         yield invalid_value(path, data, f"{path} in body should be less than or equal to {most}")
 
 
-def _object_problems(data: Data, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _object_problems(data: Data, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     wanted = schema.get("required")
     for name in wanted if isinstance(wanted, list) else ():
         if name not in data:
-            yield required(f"{path}.{name}" if path else str(name))
+            yield required_value(f"{path}.{name}" if path else str(name))
     known = _properties(schema)
     others = schema.get("additionalProperties")
     for name, content in data.items():

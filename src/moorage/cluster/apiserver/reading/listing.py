@@ -11,8 +11,8 @@ import msgspec
 
 from moorage.cluster.apiserver.reading.selection import Selection
 from moorage.cluster.apiserver.storage.store import Entry, Store
-from moorage.kube.refusals import bad_request, expired
 from moorage.kube.resources import ServedResource
+from moorage.kube.status_errors import bad_request, expired
 
 MAX_OPEN_LISTS: Final = 64
 """Lists that are being read in pages; the one that was asked for longest ago is forgotten first."""

@@ -8,8 +8,8 @@ import msgspec
 from moorage.cluster.apiserver.reading.tables.printing import Printer, table
 from moorage.cluster.apiserver.storage.store import Entry, StoredChange
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import bad_request
 from moorage.kube.resources import ServedResource
+from moorage.kube.status_errors import bad_request
 
 PARTIAL: Final = "PartialObjectMetadata"
 _encode: Final = msgspec.json.Encoder().encode

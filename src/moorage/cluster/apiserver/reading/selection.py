@@ -9,8 +9,8 @@ from moorage.cluster.apiserver.storage.store import Entry, SelectableFields
 from moorage.common.caches import cached
 from moorage.common.errors import SelectorError
 from moorage.kube.api.selectors import EVERYTHING, LabelMatcher, Requirement, parse_requirement
-from moorage.kube.refusals import bad_request
 from moorage.kube.resources import ServedResource
+from moorage.kube.status_errors import bad_request
 
 _OBJECT: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {

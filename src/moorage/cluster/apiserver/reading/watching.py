@@ -10,8 +10,8 @@ from moorage.cluster.apiserver.reading.representations import Representation
 from moorage.cluster.apiserver.reading.selection import Selection
 from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange
 from moorage.common.errors import ApiError, Gone
-from moorage.kube.refusals import expired, status_of
 from moorage.kube.resources import ServedResource
+from moorage.kube.status_errors import error_status, expired
 
 CHUNK: Final = 1 << 18
 
@@ -92,7 +92,7 @@ class Watch:
     def ended(self, error: ApiError) -> bytes:
         """Say why the watch ends, and end it."""
         self.is_over = True
-        return msgspec.json.encode({"type": "ERROR", "object": status_of(error)}) + b"\n"
+        return msgspec.json.encode({"type": "ERROR", "object": error_status(error)}) + b"\n"
 
     def _shows(self, entry: Entry) -> bool:
         if self._prefix and not entry.key.startswith(self._prefix):

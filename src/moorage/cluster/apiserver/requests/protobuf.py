@@ -13,8 +13,8 @@ import msgspec
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
-from moorage.kube.refusals import bad_request
 from moorage.kube.schema import Field, schema_of, tables
+from moorage.kube.status_errors import bad_request
 
 MAGIC: Final = b"k8s\x00"
 PACKAGE: Final = "moorage"

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
-from moorage.kube.refusals import bad_options, bad_request, no_such_path, not_supported, nothing_runs
+from moorage.kube.field_errors import unsupported_value
 from moorage.kube.resources import Resources, ServedResource
+from moorage.kube.status_errors import bad_request, invalid_options, no_process, path_not_found
 
 OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 INSIDE_OF_PODS: Final = {
@@ -65,7 +66,9 @@ class ApiRequest:
         """What to do about unknown fields; 422 for anything but what there is."""
         text = self.query.get("fieldValidation", "")
         if text not in ("", "Ignore", "Strict", "Warn"):
-            raise bad_options(self.options, not_supported("fieldValidation", text, ("", "Ignore", "Strict", "Warn")))
+            raise invalid_options(
+                self.options, unsupported_value("fieldValidation", text, ("", "Ignore", "Strict", "Warn"))
+            )
         return text
 
     @property
@@ -77,7 +80,7 @@ class ApiRequest:
 def is_dry_run(text: str, options: str) -> bool:
     """Read a dryRun directive; 422 for anything but ``All``."""
     if text not in ("", "All"):
-        raise bad_options(options, not_supported("dryRun", [text], ("All",)))
+        raise invalid_options(options, unsupported_value("dryRun", [text], ("All",)))
     return bool(text)
 
 
@@ -115,7 +118,7 @@ def target_of(path: str, resources: Resources) -> Target:
             return _target(resources, "", version, [first, *rest])
         case ["apis", group, version, first, *rest]:
             return _target(resources, group, version, [first, *rest])
-    raise no_such_path()
+    raise path_not_found()
 
 
 def _target(resources: Resources, group: str, version: str, parts: list[str]) -> Target:
@@ -124,12 +127,12 @@ def _target(resources: Resources, group: str, version: str, parts: list[str]) ->
         namespace, parts = parts[1], parts[2:]
     resource = resources.find(group, version, parts[0])
     if resource is None or len(parts) > 3 or "" in parts or (namespace and not resource.namespaced):
-        raise no_such_path()
+        raise path_not_found()
     name, subresource = (*parts[1:], "", "")[:2]
     if resource.storage == "pods" and subresource in INSIDE_OF_PODS:
-        raise nothing_runs(name, INSIDE_OF_PODS[subresource])
+        raise no_process(name, INSIDE_OF_PODS[subresource])
     if subresource and subresource not in resource.subresources:
-        raise no_such_path()
+        raise path_not_found()
     if name and resource.namespaced and not namespace:
-        raise no_such_path()
+        raise path_not_found()
     return Target(resource, namespace, name, subresource)

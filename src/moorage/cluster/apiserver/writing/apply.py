@@ -20,9 +20,10 @@ from moorage.cluster.apiserver.writing.managed_fields import (
 from moorage.common.clock import Clock
 from moorage.common.errors import Conflict
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import bad_options, required
+from moorage.kube.field_errors import required_value
 from moorage.kube.resources import ServedResource
 from moorage.kube.schema import Field, Schema, schema_of_kind
+from moorage.kube.status_errors import invalid_options
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 
@@ -160,4 +161,4 @@ def first_applied(resource: ServedResource, wanted: Data, manager: str, clock: C
 def check_manager(manager: str) -> None:
     """Refuse an apply that does not say who applies."""
     if not manager:
-        raise bad_options("PatchOptions", required("fieldManager", "is required for apply patch"))
+        raise invalid_options("PatchOptions", required_value("fieldManager", "is required for apply patch"))

@@ -13,17 +13,10 @@ from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.meta import format_time
 from moorage.kube.api.selectors import label_matcher
 from moorage.kube.api.struct import Data
+from moorage.kube.field_errors import invalid_value, required_value
 from moorage.kube.plain_data import find
-from moorage.kube.refusals import (
-    bad_request,
-    conflict,
-    disrupts,
-    invalid,
-    invalid_value,
-    required,
-    success,
-)
 from moorage.kube.resources import ServedResource, served
+from moorage.kube.status_errors import bad_request, conflict, eviction_blocked, invalid, success_status
 
 BUDGETS: Final = "poddisruptionbudgets.policy"
 _SCALES: Final = ServedResource("Scale", "autoscaling", "v1", "scales")
@@ -37,7 +30,7 @@ def bind(writer: Writer, target: Target, binding: Data, *, is_dry_run: bool) -> 
     node = binding.get("target")
     node_name = node.get("name", "") if isinstance(node, dict) else ""
     if not isinstance(node_name, str) or not node_name:
-        raise invalid(target.resource, target.name, [required("target.name")])
+        raise invalid(target.resource, target.name, [required_value("target.name")])
     if isinstance(node, dict) and node.get("kind") not in (None, "", "Node"):
         raise invalid(target.resource, target.name, [invalid_value("target.kind", node["kind"], "must be Node")])
     metadata, spec = pod["metadata"], pod["spec"]
@@ -82,7 +75,7 @@ def evict(writer: Writer, target: Target, eviction: Data) -> Data:
     if not _is_exempt(pod):
         _take_from_budget(writer, target, pod, is_dry_run=how.is_dry_run)
     writer.delete(target, how)
-    return success(target.resource, target.name, "") | {"code": 201}
+    return success_status(target.resource, target.name, "") | {"code": 201}
 
 
 def _is_exempt(pod: Data) -> bool:
@@ -113,7 +106,7 @@ def _take_from_budget(writer: Writer, target: Target, pod: Data, *, is_dry_run: 
         )
     allowed = status.get("disruptionsAllowed", 0)
     if allowed <= 0:
-        raise disrupts(name, status.get("desiredHealthy", 0), status.get("currentHealthy", 0))
+        raise eviction_blocked(name, status.get("desiredHealthy", 0), status.get("currentHealthy", 0))
     disrupted = {**(status.get("disruptedPods") or {}), target.name: format_time(writer.clock.now())}
     new = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
     place = Target(_BUDGETS, target.namespace, name)

@@ -18,17 +18,17 @@ from moorage.kube.admission.workload_defaults import INITIAL_STATUS, KEEPS_STATU
 from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.meta import format_time, parse_time
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import (
+from moorage.kube.field_errors import unsupported_value
+from moorage.kube.resources import ServedResource, served
+from moorage.kube.status_errors import (
     already_exists,
-    bad_options,
     bad_request,
     conflict,
     forbidden,
+    invalid_options,
     not_found,
-    not_supported,
-    not_the_one,
+    precondition_failed,
 )
-from moorage.kube.resources import ServedResource, served
 
 SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 SYSTEM_METADATA: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
@@ -93,7 +93,7 @@ class DeleteOptions:
         policy = body.get("propagationPolicy") or query.get("propagationPolicy", "")
         if not isinstance(policy, str) or policy not in ("", *POLICIES):
             known = ("Foreground", "Background", "Orphan", "nil")
-            raise bad_options("DeleteOptions", not_supported("propagationPolicy", policy, known))
+            raise invalid_options("DeleteOptions", unsupported_value("propagationPolicy", policy, known))
         if not isinstance(preconditions, dict) or not isinstance(dry, list):
             raise bad_request("DeleteOptions: preconditions are an object, dryRun is a list")
         if body.get("orphanDependents") is True and not policy:
@@ -302,7 +302,7 @@ class Writer:
             ("ResourceVersion", options.version, metadata["resourceVersion"]),
         ):
             if wanted and wanted != found:
-                raise not_the_one(target.resource, target.name, name, wanted, found)
+                raise precondition_failed(target.resource, target.name, name, wanted, found)
 
     def _add_policy(self, resource: ServedResource, metadata: Data, policy: str) -> None:
         """Leave what becomes of the dependents to the garbage collector, by a finalizer it knows."""

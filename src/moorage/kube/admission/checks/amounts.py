@@ -6,13 +6,13 @@ from typing import Any, Final
 from moorage.kube.admission.checks.names import NOT_NEGATIVE, qualified_name
 from moorage.kube.api.quantity import NANO, nano_value
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import Cause, each, invalid_value, required, unknown
+from moorage.kube.field_errors import FieldError, invalid_value, invalid_values, required_value, value_not_found
 
 STANDARD: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
 HUGE: Final = "hugepages-"
 
 
-def resources(found: Data, path: str) -> Iterator[Cause]:
+def resources(found: Data, path: str) -> Iterator[FieldError]:
     """Check the requests and limits of a container."""
     limits, requests = found.get("limits") or {}, found.get("requests") or {}
     for name, amount in limits.items():
@@ -22,8 +22,8 @@ def resources(found: Data, path: str) -> Iterator[Cause]:
         yield from _within_limit(name, amount, limits, path)
 
 
-def _amount(name: str, amount: Any, path: str) -> Iterator[Cause]:
-    yield from each(path, name, qualified_name(name))
+def _amount(name: str, amount: Any, path: str) -> Iterator[FieldError]:
+    yield from invalid_values(path, name, qualified_name(name))
     if "/" not in name and not _is_standard(name):
         yield invalid_value(path, name, "must be a standard resource type or fully qualified")
         yield invalid_value(path, name, "must be a standard resource for containers")
@@ -32,7 +32,7 @@ def _amount(name: str, amount: Any, path: str) -> Iterator[Cause]:
         yield invalid_value(path, str(amount), "must be an integer")
 
 
-def not_less_than_nothing(amount: Any, path: str) -> Iterator[Cause]:
+def not_less_than_nothing(amount: Any, path: str) -> Iterator[FieldError]:
     """Check that an amount is not negative."""
     if nano_value(amount) < 0:
         yield invalid_value(path, str(amount), NOT_NEGATIVE)
@@ -42,11 +42,11 @@ def _is_standard(name: str) -> bool:
     return name in STANDARD or name.startswith(HUGE)
 
 
-def _within_limit(name: str, amount: Any, limits: Data, path: str) -> Iterator[Cause]:
+def _within_limit(name: str, amount: Any, limits: Data, path: str) -> Iterator[FieldError]:
     is_shared = name in STANDARD
     if name not in limits:
         if not is_shared and ("/" in name or name.startswith(HUGE)):
-            yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+            yield required_value(f"{path}.limits", "Limit must be set for non overcommitable resources")
         return
     limit = limits[name]
     if not is_shared and nano_value(amount) != nano_value(limit):
@@ -57,9 +57,9 @@ def _within_limit(name: str, amount: Any, limits: Data, path: str) -> Iterator[C
         yield invalid_value(f"{path}.requests", str(amount), why)
 
 
-def claims_used(found: Data, known: set[str], path: str) -> Iterator[Cause]:
+def claims_used(found: Data, known: set[str], path: str) -> Iterator[FieldError]:
     """Check that a container uses claims that its pod has."""
     for number, claim in enumerate(found.get("claims") or ()):
         if claim.get("name") not in known:
             why = "must be one of the names in pod.spec.resourceClaims" + ("" if known else " which is empty")
-            yield unknown(f"{path}.claims[{number}]", claim.get("name", ""), why)
+            yield value_not_found(f"{path}.claims[{number}]", claim.get("name", ""), why)

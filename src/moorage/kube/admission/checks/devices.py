@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import Cause, invalid_value
+from moorage.kube.field_errors import FieldError, invalid_value
 
 VALUES: Final = ("int", "bool", "string", "version", "ints", "bools", "strings", "versions")
 """The fields of which an attribute has one."""
 
 
-def resource_slice(data: Data) -> Iterator[Cause]:
+def resource_slice(data: Data) -> Iterator[FieldError]:
     """Check that every attribute has a value: one of a feature that is off was dropped."""
     for number, device in enumerate((data.get("spec") or {}).get("devices") or ()):
         for name, attribute in (device.get("attributes") or {}).items():

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from moorage.kube.refusals import Cause, each, invalid_value
+from moorage.kube.field_errors import FieldError, invalid_value, invalid_values
 
 _NAME: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -86,27 +86,27 @@ def label_value(text: str) -> Iterator[str]:
         yield _VALUE_RULE
 
 
-def labels(found: Mapping[str, str], path: str) -> Iterator[Cause]:
+def labels(found: Mapping[str, str], path: str) -> Iterator[FieldError]:
     """Check labels, or a selector that is a map of them."""
     for key, text in found.items():
-        yield from each(path, key, qualified_name(key))
-        yield from each(path, text, label_value(text))
+        yield from invalid_values(path, key, qualified_name(key))
+        yield from invalid_values(path, text, label_value(text))
 
 
-def annotations(found: Mapping[str, str], path: str) -> Iterator[Cause]:
+def annotations(found: Mapping[str, str], path: str) -> Iterator[FieldError]:
     """Check the keys of annotations."""
     for key in found:
-        yield from each(path, key, qualified_name(key.lower()))
+        yield from invalid_values(path, key, qualified_name(key.lower()))
 
 
-def not_negative(data: Mapping[str, Any], path: str, *names: str) -> Iterator[Cause]:
+def not_negative(data: Mapping[str, Any], path: str, *names: str) -> Iterator[FieldError]:
     """Check numbers that may be 0."""
     for name in names:
         if isinstance(data.get(name), int) and data[name] < 0:
             yield invalid_value(f"{path}.{name}", data[name], NOT_NEGATIVE)
 
 
-def number_or_percent(found: Any, path: str) -> Iterator[Cause]:
+def number_or_percent(found: Any, path: str) -> Iterator[FieldError]:
     """Check what may be a number of pods or a percentage of them."""
     if isinstance(found, str):
         if not _matches(_PERCENT, found):
@@ -115,7 +115,7 @@ def number_or_percent(found: Any, path: str) -> Iterator[Cause]:
         yield invalid_value(path, found, NOT_NEGATIVE)
 
 
-def at_most_all(found: Any, path: str) -> Iterator[Cause]:
+def at_most_all(found: Any, path: str) -> Iterator[FieldError]:
     """Check that a percentage is one of something that can be taken away."""
     if isinstance(found, str) and _matches(_PERCENT, found):
         digits = found[:-1].lstrip("0")
@@ -123,7 +123,7 @@ def at_most_all(found: Any, path: str) -> Iterator[Cause]:
             yield invalid_value(path, found, "must not be greater than 100%")
 
 
-def port_number(found: Any, path: str) -> Iterator[Cause]:
+def port_number(found: Any, path: str) -> Iterator[FieldError]:
     """Check a port, where it is a number."""
     if isinstance(found, int) and not 1 <= found <= 65535:
         yield invalid_value(path, found, "must be between 1 and 65535, inclusive")

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from moorage.kube.admission.checks.names import IMMUTABLE, dns_label, qualified_name, subdomain
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import (
-    Cause,
-    duplicate,
-    each,
+from moorage.kube.field_errors import (
+    FieldError,
+    duplicate_value,
+    forbidden_field,
     invalid_value,
-    not_supported,
-    prohibited,
-    required,
-    too_many,
+    invalid_values,
+    required_value,
+    too_many_items,
+    unsupported_value,
 )
 
 MAX_PRIORITY: Final = 1_000_000_000
@@ -35,25 +35,25 @@ _REASON_RULE: Final = (
 Stored = Mapping[str, Any]
 
 
-def pod_group(data: Data) -> Iterator[Cause]:
+def pod_group(data: Data) -> Iterator[FieldError]:
     """Check a group of pods."""
     spec = data.get("spec") or {}
     if spec.get("parentCompositePodGroupName") and not spec.get("workloadRef"):
-        yield required("spec.workloadRef", "must be set when parentCompositePodGroupName is set")
+        yield required_value("spec.workloadRef", "must be set when parentCompositePodGroupName is set")
     yield from _origin(spec)
     yield from _settings(spec, "spec", "minCount")
 
 
-def composite_pod_group(data: Data) -> Iterator[Cause]:
+def composite_pod_group(data: Data) -> Iterator[FieldError]:
     """Check a group of groups."""
     spec = data.get("spec") or {}
     if not spec.get("workloadRef"):
-        yield required("spec.workloadRef")
+        yield required_value("spec.workloadRef")
     yield from _origin(spec)
     yield from _settings(spec, "spec", "minGroupCount")
 
 
-def workload(data: Data) -> Iterator[Cause]:
+def workload(data: Data) -> Iterator[FieldError]:
     """Check a workload: its priorities over all templates, then template by template."""
     spec = data.get("spec") or {}
     flat, trees = spec.get("podGroupTemplates") or [], spec.get("compositePodGroupTemplates") or []
@@ -65,74 +65,74 @@ def workload(data: Data) -> Iterator[Cause]:
     yield from _templates(spec, "spec")
 
 
-def _origin(spec: Data) -> Iterator[Cause]:
+def _origin(spec: Data) -> Iterator[FieldError]:
     """Check where a group belongs; nobody looks whether that exists."""
     parent = spec.get("parentCompositePodGroupName")
     if parent is not None:
-        yield from each("spec.parentCompositePodGroupName", parent, subdomain(parent))
+        yield from invalid_values("spec.parentCompositePodGroupName", parent, subdomain(parent))
     reference = spec.get("workloadRef")
     if reference:
         for field, rule in (("workloadName", subdomain), ("templateName", dns_label)):
             yield from _named(reference, f"spec.workloadRef.{field}", field, rule)
 
 
-def _settings(spec: Data, path: str, counted: str) -> Iterator[Cause]:
+def _settings(spec: Data, path: str, counted: str) -> Iterator[FieldError]:
     """Check what groups and their templates have in common; ``counted`` is what a gang of them says."""
     policy = spec.get("schedulingPolicy") or {}
     yield from _one_of(policy, f"{path}.schedulingPolicy", "basic", "gang")
     if isinstance(gang := policy.get("gang"), dict):
         count = gang.get(counted)
         if not count:
-            yield required(f"{path}.schedulingPolicy.gang.{counted}")
+            yield required_value(f"{path}.schedulingPolicy.gang.{counted}")
         elif count < 1:
             yield invalid_value(f"{path}.schedulingPolicy.gang.{counted}", count, "must be greater than or equal to 1")
     yield from constraints(spec.get("schedulingConstraints") or {}, f"{path}.schedulingConstraints")
     yield from claims(spec.get("resourceClaims") or [], f"{path}.resourceClaims")
     yield from disruption_mode(spec, path)
     if name := spec.get("priorityClassName"):
-        yield from each(f"{path}.priorityClassName", name, subdomain(name))
+        yield from invalid_values(f"{path}.priorityClassName", name, subdomain(name))
     if (priority := spec.get("priority")) is not None and priority > MAX_PRIORITY:
         yield invalid_value(f"{path}.priority", priority, f"must be less than or equal to {MAX_PRIORITY}")
     if (preemption := spec.get("preemptionPolicy")) is not None and preemption not in PREEMPTION:
-        yield not_supported(f"{path}.preemptionPolicy", preemption, PREEMPTION)
+        yield unsupported_value(f"{path}.preemptionPolicy", preemption, PREEMPTION)
 
 
-def constraints(found: Data, path: str) -> Iterator[Cause]:
+def constraints(found: Data, path: str) -> Iterator[FieldError]:
     """Check where the pods of a group may be."""
     topology = found.get("topology") or []
     if len(topology) > 1:
-        yield too_many(f"{path}.topology", len(topology), 1)
+        yield too_many_items(f"{path}.topology", len(topology), 1)
         return
     for number, item in enumerate(topology):
         yield from _named(item, f"{path}.topology[{number}].key", "key", qualified_name)
 
 
-def claims(found: list[Data], path: str) -> Iterator[Cause]:
+def claims(found: list[Data], path: str) -> Iterator[FieldError]:
     """Check the claims that the pods of a group share."""
     if len(found) > MAX_CLAIMS:
-        yield too_many(path, len(found), MAX_CLAIMS)
+        yield too_many_items(path, len(found), MAX_CLAIMS)
         return
     names: set[str] = set()
     for number, item in enumerate(found):
         here = f"{path}[{number}]"
         if item.get("name", "") in names:
-            yield duplicate(here, item)
+            yield duplicate_value(here, item)
         names.add(item.get("name", ""))
         yield from _one_of(item, here, "resourceClaimName", "resourceClaimTemplateName")
         yield from _named(item, f"{here}.name", "name", dns_label)
         for field in ("resourceClaimName", "resourceClaimTemplateName"):
             if item.get(field) is not None:
-                yield from each(f"{here}.{field}", item[field], subdomain(item[field]))
+                yield from invalid_values(f"{here}.{field}", item[field], subdomain(item[field]))
 
 
-def disruption_mode(spec: Data, path: str) -> Iterator[Cause]:
+def disruption_mode(spec: Data, path: str) -> Iterator[FieldError]:
     """Check what a preemption takes of a group."""
     mode = spec.get("disruptionMode")
     if mode is not None:
         yield from _one_of(mode, f"{path}.disruptionMode", "single", "all")
 
 
-def job_scheduling(spec: Data, path: str) -> Iterator[Cause]:
+def job_scheduling(spec: Data, path: str) -> Iterator[FieldError]:
     """Check what a job says of the group that its pods are to be."""
     found = spec.get("scheduling")
     if not found:
@@ -154,7 +154,7 @@ def job_scheduling(spec: Data, path: str) -> Iterator[Cause]:
     yield from disruption_mode(found, path)
 
 
-def _one_of(union: Data, path: str, *members: str) -> Iterator[Cause]:
+def _one_of(union: Data, path: str, *members: str) -> Iterator[FieldError]:
     """Check that exactly one of some fields is set; an empty list counts as none."""
     chosen = [name for name in members if name in union and union[name] is not None and union[name] != []]
     known = ", ".join(f"`{name}`" for name in members)
@@ -164,26 +164,26 @@ def _one_of(union: Data, path: str, *members: str) -> Iterator[Cause]:
         yield invalid_value(path, f"{{{', '.join(chosen)}}}", f"must specify exactly one of: {known}")
 
 
-def _named(item: Data, path: str, field: str, rule: Any) -> Iterator[Cause]:
+def _named(item: Data, path: str, field: str, rule: Any) -> Iterator[FieldError]:
     """Check a name that has to be there."""
     if not item.get(field):
-        yield required(path)
+        yield required_value(path)
     else:
-        yield from each(path, item[field], rule(item[field]))
+        yield from invalid_values(path, item[field], rule(item[field]))
 
 
-def _templates(spec: Data, path: str) -> Iterator[Cause]:
+def _templates(spec: Data, path: str) -> Iterator[FieldError]:
     """Check the templates of a workload, or of one of its groups of groups."""
     for kind, counted in (("podGroupTemplates", "minCount"), ("compositePodGroupTemplates", "minGroupCount")):
         found = spec.get(kind) or []
         if len(found) > MAX_TEMPLATES:
-            yield too_many(f"{path}.{kind}", len(found), MAX_TEMPLATES)
+            yield too_many_items(f"{path}.{kind}", len(found), MAX_TEMPLATES)
             continue
         names: set[str] = set()
         for number, item in enumerate(found):
             here = f"{path}.{kind}[{number}]"
             if item.get("name") in names:
-                yield duplicate(here, _as_written(item))
+                yield duplicate_value(here, _as_written(item))
             names.add(item.get("name", ""))
             yield from _named(item, f"{here}.name", "name", dns_label)
             yield from _settings(item, here, counted)
@@ -196,7 +196,7 @@ def _as_written(template: Data) -> Data:
     return {**first, "schedulingConstraints": template.get("schedulingConstraints"), **template}
 
 
-def _tree_problems(trees: list[Data]) -> Iterator[Cause]:
+def _tree_problems(trees: list[Data]) -> Iterator[FieldError]:
     """Check trees of templates: their height, that they have leaves, and that all are of one name and one priority."""
     if not trees or len(trees) > MAX_TEMPLATES:
         return
@@ -211,7 +211,7 @@ def _tree_problems(trees: list[Data]) -> Iterator[Cause]:
             yield invalid_value(path, item.get("name", ""), f"maximum template hierarchy depth is {MAX_DEPTH}")
             return
         if item.get("name") in names:
-            yield duplicate(f"{path}.name", item["name"])
+            yield duplicate_value(f"{path}.name", item["name"])
         names.add(item.get("name", ""))
         priorities.add(_priority(item))
     if len(priorities) > 1:
@@ -233,11 +233,11 @@ def _priority(item: Stored) -> tuple[Any, Any]:
     return item.get("priority"), item.get("priorityClassName") or ""
 
 
-def _controller(found: Data | None) -> Iterator[Cause]:
+def _controller(found: Data | None) -> Iterator[FieldError]:
     if not found:
         return
     if group := found.get("apiGroup"):
-        yield from each("spec.controllerRef.apiGroup", group, subdomain(group))
+        yield from invalid_values("spec.controllerRef.apiGroup", group, subdomain(group))
     for field in ("kind", "name"):
         yield from _named(found, f"spec.controllerRef.{field}", field, _path_segment)
 
@@ -248,7 +248,7 @@ def _path_segment(text: str) -> Iterator[str]:
     yield from (f"may not contain '{letter}'" for letter in "/%" if letter in text)
 
 
-def group_status(data: Data) -> Iterator[Cause]:
+def group_status(data: Data) -> Iterator[FieldError]:
     """Check what is said of a group."""
     status = data.get("status") or {}
     for number, condition in enumerate(status.get("conditions") or ()):
@@ -259,41 +259,41 @@ def group_status(data: Data) -> Iterator[Cause]:
     for number, item in enumerate(found):
         here = f"status.resourceClaimStatuses[{number}]"
         if item.get("name") in seen:
-            yield duplicate(here, item)
+            yield duplicate_value(here, item)
         seen.add(item.get("name", ""))
         if item.get("name") not in known:
             why = "must match the name of an entry in `spec.resourceClaims`"
             yield invalid_value(f"{here}.name", item.get("name", ""), why)
         if (name := item.get("resourceClaimName")) is not None:
-            yield from each(f"{here}.resourceClaimName", name, subdomain(name))
+            yield from invalid_values(f"{here}.resourceClaimName", name, subdomain(name))
 
 
-def _condition(found: Data, path: str) -> Iterator[Cause]:
+def _condition(found: Data, path: str) -> Iterator[FieldError]:
     if not found.get("type"):
-        yield required(f"{path}.type", "is required")
+        yield required_value(f"{path}.type", "is required")
     else:
-        yield from each(f"{path}.type", found["type"], qualified_name(found["type"]))
+        yield from invalid_values(f"{path}.type", found["type"], qualified_name(found["type"]))
     status = found.get("status")
     if not status:
-        yield required(f"{path}.status")
+        yield required_value(f"{path}.status")
     elif status not in STATUSES:
-        yield not_supported(f"{path}.status", status, STATUSES)
+        yield unsupported_value(f"{path}.status", status, STATUSES)
     if found.get("observedGeneration", 0) < 0:
         yield invalid_value(
             f"{path}.observedGeneration", found["observedGeneration"], "must be greater than or equal to zero"
         )
     if not found.get("lastTransitionTime"):
-        yield required(f"{path}.lastTransitionTime")
+        yield required_value(f"{path}.lastTransitionTime")
     reason = found.get("reason") or ""
     if not reason:
-        yield required(f"{path}.reason")
+        yield required_value(f"{path}.reason")
     elif not re.fullmatch(_REASON, reason):
         yield invalid_value(f"{path}.reason", reason, _REASON_RULE)
     if len((found.get("message") or "").encode()) > MAX_MESSAGE:
-        yield Cause("FieldValueTooLong", f"Too long: may not be more than {MAX_MESSAGE} bytes", f"{path}.message")
+        yield FieldError("FieldValueTooLong", f"Too long: may not be more than {MAX_MESSAGE} bytes", f"{path}.message")
 
 
-def changed_pod_group(old: Stored, new: Stored) -> Iterator[Cause]:
+def changed_pod_group(old: Stored, new: Stored) -> Iterator[FieldError]:
     """Let nothing of a group change but how many of it must run together."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     yield from _fixed(before, after, "spec", "parentCompositePodGroupName", "workloadRef")
@@ -302,38 +302,38 @@ def changed_pod_group(old: Stored, new: Stored) -> Iterator[Cause]:
     yield from _fixed(before, after, "spec", *others, "preemptionPolicy")
 
 
-def changed_composite(old: Stored, new: Stored) -> Iterator[Cause]:
+def changed_composite(old: Stored, new: Stored) -> Iterator[FieldError]:
     """Let nothing of a group of groups change."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     first = ("parentCompositePodGroupName", "workloadRef", "schedulingPolicy", "schedulingConstraints")
     yield from _fixed(before, after, "spec", *first, *_LATER)
 
 
-def changed_workload(old: Stored, new: Stored) -> Iterator[Cause]:
+def changed_workload(old: Stored, new: Stored) -> Iterator[FieldError]:
     """Let no template of a workload come, go or change but for how many must run together."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     yield from _fixed(before, after, "spec", "controllerRef")
     yield from _kept_templates(before, after, "spec")
 
 
-def _kept_templates(before: Stored, after: Stored, path: str) -> Iterator[Cause]:
+def _kept_templates(before: Stored, after: Stored, path: str) -> Iterator[FieldError]:
     for kind in ("podGroupTemplates", "compositePodGroupTemplates"):
         known = {item.get("name"): item for item in before.get(kind) or ()}
         found = after.get(kind) or []
         for number, item in enumerate(found):
             here = f"{path}.{kind}[{number}]"
             if item.get("name") not in known:
-                yield prohibited(here, "item may not be added")
+                yield forbidden_field(here, "item may not be added")
                 continue
             was = known[item.get("name")]
             yield from _kept_policy(was, item, here)
             yield from _fixed(was, item, here, "schedulingConstraints", "resourceClaims", *_LATER)
             yield from _kept_templates(was, item, here)
         if known.keys() - {item.get("name") for item in found}:
-            yield prohibited(f"{path}.{kind}", "item may not be removed")
+            yield forbidden_field(f"{path}.{kind}", "item may not be removed")
 
 
-def changed_job(old: Stored, new: Stored) -> Iterator[Cause]:
+def changed_job(old: Stored, new: Stored) -> Iterator[FieldError]:
     """Let nothing of a job's group change but how many of it must run together."""
     before, after = (old.get("spec") or {}).get("scheduling"), (new.get("spec") or {}).get("scheduling")
     if (before is None) != (after is None):
@@ -351,13 +351,13 @@ def changed_job(old: Stored, new: Stored) -> Iterator[Cause]:
 _LATER: Final = ("disruptionMode", "priorityClassName", "priority", "preemptionPolicy")
 
 
-def _fixed(before: Stored, after: Stored, path: str, *names: str) -> Iterator[Cause]:
+def _fixed(before: Stored, after: Stored, path: str, *names: str) -> Iterator[FieldError]:
     for name in names:
         if (before.get(name) or None) != (after.get(name) or None):
             yield invalid_value(f"{path}.{name}", None, IMMUTABLE)
 
 
-def _kept_policy(before: Stored, after: Stored, path: str) -> Iterator[Cause]:
+def _kept_policy(before: Stored, after: Stored, path: str) -> Iterator[FieldError]:
     was, now = before.get("schedulingPolicy") or {}, after.get("schedulingPolicy") or {}
     if ("basic" in was) != ("basic" in now):
         yield invalid_value(f"{path}.schedulingPolicy.basic", None, IMMUTABLE)

@@ -7,15 +7,15 @@ from moorage.kube.admission.checks.amounts import claims_used, resources
 from moorage.kube.admission.checks.names import dns_label, labels, port_number, qualified_name, subdomain
 from moorage.kube.admission.checks.placement import placement
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import (
-    Cause,
-    duplicate,
-    each,
+from moorage.kube.field_errors import (
+    FieldError,
+    duplicate_value,
+    forbidden_field,
     invalid_value,
-    not_supported,
-    prohibited,
-    required,
-    unknown,
+    invalid_values,
+    required_value,
+    unsupported_value,
+    value_not_found,
 )
 
 RESTARTS: Final = ("Always", "OnFailure", "Never")
@@ -23,14 +23,14 @@ DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 
 
-def pod_spec(spec: Data, path: str) -> Iterator[Cause]:
+def pod_spec(spec: Data, path: str) -> Iterator[FieldError]:
     """Check what a pod asks for."""
     yield from volumes(spec.get("volumes") or [], f"{path}.volumes")
     yield from _resource_claims(spec.get("resourceClaims") or [], f"{path}.resourceClaims")
     yield from _containers(spec, path)
     for name, known in (("restartPolicy", RESTARTS), ("dnsPolicy", DNS)):
         if spec.get(name) not in known:
-            yield not_supported(f"{path}.{name}", spec.get(name, ""), known)
+            yield unsupported_value(f"{path}.{name}", spec.get(name, ""), known)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline < 2**31:
         why = "must be between 1 and 2147483647, inclusive"
@@ -41,12 +41,12 @@ def pod_spec(spec: Data, path: str) -> Iterator[Cause]:
     if (group := spec.get("schedulingGroup")) is not None:
         here, name = f"{path}.schedulingGroup.podGroupName", group.get("podGroupName")
         unnamed = [invalid_value(here, None, "must specify one of: `podGroupName`")]
-        yield from unnamed if name is None else each(here, name, subdomain(name))
+        yield from unnamed if name is None else invalid_values(here, name, subdomain(name))
 
 
-def _containers(spec: Data, path: str) -> Iterator[Cause]:
+def _containers(spec: Data, path: str) -> Iterator[FieldError]:
     if not spec.get("containers"):
-        yield required(f"{path}.containers")
+        yield required_value(f"{path}.containers")
     names: set[str] = set()
     claims = {claim.get("name", "") for claim in spec.get("resourceClaims") or ()}
     for kind in ("initContainers", "containers"):
@@ -54,37 +54,37 @@ def _containers(spec: Data, path: str) -> Iterator[Cause]:
             where = f"{path}.{kind}[{number}]"
             yield from _named(container, names, where)
             if not container.get("image"):
-                yield required(f"{where}.image")
+                yield required_value(f"{where}.image")
             yield from _mounts(container, spec, where)
             yield from resources(container.get("resources") or {}, f"{where}.resources")
             yield from claims_used(container.get("resources") or {}, claims, f"{where}.resources")
     yield from _ports(spec, path)
 
 
-def _named(container: Data, names: set[str], path: str) -> Iterator[Cause]:
+def _named(container: Data, names: set[str], path: str) -> Iterator[FieldError]:
     name = container.get("name", "")
     if not name:
-        yield required(f"{path}.name")
+        yield required_value(f"{path}.name")
     elif name in names:
-        yield duplicate(f"{path}.name", name)
+        yield duplicate_value(f"{path}.name", name)
     else:
-        yield from each(f"{path}.name", name, dns_label(name))
+        yield from invalid_values(f"{path}.name", name, dns_label(name))
     names.add(name)
 
 
-def _mounts(container: Data, spec: Data, path: str) -> Iterator[Cause]:
+def _mounts(container: Data, spec: Data, path: str) -> Iterator[FieldError]:
     known = {volume.get("name", "") for volume in spec.get("volumes") or ()}
     for number, mount in enumerate(container.get("volumeMounts") or ()):
         where, name = f"{path}.volumeMounts[{number}]", mount.get("name", "")
         if not name:
-            yield required(f"{where}.name")
+            yield required_value(f"{where}.name")
         elif name not in known:
-            yield unknown(f"{where}.name", name)
+            yield value_not_found(f"{where}.name", name)
         if not mount.get("mountPath"):
-            yield required(f"{where}.mountPath")
+            yield required_value(f"{where}.mountPath")
 
 
-def _ports(spec: Data, path: str) -> Iterator[Cause]:
+def _ports(spec: Data, path: str) -> Iterator[FieldError]:
     taken: set[str] = set()
     for number, container in enumerate(spec.get("containers") or ()):
         for index, port in enumerate(container.get("ports") or ()):
@@ -93,14 +93,14 @@ def _ports(spec: Data, path: str) -> Iterator[Cause]:
             if port.get("hostPort"):
                 place = f"{port.get('protocol', 'TCP')}/{port.get('hostIP', '')}/{port['hostPort']}"
                 if place in taken:
-                    yield duplicate(f"{where}.hostPort", place)
+                    yield duplicate_value(f"{where}.hostPort", place)
                 taken.add(place)
 
 
-def _port(port: Data, path: str, *, on_host: bool) -> Iterator[Cause]:
+def _port(port: Data, path: str, *, on_host: bool) -> Iterator[FieldError]:
     inside, outside = port.get("containerPort", 0), port.get("hostPort", 0)
     if not inside:
-        yield required(f"{path}.containerPort")
+        yield required_value(f"{path}.containerPort")
     else:
         yield from port_number(inside, f"{path}.containerPort")
     if outside:
@@ -108,10 +108,10 @@ def _port(port: Data, path: str, *, on_host: bool) -> Iterator[Cause]:
         if on_host and outside != inside:
             yield invalid_value(f"{path}.hostPort", outside, "must match `containerPort` when `hostNetwork` is true")
     if port.get("protocol", "TCP") not in PROTOCOLS:
-        yield not_supported(f"{path}.protocol", port["protocol"], PROTOCOLS)
+        yield unsupported_value(f"{path}.protocol", port["protocol"], PROTOCOLS)
 
 
-def _resource_claims(found: list[Data], path: str) -> Iterator[Cause]:
+def _resource_claims(found: list[Data], path: str) -> Iterator[FieldError]:
     for number, claim in enumerate(found):
         named, made = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
         whole = {"Name": claim.get("name", ""), "ResourceClaimName": named, "ResourceClaimTemplateName": made}
@@ -122,19 +122,19 @@ def _resource_claims(found: list[Data], path: str) -> Iterator[Cause]:
             yield invalid_value(f"{path}[{number}]", whole, f"must specify one of: {choice}")
 
 
-def _gates(spec: Data, path: str) -> Iterator[Cause]:
+def _gates(spec: Data, path: str) -> Iterator[FieldError]:
     seen: set[str] = set()
     for number, gate in enumerate(spec.get("schedulingGates") or ()):
         name = gate.get("name", "")
-        yield from each(f"{path}.schedulingGates[{number}]", name, qualified_name(name))
+        yield from invalid_values(f"{path}.schedulingGates[{number}]", name, qualified_name(name))
         if name in seen:
-            yield duplicate(f"{path}.schedulingGates[{number}]", name)
+            yield duplicate_value(f"{path}.schedulingGates[{number}]", name)
         seen.add(name)
     if seen and spec.get("nodeName"):
-        yield prohibited(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared")
+        yield forbidden_field(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
-def pod_template(template: Data, path: str) -> Iterator[Cause]:
+def pod_template(template: Data, path: str) -> Iterator[FieldError]:
     """Check what pods are made from."""
     yield from labels((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
     yield from pod_spec(template.get("spec") or {}, f"{path}.spec")
@@ -144,25 +144,25 @@ _NAMES: Final = {"persistentVolumeClaim": "claimName", "configMap": "name", "hos
 """The field that each sort of volume cannot do without."""
 
 
-def volumes(found: list[Data], path: str) -> Iterator[Cause]:
+def volumes(found: list[Data], path: str) -> Iterator[FieldError]:
     """Check the volumes of a pod."""
     seen: set[str] = set()
     for number, volume in enumerate(found):
         where, name = f"{path}[{number}]", volume.get("name", "")
         if not name:
-            yield required(f"{where}.name")
+            yield required_value(f"{where}.name")
         elif name in seen:
-            yield duplicate(f"{where}.name", name)
+            yield duplicate_value(f"{where}.name", name)
         else:
-            yield from each(f"{where}.name", name, dns_label(name))
+            yield from invalid_values(f"{where}.name", name, dns_label(name))
         seen.add(name)
         yield from _source(volume, where)
 
 
-def _source(volume: Data, path: str) -> Iterator[Cause]:
+def _source(volume: Data, path: str) -> Iterator[FieldError]:
     sorts = [sort for sort in volume if sort != "name"]
     for sort in sorts[1:]:
-        yield prohibited(f"{path}.{sort}", "may not specify more than 1 volume type")
+        yield forbidden_field(f"{path}.{sort}", "may not specify more than 1 volume type")
     for sort in sorts[:1]:
         if sort in _NAMES and not volume[sort].get(_NAMES[sort]):
-            yield required(f"{path}.{sort}.{_NAMES[sort]}")
+            yield required_value(f"{path}.{sort}.{_NAMES[sort]}")

@@ -20,12 +20,12 @@ from moorage.kube.admission.checks.workloads import (
 )
 from moorage.kube.api.kinds import RBAC
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import Cause, each, invalid_value, required
+from moorage.kube.field_errors import FieldError, invalid_value, invalid_values, required_value
 from moorage.kube.resources import ServedResource
 
 CANDIDATES: Final = "leasecandidates.coordination.k8s.io"
 LABEL_NAMES: Final = frozenset(("namespaces", "services"))
-RULES: Final[Mapping[str, Callable[[Data], Iterator[Cause]]]] = {
+RULES: Final[Mapping[str, Callable[[Data], Iterator[FieldError]]]] = {
     "compositepodgroups.scheduling.k8s.io": pod_groups.composite_pod_group,
     "cronjobs.batch": cron_job,
     "daemonsets.apps": daemon_set,
@@ -48,7 +48,7 @@ RULES: Final[Mapping[str, Callable[[Data], Iterator[Cause]]]] = {
 }
 
 
-def rule_problems(resource: ServedResource, data: Data) -> Iterator[Cause]:
+def rule_problems(resource: ServedResource, data: Data) -> Iterator[FieldError]:
     """Find what is wrong with an object as such."""
     yield from metadata_problems(resource, data["metadata"])
     rule = RULES.get(resource.storage)
@@ -56,7 +56,7 @@ def rule_problems(resource: ServedResource, data: Data) -> Iterator[Cause]:
         yield from rule(data)
 
 
-def metadata_problems(resource: ServedResource, metadata: Mapping[str, Any]) -> Iterator[Cause]:
+def metadata_problems(resource: ServedResource, metadata: Mapping[str, Any]) -> Iterator[FieldError]:
     """Find what is wrong with a name, labels, annotations and owners."""
     yield from _name_problems(resource, metadata.get("name", ""))
     yield from names.labels(metadata.get("labels") or {}, "metadata.labels")
@@ -65,18 +65,18 @@ def metadata_problems(resource: ServedResource, metadata: Mapping[str, Any]) -> 
         yield from _owner_problems(owner, f"metadata.ownerReferences[{number}]")
 
 
-def _name_problems(resource: ServedResource, name: str) -> Iterator[Cause]:
+def _name_problems(resource: ServedResource, name: str) -> Iterator[FieldError]:
     if not name:
-        yield required("metadata.name", "name or generateName is required")
+        yield required_value("metadata.name", "name or generateName is required")
     elif resource.group == RBAC or resource.storage == CANDIDATES:
         if name in (".", "..") or "/" in name or "%" in name:
             yield invalid_value("metadata.name", name, "may not be '.' or '..', nor contain '/' or '%'")
     else:
         rule = names.dns_label if resource.storage in LABEL_NAMES else names.subdomain
-        yield from each("metadata.name", name, rule(name))
+        yield from invalid_values("metadata.name", name, rule(name))
 
 
-def _owner_problems(owner: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _owner_problems(owner: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     if not owner.get("apiVersion"):
         yield invalid_value(f"{path}.apiVersion", "", "version must not be empty")
     for field in ("kind", "name", "uid"):

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from moorage.kube.admission.checks import pod_groups
 from moorage.kube.admission.checks.names import IMMUTABLE
-from moorage.kube.refusals import Cause, invalid_value, prohibited
+from moorage.kube.field_errors import FieldError, forbidden_field, invalid_value
 
 Stored = Mapping[str, Any]
 MUTABLE_IN_PODS: Final = frozenset(
@@ -19,14 +19,14 @@ _POD_RULE: Final = (
 )
 
 
-def update_problems(storage: str, old: Stored, new: Stored) -> Iterator[Cause]:
+def update_problems(storage: str, old: Stored, new: Stored) -> Iterator[FieldError]:
     """Find what changed that may not change."""
     rule = RULES.get(storage)
     if rule is not None:
         yield from rule(old, new)
 
 
-def _pod(old: Stored, new: Stored) -> Iterator[Cause]:
+def _pod(old: Stored, new: Stored) -> Iterator[FieldError]:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     mutable = MUTABLE_IN_GATED_PODS if before.get("schedulingGates") else MUTABLE_IN_PODS
     yield from _new_gates(before, after)
@@ -36,34 +36,36 @@ def _pod(old: Stored, new: Stored) -> Iterator[Cause]:
         if kind in changed and _without_images(before.get(kind)) == _without_images(after.get(kind)):
             changed.remove(kind)
     if changed:
-        yield prohibited("spec", f"{_POD_RULE}\nfound changes of {', '.join(sorted(changed))}")
+        yield forbidden_field("spec", f"{_POD_RULE}\nfound changes of {', '.join(sorted(changed))}")
 
 
-def _new_gates(before: Stored, after: Stored) -> Iterator[Cause]:
+def _new_gates(before: Stored, after: Stored) -> Iterator[FieldError]:
     known = {gate.get("name") for gate in before.get("schedulingGates") or ()}
     for number, gate in enumerate(after.get("schedulingGates") or ()):
         if gate.get("name") not in known:
             why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            yield prohibited(f"spec.schedulingGates[{number}].name", why)
+            yield forbidden_field(f"spec.schedulingGates[{number}].name", why)
 
 
-def _kept_tolerations(before: list[Stored], after: list[Stored]) -> Iterator[Cause]:
+def _kept_tolerations(before: list[Stored], after: list[Stored]) -> Iterator[FieldError]:
     def timeless(toleration: Stored) -> Stored:
         return {key: content for key, content in toleration.items() if key != "tolerationSeconds"}
 
     kept = [timeless(item) for item in after]
     if any(timeless(item) not in kept for item in before):
-        yield prohibited("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+        yield forbidden_field(
+            "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
+        )
 
 
 def _without_images(containers: Any) -> Any:
     return [{k: v for k, v in item.items() if k not in ("image", "imagePullPolicy")} for item in containers or ()]
 
 
-def _fixed(*names: str) -> Callable[[Stored, Stored], Iterator[Cause]]:
+def _fixed(*names: str) -> Callable[[Stored, Stored], Iterator[FieldError]]:
     """Make a rule that some fields of a spec stay as they are."""
 
-    def rule(old: Stored, new: Stored) -> Iterator[Cause]:
+    def rule(old: Stored, new: Stored) -> Iterator[FieldError]:
         before, after = old.get("spec") or {}, new.get("spec") or {}
         for name in names:
             if before.get(name) != after.get(name):
@@ -72,7 +74,7 @@ def _fixed(*names: str) -> Callable[[Stored, Stored], Iterator[Cause]]:
     return rule
 
 
-def _claim(old: Stored, new: Stored) -> Iterator[Cause]:
+def _claim(old: Stored, new: Stored) -> Iterator[FieldError]:
     """Let a claim be bound, get a class it had none of, and grow; nothing else of it may change."""
     before, after = dict(old.get("spec") or {}), dict(new.get("spec") or {})
     for name in ("volumeName", "storageClassName"):
@@ -86,10 +88,10 @@ def _claim(old: Stored, new: Stored) -> Iterator[Cause]:
         why = (
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         )
-        yield prohibited("spec", why)
+        yield forbidden_field("spec", why)
 
 
-def _job(old: Stored, new: Stored) -> Iterator[Cause]:
+def _job(old: Stored, new: Stored) -> Iterator[FieldError]:
     mode = (old.get("spec") or {}).get("completionMode")
     yield from _fixed("selector", "completionMode", "podFailurePolicy")(old, new)
     yield from pod_groups.changed_job(old, new)
@@ -99,25 +101,25 @@ def _job(old: Stored, new: Stored) -> Iterator[Cause]:
         yield from _fixed("template")(old, new)
 
 
-def _priority_class(old: Stored, new: Stored) -> Iterator[Cause]:
+def _priority_class(old: Stored, new: Stored) -> Iterator[FieldError]:
     for name in ("value", "preemptionPolicy"):
         if old.get(name) != new.get(name) and (name != "value" or old.get(name, 0) != new.get(name, 0)):
-            yield prohibited(name, "may not be changed in an update.")
+            yield forbidden_field(name, "may not be changed in an update.")
 
 
-def _storage_class(old: Stored, new: Stored) -> Iterator[Cause]:
+def _storage_class(old: Stored, new: Stored) -> Iterator[FieldError]:
     for name in ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"):
         if old.get(name) != new.get(name):
             # Upstream does not show what was found either.
             yield invalid_value(name, None, IMMUTABLE)
 
 
-def _resource_claim(old: Stored, new: Stored) -> Iterator[Cause]:
+def _resource_claim(old: Stored, new: Stored) -> Iterator[FieldError]:
     if old.get("spec") != new.get("spec"):
         yield invalid_value("spec", new.get("spec"), IMMUTABLE)
 
 
-RULES: Final[Mapping[str, Callable[[Stored, Stored], Iterator[Cause]]]] = {
+RULES: Final[Mapping[str, Callable[[Stored, Stored], Iterator[FieldError]]]] = {
     "compositepodgroups.scheduling.k8s.io": pod_groups.changed_composite,
     "daemonsets.apps": _fixed("selector"),
     "deployments.apps": _fixed("selector"),

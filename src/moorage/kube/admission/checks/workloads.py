@@ -20,12 +20,12 @@ from moorage.kube.api.codec import convert
 from moorage.kube.api.cron import parse, zone_of
 from moorage.kube.api.selectors import LabelSelector, label_matcher
 from moorage.kube.api.struct import Data
-from moorage.kube.refusals import Cause, invalid_value, not_supported, prohibited, required
+from moorage.kube.field_errors import FieldError, forbidden_field, invalid_value, required_value, unsupported_value
 
 _NUMBERS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
 
 
-def workload(data: Data) -> Iterator[Cause]:
+def workload(data: Data) -> Iterator[FieldError]:
     """Check what keeps pods running."""
     spec = data.get("spec") or {}
     yield from not_negative(spec, "spec", *_NUMBERS)
@@ -34,22 +34,22 @@ def workload(data: Data) -> Iterator[Cause]:
     yield from _always_restarts(spec)
 
 
-def deployment(data: Data) -> Iterator[Cause]:
+def deployment(data: Data) -> Iterator[FieldError]:
     """Check a deployment."""
     yield from workload(data)
     strategy = data["spec"].get("strategy") or {}
     rolling = strategy.get("rollingUpdate")
     if strategy.get("type") not in ("Recreate", "RollingUpdate"):
         whole = {"Type": strategy.get("type", ""), "RollingUpdate": None}
-        yield not_supported("spec.strategy", whole, ("Recreate", "RollingUpdate"))
+        yield unsupported_value("spec.strategy", whole, ("Recreate", "RollingUpdate"))
     elif strategy["type"] == "Recreate" and rolling is not None:
         why = "may not be specified when strategy `type` is 'Recreate'"
-        yield prohibited("spec.strategy.rollingUpdate", why)
+        yield forbidden_field("spec.strategy.rollingUpdate", why)
     elif rolling is not None:
         yield from _rolling(rolling, "spec.strategy.rollingUpdate")
 
 
-def daemon_set(data: Data) -> Iterator[Cause]:
+def daemon_set(data: Data) -> Iterator[FieldError]:
     """Check a daemon set."""
     yield from workload(data)
     rolling = (data["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
@@ -58,7 +58,7 @@ def daemon_set(data: Data) -> Iterator[Cause]:
         yield from at_most_all(rolling.get(name), f"spec.updateStrategy.rollingUpdate.{name}")
 
 
-def stateful_set(data: Data) -> Iterator[Cause]:
+def stateful_set(data: Data) -> Iterator[FieldError]:
     """Check a stateful set."""
     yield from workload(data)
     rolling = (data["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
@@ -71,13 +71,13 @@ def stateful_set(data: Data) -> Iterator[Cause]:
     yield from at_most_all(most, f"{path}.maxUnavailable")
 
 
-def replication_controller(data: Data) -> Iterator[Cause]:
+def replication_controller(data: Data) -> Iterator[FieldError]:
     """Check a replication controller, whose selector is a map."""
     spec = data.get("spec") or {}
     selector, template = spec.get("selector") or {}, spec.get("template") or {}
     yield from not_negative(spec, "spec", "replicas", "minReadySeconds")
     if not selector:
-        yield required("spec.selector")
+        yield required_value("spec.selector")
     found = (template.get("metadata") or {}).get("labels") or {}
     if not selector.items() <= found.items():
         yield invalid_value("spec.template.metadata.labels", found, "`selector` does not match template `labels`")
@@ -85,7 +85,7 @@ def replication_controller(data: Data) -> Iterator[Cause]:
     yield from _always_restarts(spec)
 
 
-def _rolling(rolling: Data, path: str) -> Iterator[Cause]:
+def _rolling(rolling: Data, path: str) -> Iterator[FieldError]:
     for name in ("maxUnavailable", "maxSurge"):
         yield from number_or_percent(rolling.get(name), f"{path}.{name}")
     yield from at_most_all(rolling.get("maxUnavailable"), f"{path}.maxUnavailable")
@@ -93,12 +93,12 @@ def _rolling(rolling: Data, path: str) -> Iterator[Cause]:
         yield invalid_value(f"{path}.maxUnavailable", rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0")
 
 
-def _selector(spec: Data) -> Iterator[Cause]:
+def _selector(spec: Data) -> Iterator[FieldError]:
     selector = spec.get("selector")
     found = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     mismatch = invalid_value("spec.template.metadata.labels", found, "`selector` does not match template `labels`")
     if selector is None:
-        yield required("spec.selector")
+        yield required_value("spec.selector")
         yield mismatch
         return
     yield from label_selector(selector, "spec.selector")
@@ -112,33 +112,33 @@ def _selector(spec: Data) -> Iterator[Cause]:
         yield invalid_value("spec.selector", selector, "invalid label selector")
 
 
-def _always_restarts(spec: Data) -> Iterator[Cause]:
+def _always_restarts(spec: Data) -> Iterator[FieldError]:
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
     if policy in ("OnFailure", "Never"):
-        yield not_supported("spec.template.spec.restartPolicy", policy, ("Always",))
+        yield unsupported_value("spec.template.spec.restartPolicy", policy, ("Always",))
 
 
-def job(data: Data) -> Iterator[Cause]:
+def job(data: Data) -> Iterator[FieldError]:
     """Check a job."""
     yield from job_spec(data.get("spec") or {}, "spec")
 
 
-def job_spec(spec: Data, path: str) -> Iterator[Cause]:
+def job_spec(spec: Data, path: str) -> Iterator[FieldError]:
     """Check what a job asks for."""
     numbers = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
     yield from not_negative(spec, path, *numbers)
     if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
-        yield required(f"{path}.completions", "when completion mode is Indexed")
+        yield required_value(f"{path}.completions", "when completion mode is Indexed")
     if spec.get("completionMode", "NonIndexed") not in ("NonIndexed", "Indexed"):
-        yield not_supported(f"{path}.completionMode", spec["completionMode"], ("NonIndexed", "Indexed"))
+        yield unsupported_value(f"{path}.completionMode", spec["completionMode"], ("NonIndexed", "Indexed"))
     yield from job_scheduling(spec, f"{path}.scheduling")
     template = spec.get("template") or {}
     yield from pod_template(template, f"{path}.template")
     if (template.get("spec") or {}).get("restartPolicy") == "Always":
-        yield required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+        yield required_value(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
 
 
-def budget(data: Data) -> Iterator[Cause]:
+def budget(data: Data) -> Iterator[FieldError]:
     """Check a disruption budget."""
     spec = data.get("spec") or {}
     if "minAvailable" in spec and "maxUnavailable" in spec:
@@ -155,11 +155,11 @@ def budget(data: Data) -> Iterator[Cause]:
     yield from label_selector(spec.get("selector") or {}, "spec.selector")
 
 
-def service(data: Data) -> Iterator[Cause]:
+def service(data: Data) -> Iterator[FieldError]:
     """Check a service."""
     spec = data.get("spec") or {}
     if not spec.get("ports") and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
-        yield required("spec.ports")
+        yield required_value("spec.ports")
     for number, port in enumerate(spec.get("ports") or ()):
         for name in ("port", "targetPort"):
             yield from port_number(port.get(name, 0), f"spec.ports[{number}].{name}")
@@ -169,22 +169,22 @@ def service(data: Data) -> Iterator[Cause]:
 POLICIES: Final = ("Allow", "Forbid", "Replace")
 
 
-def cron_job(data: Data) -> Iterator[Cause]:
+def cron_job(data: Data) -> Iterator[FieldError]:
     """Check a cron job."""
     spec = data.get("spec") or {}
     yield from _schedule(spec)
     limits = ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
     yield from not_negative(spec, "spec", *limits)
     if spec.get("concurrencyPolicy", "Allow") not in POLICIES:
-        yield not_supported("spec.concurrencyPolicy", spec["concurrencyPolicy"], POLICIES)
+        yield unsupported_value("spec.concurrencyPolicy", spec["concurrencyPolicy"], POLICIES)
     yield from job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
 
 
-def _schedule(spec: Data) -> Iterator[Cause]:
+def _schedule(spec: Data) -> Iterator[FieldError]:
     schedule, zone = spec.get("schedule", ""), spec.get("timeZone")
     fields = schedule.split()
     if not schedule:
-        yield required("spec.schedule")
+        yield required_value("spec.schedule")
     elif "TZ" in schedule:
         why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
         yield invalid_value("spec.schedule", schedule, why)
