@@ -36,17 +36,17 @@ class Row(Struct, frozen=True):
 
 OVERVIEW: Final = (
     Row(
-        "what you have",
+        "inputs",
         (
-            "kubectl|and every other client",
+            "kubectl|and other clients",
             "configuration|KubeSchedulerConfiguration",
             "*your plugin|a function or a class",
         ),
         chained=False,
     ),
-    Row("one scheduler", ("queue|who is next", "filter, score|every node, in columns", "bind|beside the next pod")),
+    Row("one scheduler", ("queue|order of pods", "filter, score|all nodes, in columns", "bind|in parallel")),
     Row(
-        "where it runs",
+        "environments",
         (
             "moorage scheduler|a real cluster",
             "moorage up|a cluster on a laptop",
@@ -57,32 +57,32 @@ OVERVIEW: Final = (
     ),
 )
 LIFE: Final = (
-    Row("it waits", ("*PreEnqueue|may it enter?", "*QueueSort|who is first?", "active queue|or backoff, or parked")),
+    Row("queueing", ("*PreEnqueue|admit or gate", "*QueueSort|order", "active queue|or backoff, unschedulable")),
     Row(
-        "a node is found: alone, in a frozen world",
+        "scheduling cycle: one pod at a time",
         (
             "*PreFilter|once",
-            "*Filter|every node",
+            "*Filter|each node",
             "*PreScore|once",
             "*Score|and normalise",
         ),
     ),
-    Row("it is placed", ("assumed|in the cache", "*Reserve|books of its own", "*Permit|allow, reject, wait")),
+    Row("placement", ("assume|in the cache", "*Reserve|plugin state", "*Permit|allow, reject, wait")),
     Row(
-        "it is bound: a task beside the next pods",
-        ("*PreBind|volumes, claims", "*Bind|the API is told", "*PostBind|clean up"),
+        "binding cycle: in parallel with the next pods",
+        ("*PreBind|volumes, claims", "*Bind|write to the API", "*PostBind|clean up"),
     ),
-    Row("if no node is left", ("*PostFilter|make room: preemption", "parked|until an event helps"), aside=True),
+    Row("if no node is feasible", ("*PostFilter|preemption", "unschedulable|until an event helps"), aside=True),
 )
 ANSWERS: Final = (
-    Row("a pod comes", ("signature|what plugins sign of it", "standing answer|of pods that sign alike")),
+    Row("lookup", ("signature|from sign(pod)", "cached result|of pods with this signature")),
     Row(
-        "what changed since",
-        ("change log|rows since position 870", "dirty rows|one or two", "*filter and score|those rows only"),
+        "update",
+        ("change log|rows since position 870", "dirty rows|one or two", "*filter and score|dirty rows only"),
     ),
-    Row("the winner", ("feasible|a mask of all rows", "totals|one column", "argmax|ties as upstream's heap")),
+    Row("selection", ("feasible|a mask of all rows", "totals|one column", "argmax|ties as upstream's heap")),
 )
-DRAWINGS: Final = {"overview": OVERVIEW, "life-of-a-pod": LIFE, "standing-answers": ANSWERS}
+DRAWINGS: Final = {"overview": OVERVIEW, "life-of-a-pod": LIFE, "cached-results": ANSWERS}
 
 
 def drawing(rows: tuple[Row, ...]) -> str:

@@ -2,7 +2,7 @@
 signature of the pod: who is feasible, and the weighted sums.
 
 Both remember the position in a change log up to which they are true; the next pod looks again at the rows that changed
-since. docs/explanation/standing-answers.md draws it.
+since. docs/explanation/cached-results.md draws it.
 """
 
 from collections.abc import Sequence
