@@ -13,9 +13,10 @@ from moorage.kube.api.custom import CustomObject, custom_kind
 from moorage.kube.api.kinds import Kind, kind_of
 from moorage.kube.api.meta import KubeObject, ObjectMeta
 from moorage.kube.api.struct import KubeStruct
+from moorage.kube.client.dispatcher import Dispatcher
 from moorage.kube.client.recorder import EventRecorder
 from moorage.kube.client.rest import ApiClient
-from moorage.scheduler.wiring.api_cluster import ApiCluster, Dispatcher
+from moorage.scheduler.wiring.api_writer import ApiWriter
 
 GROUP: Final = "writes.example.org"
 
@@ -91,9 +92,9 @@ async def stored(client: ApiClient, thing: KubeObject) -> dict[str, Any]:
     return answer
 
 
-def writer(client: ApiClient) -> ApiCluster:
+def writer(client: ApiClient) -> ApiWriter:
     """Return what plugins have as ``handle.cluster``."""
-    return ApiCluster(client, Dispatcher(), EventRecorder(client, "host", SystemClock()), SystemClock())
+    return ApiWriter(client, Dispatcher(), EventRecorder(client, "host", SystemClock()), SystemClock())
 
 
 async def write_typed(client: ApiClient) -> None:

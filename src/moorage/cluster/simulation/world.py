@@ -23,6 +23,7 @@ from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
+from moorage.kube.client.dispatcher import Dispatcher
 from moorage.kube.client.event_note import EventNote
 from moorage.kube.client.informer import OnChanges
 from moorage.kube.client.list_watch import Change
@@ -30,7 +31,7 @@ from moorage.kube.client.rest import MERGE_PATCH, decoded
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.engine.binding.binder import TaskBackground
 from moorage.scheduler.state.objects import Objects
-from moorage.scheduler.wiring.api_cluster import ApiCluster, Dispatcher
+from moorage.scheduler.wiring.api_writer import ApiWriter
 from moorage.scheduler.wiring.loop import SchedulingLoop
 from moorage.scheduler.wiring.parts import Keeps, kinds_of
 
@@ -95,7 +96,7 @@ class World:
         """Called with the uid of a pod that the scheduler has asked to leave."""
         self._watch = StoreWatch(self.api.store, lambda: self.pace.watch)
         client = InProcessClient(self.api, clock, self._scheduler_request, "kube-scheduler")
-        self._writer = ApiCluster(client, Dispatcher(chance=Random(0)), self, clock, self._known)
+        self._writer = ApiWriter(client, Dispatcher(random=Random(0)), self, clock, self._known)
         self._kubelets = self._make_kubelets() if has_kubelets else None
         self._driver = self._drive(controllers, hidden) if controllers else None
         self._driving: asyncio.Task[None] | None = None

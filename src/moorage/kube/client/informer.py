@@ -12,7 +12,7 @@ from moorage.common.errors import ApiError, Gone, MoorageError, NotFound
 from moorage.kube.api.kinds import BUILT_IN, Kind, kind_of
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
-from moorage.kube.client.backoff import WATCH_DELAYS
+from moorage.kube.client.flow_control import WATCH_BACKOFF
 from moorage.kube.client.list_watch import UNFINISHED_PODS, Change, Decoding, ListWatch, NextRequest
 from moorage.kube.client.rest import ApiClient
 
@@ -120,7 +120,7 @@ class Informer(Generic[T]):
                 raise
             self._is_relisting = False
             # Not at once: what cannot be applied may come again and again.
-            await asyncio.sleep(WATCH_DELAYS.after(1, self._chance))
+            await asyncio.sleep(WATCH_BACKOFF.delay(1, self._chance))
 
     async def _step(self, request: NextRequest) -> None:
         if request.is_watch:
@@ -217,7 +217,7 @@ class Informer(Generic[T]):
         asked = error.retry_after if isinstance(error, ApiError) else None
         self._hurry.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(asked or 0.0, WATCH_DELAYS.after(self._failures, self._chance))):
+            async with asyncio.timeout(max(asked or 0.0, WATCH_BACKOFF.delay(self._failures, self._chance))):
                 await self._hurry.wait()
 
 

@@ -21,10 +21,9 @@ from moorage.common.text import cut_note
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject, format_micro_time, format_time
 from moorage.kube.api.records import Event, EventSeries
-from moorage.kube.client.backoff import EVENT_DELAYS
 from moorage.kube.client.event_note import EventNote
+from moorage.kube.client.flow_control import EVENT_BACKOFF, TokenBucket
 from moorage.kube.client.rest import MERGE_PATCH, ApiClient
-from moorage.scheduler.wiring.api_cluster import TokenBucket
 
 MAX_QUEUE: Final = 1000
 MAX_TRIES: Final = 12
@@ -224,7 +223,7 @@ class EventRecorder:
                 event = self._queue.popleft()
                 try:
                     if self._limit is not None:
-                        await self._limit.pass_through()
+                        await self._limit.acquire()
                     await self._send_once(event)
                 except ApiError as error:
                     await self._try_again(event, error)
@@ -238,9 +237,9 @@ class EventRecorder:
         tries = 1
         while tries < MAX_TRIES and isinstance(error, PASSING):
             pause = error.retry_after
-            await self._pause(EVENT_DELAYS.after(tries, self._chance) if pause is None else pause)
+            await self._pause(EVENT_BACKOFF.delay(tries, self._chance) if pause is None else pause)
             if self._limit is not None:
-                await self._limit.pass_through()
+                await self._limit.acquire()
             tries += 1
             try:
                 await self._send_once(event)

@@ -16,11 +16,12 @@ from moorage.kube.api.meta import Condition, ObjectMeta
 from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.api.records import Lease
 from moorage.kube.api.storage import PersistentVolume
+from moorage.kube.client.dispatcher import Dispatcher
 from moorage.kube.client.event_note import EventNote
 from moorage.kube.client.patches import patch_between
 from moorage.kube.client.recorder import EventRecorder
 from moorage.kube.http.messages import Response
-from moorage.scheduler.wiring.api_cluster import ApiCluster, Dispatcher
+from moorage.scheduler.wiring.api_writer import ApiWriter
 from moorage.testing import make_pod
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class Bench:
         self.server = FaultServer(self.clock)
         client = self.server.client()
         self.recorder = EventRecorder(client, "host", self.clock)
-        self.cluster = ApiCluster(client, Dispatcher(), self.recorder, self.clock)
+        self.cluster = ApiWriter(client, Dispatcher(), self.recorder, self.clock)
         spec = {"containers": [{"name": "main", "image": "web:1"}]}
         stored = {"metadata": {"name": "web", "namespace": "shop", "uid": "u1"}, "spec": spec, "status": {}}
         self.server.put(PODS, stored)

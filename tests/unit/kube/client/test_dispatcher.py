@@ -8,7 +8,8 @@ import pytest
 from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
-from moorage.scheduler.wiring.api_cluster import Dispatcher, TokenBucket, limit_of
+from moorage.kube.client.dispatcher import Dispatcher
+from moorage.kube.client.flow_control import TokenBucket, make_rate_limit
 
 
 class Failing:
@@ -53,7 +54,7 @@ def test_pauses_grow_fivefold_from_ten_milliseconds() -> None:
     clock = VirtualClock()
     start = clock.now()
     write = Failing(ServerError("", status=500), times=3)
-    assert run_virtual(Dispatcher(chance=Random(1)).run(write), clock) == "done"
+    assert run_virtual(Dispatcher(random=Random(1)).run(write), clock) == "done"
     assert 0.31 <= clock.now() - start <= 0.31 * 1.1
 
 
@@ -69,7 +70,7 @@ def test_the_important_go_first_and_never_too_many_at_once() -> None:
     running = 0
 
     async def main() -> None:
-        dispatcher = Dispatcher(most=2)
+        dispatcher = Dispatcher(max_writes=2)
 
         async def write(name: str) -> None:
             nonlocal running
@@ -89,7 +90,7 @@ def test_the_important_go_first_and_never_too_many_at_once() -> None:
 
 def test_who_gives_up_waiting_leaves_no_gap() -> None:
     async def main() -> None:
-        dispatcher = Dispatcher(most=1)
+        dispatcher = Dispatcher(max_writes=1)
         release = asyncio.Event()
         first = asyncio.create_task(dispatcher.run(release.wait))
         await asyncio.sleep(0)
@@ -125,7 +126,7 @@ LIMITS = {
 @pytest.mark.parametrize(("qps", "burst", "want"), LIMITS.values(), ids=LIMITS)
 def test_limits(qps: float | None, burst: int | None, want: tuple[float, int] | None) -> None:
     clock = VirtualClock()
-    limit = limit_of(qps, burst, clock)
+    limit = make_rate_limit(qps, burst, clock)
     if want is None:
         assert limit is None
         return
