@@ -116,7 +116,7 @@ class Terminal:
                 stderr=subprocess.STDOUT,
             )
         self._running.append(process)
-        expected = (*command.expected, *(("Ctrl-C ends it.",) if is_cluster else ()))
+        expected = (*command.expected, *(("Stop the cluster with Ctrl-C.",) if is_cluster else ()))
         deadline = time.monotonic() + PATIENCE
         while missing := [line for line in expected if not is_shown(line, self._log_so_far(begun))]:
             if process.poll() is not None or time.monotonic() > deadline:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from moorage.cli import main
-from moorage.cli.up.running import refuse_foreign, written
+from moorage.cli.up.running import KubeconfigFile, check_overwritable
 from moorage.common.errors import InputError
 
 SHOP = Path(__file__).parents[2] / "examples" / "workloads" / "shop.yaml"
@@ -28,8 +28,8 @@ def test_a_bounded_run_places_a_workload_and_ends_well(tmp_path: Path) -> None:
     ended = run("--nodes", "10", "-f", str(SHOP), "--for", "6s", "--kubeconfig", str(file))
     assert ended.returncode == 0, ended.stderr
     assert str(file) in ended.stdout
-    assert "pods found a node" in ended.stdout
-    assert "shop/model-server: 0/10 nodes are available: 10 Insufficient cpu" in ended.stdout
+    assert "pods scheduled" in ended.stdout
+    assert "(e.g. shop/model-server): 0/10 nodes are available: 10 Insufficient cpu" in ended.stdout
     assert not file.exists(), "it leads nowhere any more"
 
 
@@ -85,19 +85,19 @@ def test_a_field_nobody_knows_is_told_by_place(tmp_path: Path) -> None:
 
 def test_the_kubeconfig_of_others_is_never_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "config"
-    refuse_foreign(file)
+    check_overwritable(file)
     file.write_text(yaml.safe_dump({"contexts": [{"name": "production"}]}))
-    with pytest.raises(InputError, match="not ours to overwrite"):
-        refuse_foreign(file)
+    with pytest.raises(InputError, match="contains other clusters"):
+        check_overwritable(file)
     file.write_text(yaml.safe_dump({"contexts": [{"name": "moorage"}]}))
-    refuse_foreign(file)
+    check_overwritable(file)
 
 
 def test_a_kubeconfig_that_was_there_is_for_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "config"
     file.write_text(yaml.safe_dump({"contexts": [{"name": "moorage"}]}))
     file.chmod(0o644)
-    with written({"contexts": []}, file) as path:
+    with KubeconfigFile({"contexts": []}, file) as path:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert yaml.safe_load(path.read_text()) == {"contexts": []}
 

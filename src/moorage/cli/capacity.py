@@ -1,87 +1,96 @@
 """`moorage capacity`: how many more copies of a pod fit."""
 
-import sys
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli.shared import (
+from moorage.cli.options import (
+    AnswerFormat,
+    AnswerOption,
     ConfigOption,
     ContextOption,
     GatesOption,
     KubeconfigOption,
+    ObjectFiles,
     PluginPaths,
+    QuietOption,
     SnapshotOption,
     VerbosityOption,
-    load_source,
-    log_trials_as_asked,
-    policy_of,
+    configure_trial_logs,
+    load_cluster,
+    load_policy,
+    print_json,
 )
-from moorage.cli.starting import start_lightly
+from moorage.cli.startup import start_lightly
 
 if TYPE_CHECKING:
     from moorage.insight.whatif.questions import ReplicaCapacity
 
 MAX_LISTED = 20
 
-
-class AnswerFormat(StrEnum):
-    """How an answer is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 PodFile = Annotated[
-    str, typer.Option("--file", "-f", metavar="FILE", help="The pod: a Pod, or a workload whose pods are meant.")
+    str,
+    typer.Argument(
+        metavar="POD_FILE", help="Manifest of a Pod, or of a workload with a pod template.", show_default=False
+    ),
 ]
-ClusterFiles = Annotated[
-    list[str] | None, typer.Option("--cluster", metavar="FILE", help="A cluster in files, instead of the live one.")
-]
-MostOption = Annotated[int, typer.Option("--most", min=1, max=1_000_000, help="Count no further than this.")]
+OldClusterFiles = Annotated[list[str] | None, typer.Option("--cluster", metavar="FILE", hidden=True)]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Stop counting at this number.")]
 
 
 def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
-    file: PodFile,
-    cluster: ClusterFiles = None,
+    pod_file: PodFile = "",
+    file: ObjectFiles = None,
+    cluster: OldClusterFiles = None,
     snapshot: SnapshotOption = "",
     config: ConfigOption = None,
-    most: MostOption = 10_000,
-    output: Annotated[AnswerFormat, typer.Option("--output", "-o", help="How to print it.")] = AnswerFormat.TEXT,
+    limit: LimitOption = 10_000,
+    output: AnswerOption = AnswerFormat.TEXT,
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
     verbosity: VerbosityOption = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Say how many more copies of a pod fit into a cluster, on which nodes, and what stops the next one.
+    """Count how many more copies of a pod fit.
 
-    Copies are placed by the scheduler itself, one after the other; nobody is preempted, and nothing is written.
+    Prints the nodes that the copies would go to, and the reason why the next copy does not fit. The scheduler places
+    one copy after the other. No pod is preempted, and nothing is written to the cluster.
+
+    The cluster is read from files (-f), from a snapshot, or from the live cluster that kubectl uses.
     """
     start_lightly()
-    log_trials_as_asked(verbosity)
+    configure_trial_logs(verbosity)
     from moorage.insight.whatif import questions
     from moorage.kube.manifests import read_files
 
-    pod = questions.template_pod(list(read_files([file])))
-    policy = policy_of(config, plugin, feature_gates)
-    with load_source(cluster, snapshot, kubeconfig, context, quiet=quiet).session(policy) as session:
-        found = questions.capacity(session, pod, most=most)
+    pod_file, files = _resolve_files(pod_file, file, cluster)
+    pod = questions.template_pod(list(read_files([pod_file])))
+    policy = load_policy(config, plugin, feature_gates)
+    with load_cluster(files, snapshot, kubeconfig, context, quiet=quiet).session(policy) as session:
+        result = questions.capacity(session, pod, most=limit)
     if output is AnswerFormat.JSON:
-        import msgspec
-
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+        print_json(result)
     else:
-        _print(found)
+        _print(result)
 
 
-def _print(found: "ReplicaCapacity") -> None:
-    typer.echo(f"{found.fits} more of {found.pod} fit")
-    ranked = sorted(found.nodes.items(), key=lambda item: -item[1])
+def _resolve_files(pod_file: str, files: list[str] | None, cluster: list[str] | None) -> tuple[str, list[str] | None]:
+    """Accept the former spelling, too: ``-f POD_FILE --cluster FILE``."""
+    if pod_file:
+        return pod_file, [*(files or ()), *(cluster or ())] or None
+    if files is None or len(files) != 1:
+        raise typer.BadParameter("missing POD_FILE, such as: moorage capacity pod.yaml -f cluster.yaml")
+    typer.echo("note: -f will name the cluster; write `moorage capacity POD_FILE [-f CLUSTER]`", err=True)
+    return files[0], cluster
+
+
+def _print(result: "ReplicaCapacity") -> None:
+    typer.echo(f"{result.fits} more copies of {result.pod} fit")
+    ranked = sorted(result.nodes.items(), key=lambda item: -item[1])
     for node, count in ranked[:MAX_LISTED]:
         typer.echo(f"  {count:>6}  {node}")
     if len(ranked) > MAX_LISTED:
         typer.echo(f"  and {len(ranked) - MAX_LISTED} more nodes")
-    typer.echo(f"The next one: {found.message}" if found.message else "The next one was not tried: --most was reached.")
+    typer.echo(f"The next copy does not fit: {result.message}" if result.message else "Stopped at --limit.")

@@ -1,4 +1,4 @@
-"""`moorage config`: what a configuration means, whether it can be used, and how an old one is written today."""
+"""`moorage config`: view, check and convert scheduler configurations."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from moorage.cli.shared import GatesOption, PluginPaths
-from moorage.cli.starting import start_lightly
+from moorage.cli.command_classes import CommandGroup
+from moorage.cli.options import GatesOption, PluginPaths
+from moorage.cli.startup import start_lightly
 
 if TYPE_CHECKING:
     from moorage.scheduler.config import Catalogue, ProfileConfig
@@ -15,11 +16,16 @@ if TYPE_CHECKING:
 
 MAX_NOTE: Final = 1000
 
-app = typer.Typer(help="Look at scheduler configurations.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    cls=CommandGroup,
+    help="View, check and convert scheduler configurations.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 
 class ViewFormat(StrEnum):
-    """How `view` prints."""
+    """Output formats of `view`."""
 
     YAML = "yaml"
     JSON = "json"
@@ -27,12 +33,18 @@ class ViewFormat(StrEnum):
 
 @app.command()
 def view(
-    config: Annotated[Path | None, typer.Option("--config", help="The file; without it, the defaults.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Configuration file (default: the default configuration)."),
+    ] = None,
     feature_gates: GatesOption = None,
     plugin: PluginPaths = None,
-    output: Annotated[ViewFormat, typer.Option("--output", "-o", help="How to print it.")] = ViewFormat.YAML,
+    output: Annotated[ViewFormat, typer.Option("--output", "-o", help="Output format.")] = ViewFormat.YAML,
 ) -> None:
-    """Print the completed configuration, as kube-scheduler's --write-config-to does."""
+    """Print a configuration with all defaults.
+
+    The output equals that of kube-scheduler's --write-config-to.
+    """
     from moorage.scheduler.config import completed_view, to_json, to_yaml
 
     completed = completed_view(_load(config, feature_gates, plugin, to_schedule=False).config)
@@ -41,11 +53,11 @@ def view(
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration file.")],
     feature_gates: GatesOption = None,
     plugin: PluginPaths = None,
 ) -> None:
-    """Say whether a configuration can be used; if not, list everything that is wrong with it."""
+    """Validate a configuration and list all its errors."""
     from moorage.scheduler.wiring.policy import catalogue_of
 
     policy = _load(file, feature_gates, plugin)
@@ -58,17 +70,19 @@ def check(
 @app.command()
 def convert(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="The old file: a configuration, a Policy, or a ConfigMap.")
+        Path | None, typer.Argument(metavar="FILE", help="Old configuration, Policy, or ConfigMap that contains one.")
     ] = None,
     algorithm_provider: Annotated[
-        str | None, typer.Option("--algorithm-provider", help="What that flag of kube-scheduler said; no FILE then.")
+        str | None,
+        typer.Option("--algorithm-provider", metavar="NAME", help="Convert an algorithm provider instead of a FILE."),
     ] = None,
-    lossy: Annotated[bool, typer.Option("--lossy", help="Write what can be kept even if something is lost.")] = False,
+    lossy: Annotated[bool, typer.Option("--lossy", help="Write the result even if settings are lost.")] = False,
 ) -> None:
-    """Write a configuration of any older version, a Policy, or a ConfigMap with one of them, as v1.
+    """Convert an old configuration to v1.
 
-    What moved, was renamed or is lost is listed on stderr. If something is lost, nothing is written and the exit code
-    is 2, unless --lossy is given.
+    FILE is a configuration of any older version, a Policy, or a ConfigMap that contains one. Moved, renamed and lost
+    settings are listed on stderr. If a setting is lost, nothing is written and the exit code is 2, unless --lossy is
+    given.
     """
     start_lightly()
     from moorage.common.errors import ConfigError
@@ -80,19 +94,19 @@ def convert(
     if (file is None) == (algorithm_provider is None):
         raise ConfigError("config convert", "give either a FILE or --algorithm-provider")
     if file is not None:
-        found = convert_text(read_config_text(file), str(file))
+        conversions = convert_text(read_config_text(file), str(file))
     else:
-        found = [convert_provider(algorithm_provider or "")]
-    for each in found:
-        for note in each.notes:
-            typer.echo(shortened(f"{each.where}: {note}", MAX_NOTE), err=True)
-    if not lossy and not all(each.notes.are_faithful for each in found):
+        conversions = [convert_provider(algorithm_provider or "")]
+    for conversion in conversions:
+        for note in conversion.notes:
+            typer.echo(shortened(f"{conversion.where}: {note}", MAX_NOTE), err=True)
+    if not lossy and not all(conversion.notes.are_faithful for conversion in conversions):
         raise ConfigError(
             str(file or "--algorithm-provider"),
-            "not all of it can be said in v1",
-            hint="what is lost is listed above; --lossy writes the rest",
+            "some settings cannot be expressed in v1",
+            hint="the lost settings are listed above; --lossy converts the others",
         )
-    typer.echo("---\n".join(to_yaml(each.data) for each in found), nl=False)
+    typer.echo("---\n".join(to_yaml(conversion.data) for conversion in conversions), nl=False)
 
 
 def _load(

@@ -1,36 +1,53 @@
-"""`moorage explain`: why a pod waits or is where it is, and what would make it fit."""
+"""`moorage explain`: why a pod is pending or on its node, and which changes would make it fit."""
 
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli.shared import (
+from moorage.cli.options import (
     ConfigOption,
     ContextOption,
     DecisionLogOption,
     GatesOption,
     KubeconfigOption,
-    NamespaceOption,
     ObjectFiles,
     PluginPaths,
+    QuietOption,
     SnapshotOption,
     VerbosityOption,
-    load_source,
-    log_trials_as_asked,
-    policy_of,
+    configure_trial_logs,
+    load_cluster,
+    load_policy,
+    print_json,
 )
-from moorage.cli.starting import start_lightly
+from moorage.cli.startup import start_lightly
+from moorage.common.durations import parse_duration
 
 if TYPE_CHECKING:
     from moorage.insight.explain.explanation import PodExplanation, WorkloadExplanation
     from moorage.insight.whatif.session import Session
     from moorage.insight.whatif.sources import LoadedCluster
 
+PodArgument = Annotated[
+    str, typer.Argument(metavar="POD", help="NAME, NAMESPACE/NAME, or a workload: deployment/NAME, job/NAME, ...")
+]
+NamespaceOption = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod or workload.")
+]
+NodeOption = Annotated[
+    str,
+    typer.Option("--node", metavar="NAME", help="Explain why the pod is not on this node, and what would change that."),
+]
+TimeoutOption = Annotated[
+    str, typer.Option("--timeout", metavar="DURATION", help="Time limit of the search for changes.")
+]
 
-class PageFormat(StrEnum):
-    """How an explanation is printed."""
+
+class ExplanationFormat(StrEnum):
+    """Output formats of an explanation."""
 
     TEXT = "text"
     JSON = "json"
@@ -38,87 +55,111 @@ class PageFormat(StrEnum):
 
 
 def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
-    pod: Annotated[str, typer.Argument(metavar="POD", help="NAME, NAMESPACE/NAME, or deployment/NAME, job/NAME, ...")],
+    pod: PodArgument,
     namespace: NamespaceOption = "",
     file: ObjectFiles = None,
     snapshot: SnapshotOption = "",
     decision_log: DecisionLogOption = None,
     config: ConfigOption = None,
-    node: Annotated[str, typer.Option("--node", help="Why not on this node, and what would make it fit there.")] = "",
-    output: Annotated[PageFormat, typer.Option("--output", "-o", help="How to print it.")] = PageFormat.TEXT,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="How long to look for changes.")] = 10.0,
+    node: NodeOption = "",
+    output: Annotated[
+        ExplanationFormat, typer.Option("--output", "-o", help="Output format.")
+    ] = ExplanationFormat.TEXT,
+    timeout: TimeoutOption = "10s",
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
     verbosity: VerbosityOption = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Say why a pod is pending, or why it is where it is, and which smallest changes would make it fit.
+    """Explain why a pod is pending, and what would make it fit.
 
-    The cluster is the live one that kubectl uses (it is only read), a snapshot, or files. Every change that is named
-    was tried: the real plugins agreed to it on the changed cluster. Exit code 0 whether or not the pod fits; 2 for a
-    mistake in what was given.
+    For a pod on a node, the command explains why the scheduler prefers that node. The cluster is the live one that
+    kubectl uses, a snapshot, or files; it is only read. Every suggested change was tried: the plugins of the scheduler
+    accept the pod on the changed cluster.
 
-    With --decision-log it tells what was decided on the pod instead, attempt by attempt, also if the pod is gone.
+    With --decision-log, the command prints the logged attempts of the pod instead, even if the pod is gone.
+
+    The exit code is 0 whether or not the pod fits, and 2 for invalid input.
     """
     start_lightly()
-    log_trials_as_asked(verbosity)
+    configure_trial_logs(verbosity)
     if decision_log is not None:
-        from moorage.cli.logged import explain_logged
-
-        if file or snapshot or kubeconfig or context or output is PageFormat.HTML:
-            hint = "leave -f, --snapshot, --kubeconfig and -o html out"
-            raise typer.BadParameter(f"with --decision-log there is no cluster to look at: {hint}")
-        explain_logged(decision_log, pod, namespace or "default", as_json=output is PageFormat.JSON)
+        if file or snapshot or kubeconfig or context or output is ExplanationFormat.HTML:
+            hint = "omit -f, --snapshot, --kubeconfig, --context and -o html"
+            raise typer.BadParameter(f"--decision-log does not read a cluster: {hint}")
+        _print_attempts(decision_log, pod, namespace or "default", as_json=output is ExplanationFormat.JSON)
         return
-    policy = policy_of(config, plugin, feature_gates)
-    cluster = load_source(file, snapshot, kubeconfig, context, quiet=quiet)
-    if shown := _gates_shown(cluster, feature_gates or []):
-        policy = policy_of(config, plugin, [*(feature_gates or []), *shown])
+    policy = load_policy(config, plugin, feature_gates)
+    cluster = load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
+    if implied_gates := _find_implied_gates(cluster, feature_gates or []):
+        policy = load_policy(config, plugin, [*(feature_gates or []), *implied_gates])
         if not quiet:
-            typer.echo(f"note: there are groups of pods, so they are judged with {','.join(shown)}", err=True)
+            typer.echo(
+                f"note: the cluster has pod groups; assuming --feature-gates {','.join(implied_gates)}", err=True
+            )
+    seconds = parse_duration(timeout, where="--timeout")
     with cluster.session(policy) as session:
-        explained = _explained(session, pod, namespace or cluster.namespace, node, seconds)
-    _print(explained, output, node)
+        explanation = _explain(session, pod, namespace or cluster.namespace, node, seconds)
+    _print(explanation, output, node)
 
 
-def _gates_shown(cluster: "LoadedCluster", given: list[str]) -> list[str]:
-    """Switch on what the cluster must have switched on, unless the command line says something of it."""
+def _print_attempts(log: Path, name: str, namespace: str, *, as_json: bool) -> None:
+    """Print the logged attempts of a pod; raise InputError if the log has none."""
+    from moorage.cluster import history_lines
+    from moorage.common.errors import InputError, did_you_mean
+    from moorage.scheduler.decisions.decision import to_json
+    from moorage.scheduler.decisions.decision_log import read_log
+
+    key = name.removeprefix("pod/")
+    key = key if "/" in key else f"{namespace}/{key}"
+    lines = list(read_log(log))
+    attempts = [line for line in lines if line.pod == key]
+    if not attempts:
+        hint = did_you_mean(key, {line.pod for line in lines}) or "use NAMESPACE/NAME for a pod of another namespace"
+        raise InputError(str(log), f"the log has no attempts of a pod named {key}", hint=hint)
+    if as_json:
+        sys.stdout.buffer.write(to_json(attempts, indent=2) + b"\n")
+        return
+    for line in history_lines(key, attempts):
+        typer.echo(line)
+
+
+def _find_implied_gates(cluster: "LoadedCluster", requested: list[str]) -> list[str]:
+    """List the feature gates that the cluster must have enabled, unless the command line sets them."""
     from moorage.insight.whatif.sources import gates_shown
     from moorage.kube.features import assignments
 
-    said = {name for name, _ in assignments(*given)}
-    prefix = "kube:" if ":" in ",".join(given) else ""
-    return [f"{prefix}{name}=true" for name in gates_shown(cluster.documents) if name not in said]
+    already_set = {name for name, _ in assignments(*requested)}
+    prefix = "kube:" if ":" in ",".join(requested) else ""
+    return [f"{prefix}{name}=true" for name in gates_shown(cluster.documents) if name not in already_set]
 
 
-def _explained(
-    session: "Session", wanted: str, namespace: str, node: str, seconds: float
+def _explain(
+    session: "Session", name: str, namespace: str, node: str, seconds: float
 ) -> "PodExplanation | WorkloadExplanation":
     from moorage.common.errors import InputError
     from moorage.insight.explain.explain import explain_pod
     from moorage.insight.explain.workloads import explain_workload, workload_named
 
-    workload = workload_named(session, wanted, namespace)
+    workload = workload_named(session, name, namespace)
     if workload is not None:
         if node:
-            raise InputError(f"--node {node}", "it is about one pod", hint=f"name a pod instead of {wanted}")
+            raise InputError(f"--node {node}", "only supported for a single pod", hint=f"name a pod instead of {name}")
         return explain_workload(session, workload, seconds=seconds)
-    key = wanted.removeprefix("pod/") if wanted.startswith("pod/") else wanted
+    key = name.removeprefix("pod/")
     return explain_pod(session, key if "/" in key else f"{namespace}/{key}", node=node, seconds=seconds)
 
 
-def _print(explained: "PodExplanation | WorkloadExplanation", output: PageFormat, node: str) -> None:
-    if output is PageFormat.JSON:
-        import msgspec
-
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(explained.as_data()), indent=2) + b"\n")
+def _print(explanation: "PodExplanation | WorkloadExplanation", output: ExplanationFormat, node: str) -> None:
+    if output is ExplanationFormat.JSON:
+        print_json(explanation.as_data())
         return
-    if output is PageFormat.HTML:
+    if output is ExplanationFormat.HTML:
         from moorage.insight.explain.html import html_page
 
-        sys.stdout.write(html_page(explained, node=node))
+        sys.stdout.write(html_page(explanation, node=node))
         return
     from rich.console import Console
 
@@ -126,7 +167,7 @@ def _print(explained: "PodExplanation | WorkloadExplanation", output: PageFormat
     from moorage.insight.explain.page import print_explanation, print_workload
 
     console = Console(soft_wrap=not sys.stdout.isatty())
-    if isinstance(explained, PodExplanation):
-        print_explanation(explained, console, node=node)
+    if isinstance(explanation, PodExplanation):
+        print_explanation(explanation, console, node=node)
     else:
-        print_workload(explained, console)
+        print_workload(explanation, console)

@@ -1,32 +1,41 @@
-"""`moorage extender`: plugins for a kube-scheduler that is not Moorage."""
+"""`moorage extender`: serve plugins to a stock kube-scheduler."""
 
 from typing import Annotated
 
 import typer
 
-from moorage.cli.shared import (
+from moorage.cli.options import (
+    AddressOption,
     ConfigOption,
     ContextOption,
     GatesOption,
     KubeconfigOption,
     PluginPaths,
+    PortOption,
     VerbosityOption,
-    log_as_asked,
-    policy_of,
+    configure_log_level,
+    load_policy,
 )
-from moorage.cli.starting import start_lightly
+from moorage.cli.startup import start_lightly
 
-ProfileOption = Annotated[str, typer.Option("--profile", help="Which profile of the configuration to serve.")]
-CertificateFile = Annotated[str, typer.Option("--tls-cert-file", metavar="FILE", help="Serve with TLS.")]
-KeyFile = Annotated[str, typer.Option("--tls-private-key-file", metavar="FILE", help="The key of the certificate.")]
+ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME", help="Profile of the configuration to serve.")]
+CertificateFile = Annotated[
+    str, typer.Option("--tls-cert-file", metavar="FILE", help="Serve HTTPS with this certificate.")
+]
+KeyFile = Annotated[str, typer.Option("--tls-private-key-file", metavar="FILE", help="Private key of the certificate.")]
 ClientAuthority = Annotated[
-    str, typer.Option("--client-ca-file", metavar="FILE", help="Answer only clients with a certificate of this.")
+    str, typer.Option("--client-ca-file", metavar="FILE", help="Require client certificates signed by this CA.")
 ]
 AllowAnyone = Annotated[
-    bool, typer.Option("--allow-anyone", help="Answer others on the network without any certificate.")
+    bool, typer.Option("--allow-anyone", help="Accept clients from the network without a certificate.")
 ]
 UrlOption = Annotated[
-    str, typer.Option("--url", help="Under which address kube-scheduler finds it, for the stanza that is printed.")
+    str,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="URL at which kube-scheduler reaches this extender (for the printed configuration).",
+    ),
 ]
 
 
@@ -34,8 +43,8 @@ def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     plugin: PluginPaths = None,
     config: ConfigOption = None,
     profile: ProfileOption = "",
-    address: Annotated[str, typer.Option("--address", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 is any.")] = 8890,
+    address: AddressOption = "127.0.0.1",
+    port: PortOption = 8890,
     tls_cert_file: CertificateFile = "",
     tls_private_key_file: KeyFile = "",
     client_ca_file: ClientAuthority = "",
@@ -46,13 +55,14 @@ def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     feature_gates: GatesOption = None,
     verbosity: VerbosityOption = None,
 ) -> None:
-    """Serve plugins to a stock kube-scheduler, which asks them as an extender: filter, prioritize, preempt and bind.
+    """Serve plugins to a stock kube-scheduler.
 
-    The stanza for kube-scheduler's configuration is printed. Only names travel: the extender follows the cluster
-    itself. Plugins may take part in filtering, scoring and binding; others are refused, with the reason.
+    kube-scheduler calls them as an extender (filter, prioritize, preempt, bind). The command prints the section for
+    kube-scheduler's configuration. Requests contain only node names: the extender watches the cluster itself. Plugins
+    may filter, score and bind; other plugins are rejected with the reason.
     """
     start_lightly()
-    log_as_asked(verbosity)
+    configure_log_level(verbosity)
     from moorage.common.errors import InputError
     from moorage.kube.client.kubeconfig import load_connection
     from moorage.scheduler.extender_server.served import served_by
@@ -60,11 +70,11 @@ def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     from moorage.scheduler.framework.registry import Registry
 
     if not plugin:
-        raise InputError("--plugin", "say what to serve", hint="--plugin my_package.spot:SpotOnly")
-    named = Registry()
+        raise InputError("--plugin", "no plugin to serve", hint="write --plugin my_package.spot:SpotOnly")
+    requested = Registry()
     for path in plugin:
-        named.register_path(path)
-    served = served_by(policy_of(config, plugin, feature_gates), [*named], profile)
+        requested.register_path(path)
+    served = served_by(load_policy(config, plugin, feature_gates), [*requested], profile)
     options = ExtenderOptions(
         address=address,
         port=port,

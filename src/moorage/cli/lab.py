@@ -1,54 +1,81 @@
-"""`moorage lab`: policies compared on traces and clusters."""
+"""`moorage lab`: compare scheduling policies on traces and clusters."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli import tune
-from moorage.cli.shared import VerbosityOption, log_trials_as_asked
-from moorage.cli.starting import start_lightly
-from moorage.cli.trials import (
-    Machinery,
-    OnOption,
-    QuietOption,
-    RayAddressOption,
-    WorkersOption,
-    running,
-    trials_progress,
-)
+from moorage.cli.command_classes import CommandGroup, old_names
+from moorage.cli.options import QuietOption, VerbosityOption, configure_trial_logs
+from moorage.cli.startup import start_lightly
+
+if TYPE_CHECKING:
+    from moorage.lab.running import RunTrials, ShowTrials
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
-    help="Compare policies on traces and clusters, in virtual time.", no_args_is_help=True, rich_markup_mode=None
+    cls=CommandGroup,
+    help="Compare scheduling policies on traces, in virtual time.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
-EXIT_FAILED = 1
+
+
+class Backend(StrEnum):
+    """Backends that run trials."""
+
+    CORES = "cores"
+    RAY = "ray"
+
+
 OutFile = Annotated[
     Path,
-    typer.Option("--out", "-o", metavar="FILE", help="Where to; the ending says the form: .jsonl, .csv, .parquet."),
+    typer.Option(
+        "--out", metavar="FILE", help="Output file; the extension selects the format (.jsonl, .csv, .parquet)."
+    ),
 ]
-app.command()(tune.tune)
+WorkersOption = Annotated[
+    int, typer.Option("--workers", min=0, help="Number of processes on this machine; 0 means one per core.")
+]
+OnOption = Annotated[
+    Backend, typer.Option("--on", help="Run trials on the cores of this machine, or on Ray (moorage[ray]).")
+]
+RayAddressOption = Annotated[
+    str, typer.Option("--ray-address", metavar="HOST:PORT", help="Ray cluster to use (default: start one here).")
+]
+#: -o selects the output format in other commands; here it named the output file.
+_OUT_ALIAS = old_names({"-o": "--out"})
 
 
-@app.command()
+@app.command(cls=_OUT_ALIAS)
 def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
-    experiment: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="A YAML file: see docs/reference/lab.md.")],
+    experiment: Annotated[
+        Path, typer.Argument(metavar="EXPERIMENT", help="YAML file; docs/reference/lab.md describes the format.")
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Where rows and report go; EXPERIMENT-results.")
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Directory for rows and report (default: EXPERIMENT-results)."),
     ] = None,
     workers: WorkersOption = 0,
-    on: OnOption = Machinery.CORES,
+    on: OnOption = Backend.CORES,
     ray_address: RayAddressOption = "",
     open_report: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
     quiet: QuietOption = False,
     verbosity: VerbosityOption = None,
 ) -> None:
-    """Run an experiment: traces, clusters, configurations and seeds, each with all others; write rows and a report.
+    """Run an experiment and write a report.
 
-    Trials that are done are kept: the same command goes on where it was stopped. The same seeds give the same rows.
+    An experiment combines every trace, cluster, configuration and seed. Finished trials are saved: the same command
+    resumes an interrupted experiment. The same seeds produce the same rows.
     """
     start_lightly()
-    log_trials_as_asked(verbosity)
+    configure_trial_logs(verbosity)
     from moorage.lab.experiment import load_experiment
     from moorage.lab.report.arrivals import arrivals_as_text
     from moorage.lab.report.page import report_page
@@ -59,8 +86,8 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     loaded.check_policies()
     results = Results(out or experiment.with_name(f"{experiment.stem}-results"))
     with (
-        running(on, ray_address, workers, total=len(loaded)) as run_trials,
-        trials_progress("trials", shown=not quiet and sys.stderr.isatty()) as show,
+        _open_backend(on, ray_address, workers, total=len(loaded)) as run_trials,
+        _trials_progress("trials", shown=not quiet and sys.stderr.isatty()) as show,
     ):
         trials = run_experiment(loaded, results, run_trials, show=show)
     results.combine(trials)
@@ -78,59 +105,116 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command("import")
-def import_(
-    form: Annotated[str, typer.Argument(metavar="FORM", help="What the files are: openb.")],
-    pods: Annotated[Path, typer.Option("--pods", metavar="FILE", help="The list of pods.")],
-    out: OutFile,
-    nodes: Annotated[Path | None, typer.Option("--nodes", metavar="FILE", help="The list of nodes.")] = None,
-    cluster_out: Annotated[
-        Path | None, typer.Option("--cluster-out", metavar="FILE", help="Where the nodes go, as CSV.")
+@app.command(cls=_OUT_ALIAS)
+def tune(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+    experiment: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="YAML file with a `tune` section.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Directory for rows and best.yaml (default: EXPERIMENT-tuned)."),
     ] = None,
-    all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Keep nodes without GPUs.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the search.")] = 1,
+    workers: WorkersOption = 0,
+    on: OnOption = Backend.CORES,
+    ray_address: RayAddressOption = "",
+    quiet: QuietOption = False,
+    verbosity: VerbosityOption = None,
 ) -> None:
-    """Turn a public trace into one of ours: `moorage lab import openb --nodes N.csv --pods P.csv -o trace.jsonl`."""
+    """Search for the weights and arguments that optimize an objective.
+
+    The best candidate is written as a KubeSchedulerConfiguration. Bad candidates are stopped early. The best one is
+    evaluated on seeds that the search did not use. The same command resumes an interrupted search.
+    """
+    start_lightly()
+    configure_trial_logs(verbosity)
+    from moorage.lab.experiment import load_experiment
+    from moorage.lab.results import Results
+    from moorage.lab.tuning.tune import TuneOutcome, plan_of, report_lines
+    from moorage.lab.tuning.tune import tune as search
+
+    loaded = load_experiment(experiment)
+    loaded.check_policies()
+    plan = plan_of(loaded)
+    results = Results(out or experiment.with_name(f"{experiment.stem}-tuned"))
+    try:
+        with (
+            _open_backend(on, ray_address, workers, total=len(loaded)) as run_trials,
+            _trials_progress("candidates", shown=not quiet and sys.stderr.isatty()) as show,
+        ):
+            outcome = search(loaded, plan, results, run_trials, seed=seed, show=show)
+    except KeyboardInterrupt as interrupt:
+        partial_outcome: TuneOutcome | None = getattr(interrupt, "outcome_so_far", None)
+        for line in report_lines(partial_outcome) if partial_outcome is not None else ():
+            typer.echo(line)
+        typer.echo("interrupted; run the same command to resume", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    for line in report_lines(outcome):
+        typer.echo(line)
+
+
+@app.command("import", cls=_OUT_ALIAS)
+def import_(
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="Format of the files: openb.")],
+    pods: Annotated[Path, typer.Option("--pods", metavar="FILE", help="List of pods.")],
+    out: OutFile,
+    nodes: Annotated[Path | None, typer.Option("--nodes", metavar="FILE", help="List of nodes.")] = None,
+    cluster_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--cluster-out", metavar="FILE", help="Output file for the nodes, as CSV (default: OUT-nodes.csv)."
+        ),
+    ] = None,
+    all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Include nodes without GPUs.")] = False,
+) -> None:
+    """Convert a public trace.
+
+    Example: moorage lab import openb --nodes nodes.csv --pods pods.csv --out trace.jsonl
+    """
     start_lightly(with_numpy=True)
     from moorage.common.errors import InputError
     from moorage.lab.cluster_files import write_nodes_csv
     from moorage.lab.importing import import_nodes, import_pods
     from moorage.lab.trace_files import write_trace
 
-    if form != "openb":
-        hint = "write openb; other traces are taken as CSV or JSON lines, see docs/reference/lab.md"
-        raise InputError("FORM", f"{form!r} is not a form that can be imported", hint=hint)
+    if format_ != "openb":
+        hint = "the only format is openb; convert other traces to CSV or JSON lines, see docs/reference/lab.md"
+        raise InputError("FORMAT", f"{format_!r} is not supported", hint=hint)
     trace = import_pods(pods)
     write_trace(out, trace)
-    typer.echo(f"{out}: {len(trace.pods)} pods, {sum(pod.gpu_asked for pod in trace.pods) / 1000:g} GPUs asked for")
+    typer.echo(f"{out}: {len(trace.pods)} pods, which request {sum(pod.gpu_asked for pod in trace.pods) / 1000:g} GPUs")
     if nodes is not None:
-        to = cluster_out or out.with_name(f"{out.stem}-nodes.csv")
+        nodes_file = cluster_out or out.with_name(f"{out.stem}-nodes.csv")
         cluster = import_nodes(nodes, gpu_only=not all_nodes)
-        write_nodes_csv(to, cluster.nodes)
-        typer.echo(f"{to}: {len(cluster.nodes)} nodes")
+        write_nodes_csv(nodes_file, cluster.nodes)
+        typer.echo(f"{nodes_file}: {len(cluster.nodes)} nodes")
 
 
-@app.command()
+@app.command(cls=_OUT_ALIAS)
 def generate(
     out: OutFile,
-    preset: Annotated[str, typer.Option("--preset", help="web, batch, training, mixed or openb.")] = "mixed",
-    seed: Annotated[int, typer.Option("--seed", help="Another seed, another trace.")] = 1,
-    pods: Annotated[int | None, typer.Option("--pods", min=1, max=10_000_000, help="How many pods.")] = None,
-    per_hour: Annotated[float | None, typer.Option("--per-hour", help="How many arrive in an hour.")] = None,
+    preset: Annotated[
+        str, typer.Option("--preset", metavar="NAME", help="Workload: web, batch, training, mixed or openb.")
+    ] = "mixed",
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the random numbers.")] = 1,
+    pods: Annotated[int | None, typer.Option("--pods", min=1, max=10_000_000, help="Number of pods.")] = None,
+    per_hour: Annotated[float | None, typer.Option("--per-hour", help="Number of pods that arrive per hour.")] = None,
     cluster_out: Annotated[
-        Path | None, typer.Option("--cluster-out", metavar="FILE", help="Where the preset's nodes go, as CSV.")
+        Path | None, typer.Option("--cluster-out", metavar="FILE", help="Output file for the preset's nodes, as CSV.")
     ] = None,
 ) -> None:
-    """Make up a trace: what arrives, what it asks for and how long it runs follow the preset, and the seed."""
+    """Generate a synthetic trace.
+
+    The preset and the seed determine the arrival times, requests and run times of the pods.
+    """
     start_lightly()
     from moorage.common.errors import InputError
     from moorage.lab.cluster_files import write_nodes_csv
-    from moorage.lab.generating import generate as make
+    from moorage.lab.generating import generate as generate_trace
     from moorage.lab.presets import preset_cluster
     from moorage.lab.trace_files import write_trace
 
     if per_hour is not None and not 0 < per_hour < float("inf"):
-        raise InputError("--per-hour", f"{per_hour:g} pods an hour", hint="write a number above 0")
-    trace = make(preset, seed, pods=pods, pods_per_hour=per_hour)
+        raise InputError("--per-hour", f"{per_hour:g} is not a rate", hint="use a number above 0")
+    trace = generate_trace(preset, seed, pods=pods, pods_per_hour=per_hour)
     write_trace(out, trace)
     last = trace.pods[-1].arrives if trace.pods else 0.0
     typer.echo(f"{out}: {len(trace.pods)} pods in {last / 3600:.1f} hours")
@@ -138,3 +222,41 @@ def generate(
         cluster = preset_cluster(preset)
         write_nodes_csv(cluster_out, cluster.nodes)
         typer.echo(f"{cluster_out}: {len(cluster.nodes)} nodes")
+
+
+@contextmanager
+def _open_backend(on: Backend, ray_address: str, workers: int, *, total: int) -> "Iterator[RunTrials]":
+    """Yield the function that runs trials."""
+    from moorage.common.errors import InputError
+    from moorage.lab.running import default_run
+
+    if on is Backend.RAY:
+        from moorage.lab.on_ray import connected_to_ray
+
+        with connected_to_ray(ray_address, workers) as run_trials:
+            yield run_trials
+        return
+    if ray_address:
+        raise InputError("--ray-address", "only valid with --on ray", hint="add --on ray")
+    yield default_run(total, workers)
+
+
+@contextmanager
+def _trials_progress(title: str, *, shown: bool) -> "Iterator[ShowTrials | None]":
+    """Show a transient progress bar of trials or candidates."""
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn(title),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, name: bar.update(task, completed=done, total=total, description=name)

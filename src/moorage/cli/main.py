@@ -1,6 +1,6 @@
-"""The `moorage` command: one clear message for whatever a user got wrong.
+"""The `moorage` command: errors of the user end in one clear message.
 
-`moorage scheduler` reads its flags itself and starts often, so what the other commands need is not imported for it.
+`moorage scheduler` parses its flags itself and starts often, so the dependencies of other commands are not imported.
 """
 
 import sys
@@ -10,7 +10,7 @@ from typing import Final
 from moorage.cli import scheduler
 from moorage.common.errors import MoorageError, explain
 
-#: A mistake in a file, a flag or the usage; the scheduler leaves with what kube-scheduler leaves with.
+#: Exit codes: invalid input or usage; a failed scheduler, as kube-scheduler exits; Ctrl-C.
 EXIT_INPUT: Final = 2
 EXIT_SCHEDULER: Final = 1
 EXIT_INTERRUPTED: Final = 130
@@ -18,7 +18,7 @@ UP: Final = "up"
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its exit code."""
     arguments = sys.argv[1:]
     if arguments[:1] == [UP] and sys.platform == "linux":
         from moorage.scheduler.daemon.endable import run_endable
@@ -28,14 +28,14 @@ def main() -> None:
 
 
 def kubectl_plugin() -> None:
-    """Be `kubectl moorage`: the same commands under the name that users have typed."""
+    """Run as `kubectl moorage`: the same commands under that name."""
     sys.exit(run(sys.argv[1:], name="kubectl moorage"))
 
 
 def run(arguments: Sequence[str], *, name: str = "moorage") -> int:
-    """Run one command line; return its exit code: 2 for a user's mistake, 1 if it is the scheduler's, 130 for Ctrl-C.
+    """Run one command line and return its exit code.
 
-    The scheduler reads its flags itself, in kube-scheduler's syntax; typer only lists the command.
+    The scheduler parses its flags itself, in kube-scheduler's syntax; typer only lists the command.
     """
     is_scheduler = [*arguments[:1]] == [scheduler.NAME]
     try:
@@ -44,8 +44,8 @@ def run(arguments: Sequence[str], *, name: str = "moorage") -> int:
         from moorage.cli.commands import app
 
         app(list(arguments), prog_name=name)
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
+    except SystemExit as exit_:
+        return int(exit_.code or 0)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except MoorageError as error:

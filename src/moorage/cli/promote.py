@@ -1,29 +1,39 @@
-"""`moorage promote`: put the configuration that ran in shadow in charge, or take that back."""
+"""`moorage promote`: activate a shadow configuration, or undo that."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli.shared import ContextOption, GatesOption, KubeconfigOption, PluginPaths
-from moorage.cli.starting import start_lightly
+from moorage.cli.options import ContextOption, GatesOption, KubeconfigOption, PluginPaths
+from moorage.cli.startup import start_lightly
 
 if TYPE_CHECKING:
     from moorage.insight.shadow.promoting import ConfigMapPlace, FilePlace, LoadConfig
 
 ShadowFile = Annotated[
-    Path | None, typer.Argument(metavar="SHADOW", help="The configuration that is to be in charge.", show_default=False)
+    Path | None, typer.Argument(metavar="SHADOW", help="Configuration to activate.", show_default=False)
 ]
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The file that the running scheduler was given.")
+    Path | None, typer.Option("--config", metavar="FILE", help="Configuration file of the running scheduler.")
 ]
 ConfigMapOption = Annotated[
-    str, typer.Option("--config-map", metavar="NAMESPACE/NAME", help="The ConfigMap that it is mounted from.")
+    str,
+    typer.Option(
+        "--config-map", metavar="NAMESPACE/NAME", help="ConfigMap with the configuration of the running scheduler."
+    ),
 ]
-KeyOption = Annotated[str, typer.Option("--key", help="Its key with the configuration in charge.")]
-ShadowKey = Annotated[str, typer.Option("--shadow-key", help="Its key with the shadow, unless SHADOW is given.")]
-UndoOption = Annotated[bool, typer.Option("--undo", help="Bring the former configuration back.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check, show the difference, and write nothing.")]
+KeyOption = Annotated[
+    str, typer.Option("--key", metavar="KEY", help="Key of the active configuration in the ConfigMap.")
+]
+ShadowKey = Annotated[
+    str,
+    typer.Option(
+        "--shadow-key", metavar="KEY", help="Key of the shadow configuration in the ConfigMap, if SHADOW is omitted."
+    ),
+]
+UndoOption = Annotated[bool, typer.Option("--undo", help="Restore the previous configuration.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the differences, but change nothing.")]
 
 
 def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
@@ -39,10 +49,11 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
 ) -> None:
-    """Put the configuration that ran in shadow in charge: a running scheduler takes it up without a restart.
+    """Activate a shadow configuration, or undo that.
 
-    It is checked first, and what changes is shown. What only a restart changes (leaderElection, clientConnection) stays
-    as it is. The former configuration is kept beside: --undo brings it back.
+    The configuration is validated, and the differences are printed. The running scheduler reloads it without a
+    restart. Settings that need a restart (leaderElection, clientConnection) keep their values. The previous
+    configuration is saved: --undo restores it.
     """
     start_lightly()
     from moorage.common.errors import InputError
@@ -50,23 +61,31 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     from moorage.scheduler.config.loading import read_config_text
 
     if (config is None) == (not config_map):
-        raise InputError("promote", "say where the configuration in charge is", hint="give --config or --config-map")
-    place = FilePlace(config) if config is not None else _config_map(config_map, key, kubeconfig, context)
-    kept, load = place.read(), _loader(plugin, feature_gates)
+        raise InputError(
+            "promote", "the active configuration is not specified", hint="add either --config or --config-map"
+        )
+    store = FilePlace(config) if config is not None else _config_map(config_map, key, kubeconfig, context)
+    active, load = store.read(), _loader(plugin, feature_gates)
     if undo:
         if shadow is not None:
-            raise InputError("--undo", f"{shadow} is given, too", hint="leave it out: the former one is kept beside")
-        name, change = f"{kept.name}.previous", undoing(kept, load)
+            raise InputError(
+                "--undo",
+                f"cannot be combined with {shadow}",
+                hint="--undo restores the previous configuration; omit SHADOW",
+            )
+        name, change = f"{active.name}.previous", undoing(active, load)
     else:
-        name, text = (str(shadow), read_config_text(shadow)) if shadow is not None else _kept_shadow(place, shadow_key)
-        change = promotion(kept, text, name, load)
+        name, text = (str(shadow), read_config_text(shadow)) if shadow is not None else _read_shadow(store, shadow_key)
+        change = promotion(active, text, name, load)
     for note in change.notes:
         typer.echo(f"note: {note}", err=True)
-    typer.echo(change.difference or f"{name} means the same as {kept.name}")
+    typer.echo(change.difference or f"{name} is equivalent to {active.name}")
     if dry_run:
         return
-    place.write(change.current, change.previous)
-    typer.echo(f"{kept.name} has been taken back" if undo else f"{kept.name} is what {name} says; --undo takes it back")
+    store.write(change.current, change.previous)
+    typer.echo(
+        f"{active.name} has been restored" if undo else f"{name} is now active in {active.name}; undo it with --undo"
+    )
 
 
 def _config_map(config_map: str, key: str, kubeconfig: str, context: str) -> "ConfigMapPlace":
@@ -76,21 +95,23 @@ def _config_map(config_map: str, key: str, kubeconfig: str, context: str) -> "Co
 
     namespace, _, name = config_map.partition("/")
     if not namespace or not name:
-        raise InputError("--config-map", f"{config_map!r} is no name", hint="write NAMESPACE/NAME")
+        raise InputError("--config-map", f"{config_map!r} is not a ConfigMap name", hint="write NAMESPACE/NAME")
     return ConfigMapPlace(load_connection(kubeconfig, context=context), namespace, name, key)
 
 
-def _kept_shadow(place: "ConfigMapPlace | FilePlace", key: str) -> tuple[str, str]:
+def _read_shadow(store: "ConfigMapPlace | FilePlace", key: str) -> tuple[str, str]:
     from moorage.common.errors import InputError
     from moorage.insight.shadow.promoting import ConfigMapPlace
 
-    if not isinstance(place, ConfigMapPlace):
-        raise InputError("promote", "say which file is to be in charge", hint="moorage promote SHADOW --config FILE")
-    return key, place.value(key)
+    if not isinstance(store, ConfigMapPlace):
+        raise InputError(
+            "promote", "the configuration to activate is missing", hint="write moorage promote SHADOW --config FILE"
+        )
+    return key, store.value(key)
 
 
 def _loader(plugins: list[str] | None, gates: list[str] | None) -> "LoadConfig":
-    """Return what reads a configuration as the scheduler would; it must be one that we can run."""
+    """Return a function that parses a configuration and checks that all its plugins exist."""
     from moorage.scheduler.config import SchedulerConfiguration, load_config
     from moorage.scheduler.daemon.gates import all_gates
     from moorage.scheduler.wiring.policy import catalogue_of, collect_plugins, require_plugins

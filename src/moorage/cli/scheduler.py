@@ -1,4 +1,4 @@
-"""`moorage scheduler`: the daemon. It reads its own command line, in kube-scheduler's syntax."""
+"""`moorage scheduler`: the daemon. It parses its own command line, in kube-scheduler's syntax."""
 
 import json
 import signal
@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moorage.cli.starting import import_numpy, start_lightly
+from moorage.cli.startup import import_numpy, start_lightly
 
 if TYPE_CHECKING:
     from moorage.scheduler.daemon.flags.parsing import FlagValues
@@ -19,8 +19,8 @@ NAME = "scheduler"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what a command line asks for; return the exit code."""
-    # First of all: flags know of pods, and with them structlog comes in, which takes rich along unless it is kept out.
+    """Run a command line and return the exit code."""
+    # This comes first: parsing flags imports structlog, which would import rich.
     start_lightly(with_numpy=False)
     from moorage.scheduler.daemon.flags.parsing import parse
 
@@ -36,10 +36,10 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _version(wanted: str) -> str:
+def _version(format_: str) -> str:
     from moorage.common.version import version_info, version_line
 
-    return json.dumps(version_info()) if wanted == "raw" else version_line()
+    return json.dumps(version_info()) if format_ == "raw" else version_line()
 
 
 def _start(flags: "FlagValues") -> int:
@@ -50,7 +50,7 @@ def _start(flags: "FlagValues") -> int:
     if path := flags["write-config-to"]:
         _write_config(complete_options(flags), path)
         return 0
-    # What both processes need is imported before there are two; the keeper has no more than this.
+    # Both processes need these modules; the supervisor imports nothing more after the fork.
     from moorage.kube.client.kubeconfig import is_json
     from moorage.scheduler.daemon.gc_tuning import collect_rarely
     from moorage.scheduler.daemon.supervisor.process import Ends, split
@@ -60,7 +60,7 @@ def _start(flags: "FlagValues") -> int:
         import_module("moorage.kube.api.documents")
 
     if flags["reload"]:
-        # It would end a process that is not ready for it yet.
+        # Until a handler is installed, the signal would end the process.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def supervise(ends: Ends) -> int:
@@ -71,7 +71,7 @@ def _start(flags: "FlagValues") -> int:
         return keep(ends, with_page_events)
 
     def schedule(ends: Ends) -> int:
-        collect_rarely()  # the keeper has started; this has not
+        collect_rarely()  # start-up of the supervisor is over; that of the scheduler begins
         import_numpy()
         from moorage.scheduler.daemon.daemon import run_daemon
 
@@ -107,4 +107,4 @@ def _write_config(options: "Options", path: str) -> None:
     try:
         Path(path).write_text(to_yaml(completed_view(options.config)), encoding="utf-8")
     except OSError as error:
-        raise InputError("--write-config-to", f"{path} cannot be written: {error.strerror}") from error
+        raise InputError("--write-config-to", f"cannot write {path}: {error.strerror}") from error

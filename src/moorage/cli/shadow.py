@@ -1,37 +1,43 @@
-"""`moorage shadow`: what a shadow found out."""
+"""`moorage shadow`: evaluate the log of a shadow configuration."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from moorage.cli.starting import start_lightly
+from moorage.cli.command_classes import CommandGroup
+from moorage.cli.options import AnswerFormat, AnswerOption, print_json
+from moorage.cli.startup import start_lightly
 
-app = typer.Typer(help="What the configuration of `moorage scheduler --shadow` would have done.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandGroup,
+    help="Report what a shadow configuration would have done.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 
 @app.callback()
 def shadow() -> None:
-    """Look at what a shadow would have done."""
+    """Report what a shadow configuration would have done."""
 
 
 @app.command()
 def report(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What `moorage scheduler --shadow-log FILE` has written.")
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Log written by `moorage scheduler --shadow-log FILE`.")],
+    output: AnswerOption = AnswerFormat.TEXT,
+    as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
 ) -> None:
-    """Say how often a shadow would have decided otherwise, where, and which plugin made the difference."""
-    start_lightly()
-    import msgspec
+    """Compare the decisions of a shadow with the actual ones.
 
+    Reports how often they differ, for which pods, and which plugin caused the difference.
+    """
+    start_lightly()
     from moorage.insight.shadow.report import read_report, report_lines
 
-    found = read_report(file)
-    if as_json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    summary = read_report(file)
+    if as_json or output is AnswerFormat.JSON:
+        print_json(summary)
         return
-    for line in report_lines(found):
+    for line in report_lines(summary):
         typer.echo(line)

@@ -1,4 +1,4 @@
-"""`moorage simulate`: what the scheduler would do with a cluster described in files."""
+"""`moorage simulate`: simulate scheduling on a cluster described in files or in a snapshot."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from moorage.cli.shared import (
+from moorage.cli.options import (
     ConfigOption,
     DecisionLogOption,
     GatesOption,
     ObjectFiles,
     PluginPaths,
+    QuietOption,
     SnapshotOption,
     VerbosityOption,
-    load_source,
-    log_as_asked,
-    policy_of,
+    configure_log_level,
+    load_cluster,
+    load_policy,
+    print_json,
     simulation_progress,
 )
-from moorage.cli.starting import start_lightly
+from moorage.cli.startup import start_lightly
+from moorage.common.durations import parse_duration
 
 if TYPE_CHECKING:
     from moorage.cluster import ClusterInput, Run
@@ -32,11 +35,11 @@ if TYPE_CHECKING:
     from moorage.scheduler.wiring.policy import Policy
 
 MAX_DETAILS: Final = 100_000
-"""Up to so many pods times nodes the table also says how each node was chosen."""
+"""Up to this product of pods and nodes, the table includes how each node was chosen."""
 
 
 class DecisionFormat(StrEnum):
-    """How decisions are printed."""
+    """Output formats of decisions."""
 
     TABLE = "table"
     JSON = "json"
@@ -44,7 +47,7 @@ class DecisionFormat(StrEnum):
 
 
 class NodeSearch(StrEnum):
-    """How many nodes are looked at."""
+    """How many nodes an attempt examines."""
 
     ALL = "all"
     CONFIG = "config"
@@ -52,53 +55,57 @@ class NodeSearch(StrEnum):
 
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KIND/NAME:FIELD=VALUE", help="Change a field: deployment/web:spec.replicas=5."),
+    typer.Option(
+        "--set",
+        metavar="KIND/NAME:FIELD=VALUE",
+        help="Set a field first, such as deployment/web:spec.replicas=5; may be repeated.",
+    ),
 ]
 RemoveNodeOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--remove-node", metavar="NODE", help="Take nodes away, by name, pattern or key=value; their pods wait again."
+        "--remove-node",
+        metavar="NODE",
+        help="Remove nodes first, by name, pattern or label=value; their pods become pending.",
     ),
 ]
 AddNodesOption = Annotated[
     list[str] | None,
-    typer.Option("--add-nodes", metavar="COUNTxSHAPE", help="Add nodes: 3xnode-1 or 3xcpu=8,memory=32Gi."),
+    typer.Option(
+        "--add-nodes", metavar="COUNTxSHAPE", help="Add nodes first, such as 3xnode-1 or 3xcpu=8,memory=32Gi."
+    ),
 ]
 CompareOption = Annotated[
     Path | None,
-    typer.Option("--compare", metavar="CONFIG", help="Run under this configuration as well, and print what differs."),
+    typer.Option("--compare", metavar="FILE", help="Also simulate this configuration, and print the differences."),
 ]
 OnePassOption = Annotated[
     bool,
-    typer.Option(
-        "--one-pass", help="Try every pending pod once, those that workloads begin with included; carry nothing out."
-    ),
+    typer.Option("--one-pass", help="Try every pending pod once, without preemption and without the passage of time."),
 ]
 SearchOption = Annotated[
     NodeSearch,
-    typer.Option("--search", help="With --one-pass: every node, or as percentageOfNodesToScore says."),
+    typer.Option("--search", help="With --one-pass: examine all nodes, or the configured percentageOfNodesToScore."),
 ]
-UntilOption = Annotated[
+ForOption = Annotated[
     str,
-    typer.Option("--until", metavar="DURATION", help="Stop when so much virtual time has passed, such as 90s or 1h."),
+    typer.Option("--for", metavar="DURATION", help="Limit of the virtual time, such as 90s or 1h (default: 24h)."),
 ]
 RunForOption = Annotated[
     str,
     typer.Option(
         "--run-for",
         metavar="DURATION",
-        help="How long pods run that are not restarted and have no annotation moorage.io/run-for; "
-        "else those of Jobs run 5s, and others for ever.",
+        help="Run time of pods that are not restarted and have no annotation moorage.io/run-for "
+        "(default: 5s for pods of Jobs, unlimited for others).",
     ),
 ]
-NoExtendersOption = Annotated[
-    bool, typer.Option("--no-extenders", help="Do without the extenders of the configuration.")
-]
+NoExtendersOption = Annotated[bool, typer.Option("--no-extenders", help="Ignore the extenders of the configuration.")]
 GroupOption = Annotated[
-    str, typer.Option("--group-by", metavar="LABEL", help="Sum utilisation up by the value of a label of nodes.")
+    str, typer.Option("--group-by", metavar="LABEL", help="Group utilization by this label of the nodes.")
 ]
 TimelineOption = Annotated[
-    bool, typer.Option("--timeline", help="Print all of the timeline, pods that did not wait included.")
+    bool, typer.Option("--timeline", help="Print the complete timeline, including pods that did not wait.")
 ]
 
 
@@ -113,70 +120,74 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     add_nodes: AddNodesOption = None,
     one_pass: OnePassOption = False,
     search: SearchOption = NodeSearch.ALL,
-    until: UntilOption = "",
+    for_: ForOption = "",
     run_for: RunForOption = "",
     no_extenders: NoExtendersOption = False,
     group_by: GroupOption = "",
     timeline: TimelineOption = False,
-    output: Annotated[DecisionFormat, typer.Option("--output", "-o", help="How to print it.")] = DecisionFormat.TABLE,
+    output: Annotated[DecisionFormat, typer.Option("--output", "-o", help="Output format.")] = DecisionFormat.TABLE,
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
+    quiet: QuietOption = False,
     verbosity: VerbosityOption = None,
 ) -> None:
-    """Place the pods of a described cluster and say where each went, or why it did not.
+    """Simulate scheduling on a cluster described in files.
 
-    Pending pods are placed, and so are those of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs,
-    which the embedded cluster's controllers make. The scheduler runs in virtual time until nothing more would change,
-    a day at most: preemption is carried out, pods are bound, start, run and end, backoff elapses.
+    The simulation includes the pods of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs. The
+    scheduler and the controllers run in virtual time until nothing changes any more, for a day at most. Pods are
+    bound, start, run and end; preemption and backoff take place.
 
-    What if: --snapshot takes a live cluster that was saved, and -f adds to it; --set, --remove-node and --add-nodes
-    change it first; --compare runs it under two configurations.
+    What-if questions: --snapshot loads a saved live cluster, and -f adds objects to it. --set, --remove-node and
+    --add-nodes change the cluster first. --compare simulates two configurations.
 
-    With --decision-log nothing is simulated: what a scheduler decided is told in the same words.
+    With --decision-log, the command prints the decisions of a real scheduler in the same format instead.
 
-    A cluster that cannot be used gives exit code 2; pods that fit nowhere do not.
+    The exit code is 2 for invalid input, and 0 otherwise, even if pods are unschedulable.
     """
     start_lightly()
-    log_as_asked(verbosity)
+    configure_log_level(verbosity)
     if decision_log is not None:
-        is_alone = not (file or snapshot or compare or one_pass or set_ or remove_node or add_nodes)
-        _show(_logged(decision_log, is_alone=is_alone), output, whole_timeline=timeline)
+        if file or snapshot or compare or one_pass or set_ or remove_node or add_nodes:
+            raise typer.BadParameter("--decision-log cannot be combined with a cluster or with what-if options")
+        _show(_read_log(decision_log), output, whole_timeline=timeline)
         return
-    policy = _with_extenders(policy_of(config, plugin, feature_gates), wanted=not no_extenders, quiet=quiet)
-    if one_pass and (until or run_for):
-        raise typer.BadParameter("with --one-pass no time passes: leave --until and --run-for out")
-    asked = _Asked(one_pass, search, output, _seconds(until, "--until"), _seconds(run_for, "--run-for"), group_by)
-    documents = _documents(file or [], snapshot, (set_ or (), remove_node or (), add_nodes or ()), quiet=quiet)
-    other = None if compare is None else policy_of(compare, plugin, feature_gates)
-    _simulate(asked, documents, policy, other, quiet=quiet, whole_timeline=timeline)
+    policy = load_policy(config, plugin, feature_gates)
+    if no_extenders:
+        policy = _without_extenders(policy, quiet=quiet)
+    if one_pass and (for_ or run_for):
+        raise typer.BadParameter("--for and --run-for cannot be combined with --one-pass")
+    request = _Request(
+        one_pass, search, output, _parse_seconds(for_, "--for"), _parse_seconds(run_for, "--run-for"), group_by
+    )
+    documents = _read_documents(file or [], snapshot, (set_ or (), remove_node or (), add_nodes or ()), quiet=quiet)
+    compared_policy = None if compare is None else load_policy(compare, plugin, feature_gates)
+    _simulate(request, documents, policy, compared_policy, quiet=quiet, whole_timeline=timeline)
 
 
 def _simulate(
-    asked: "_Asked",
+    request: "_Request",
     documents: "list[Document]",
     policy: "Policy",
-    other: "Policy | None",
+    compared_policy: "Policy | None",
     *,
     quiet: bool,
     whole_timeline: bool,
 ) -> None:
-    """Simulate under one policy and show what came of it, or under two and show what differs."""
-    cluster = _cluster(documents, policy, one_pass=asked.one_pass, quiet=quiet)
+    """Simulate one policy and show the result, or two policies and show the differences."""
+    cluster = _build_cluster(documents, policy, one_pass=request.one_pass, quiet=quiet)
     with simulation_progress(shown=not quiet and sys.stderr.isatty()) as progress:
-        result = asked.decide(cluster, policy, progress)
-        if other is not None:
-            _print_differences(result.decisions, asked.decide(cluster, other, progress).decisions, asked.output)
+        result = request.run(cluster, policy, progress)
+        if compared_policy is not None:
+            compared = request.run(cluster, compared_policy, progress)
+            _print_differences(result.decisions, compared.decisions, request.output)
             return
     if not quiet:
         _note_custom(cluster)
         _note_refusals(result.refusals)
-    _show(result, asked.output, whole_timeline=whole_timeline)
+    _show(result, request.output, whole_timeline=whole_timeline)
 
 
-def _logged(path: Path, *, is_alone: bool) -> "_Result":
-    if not is_alone:
-        raise typer.BadParameter("with --decision-log nothing is simulated: leave the cluster and what-ifs out")
+def _read_log(path: Path) -> "_Result":
     from moorage.cluster import LoggedRun
     from moorage.scheduler.decisions.decision_log import read_log
 
@@ -192,12 +203,12 @@ def _show(result: "_Result", output: DecisionFormat, *, whole_timeline: bool) ->
 
 
 def _note_refusals(refusals: "Mapping[str, str]") -> None:
-    for what, problem in refusals.items():
-        typer.echo(f"note: {what} could not do all: {problem}", err=True)
+    for controller, problem in refusals.items():
+        typer.echo(f"note: {controller}: rejected by the API server: {problem}", err=True)
 
 
-class _Asked(NamedTuple):
-    """How a cluster is to be simulated."""
+class _Request(NamedTuple):
+    """How to simulate a cluster."""
 
     one_pass: bool
     search: NodeSearch
@@ -206,8 +217,8 @@ class _Asked(NamedTuple):
     run_for: float | None
     group_by: str
 
-    def decide(self, cluster: "ClusterInput", policy: "Policy", progress: "ShowProgress | None") -> "_Result":
-        """Have a policy place the pods."""
+    def run(self, cluster: "ClusterInput", policy: "Policy", progress: "ShowProgress | None") -> "_Result":
+        """Simulate a policy."""
         if self.one_pass:
             decisions, groups = _one_pass(cluster, policy, self.search, self.output, progress)
             return _Result(decisions, None, cluster.refusals, {"groups": groups} if groups else {})
@@ -216,7 +227,7 @@ class _Asked(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """What came of it: the run, if time passed; what controllers were refused; and what is printed beside decisions."""
+    """Result of a simulation: the run, if time passed; rejected requests of controllers; further keys of the output."""
 
     decisions: "list[Decision]"
     run: "Run | None"
@@ -224,7 +235,7 @@ class _Result(NamedTuple):
     more: "Mapping[str, Any]"
 
 
-def _cluster(documents: "list[Document]", policy: "Policy", *, one_pass: bool, quiet: bool) -> "ClusterInput":
+def _build_cluster(documents: "list[Document]", policy: "Policy", *, one_pass: bool, quiet: bool) -> "ClusterInput":
     from moorage.cluster import cluster_of, with_made_pods
 
     cluster = cluster_of(documents, features=policy.features)
@@ -233,61 +244,55 @@ def _cluster(documents: "list[Document]", policy: "Policy", *, one_pass: bool, q
     return with_made_pods(cluster, policy.features) if one_pass else cluster
 
 
-def _documents(
-    files: "list[str]", snapshot: str, wishes: "tuple[Sequence[str], Sequence[str], Sequence[str]]", *, quiet: bool
+def _read_documents(
+    files: "list[str]", snapshot: str, changes: "tuple[Sequence[str], Sequence[str], Sequence[str]]", *, quiet: bool
 ) -> "list[Document]":
-    """Read the cluster: a snapshot, with files on top of it, or files alone; then change what is to be changed."""
+    """Read a snapshot, files, or both; then apply the changes."""
     from moorage.insight.whatif.changes import changed
     from moorage.kube.manifests import read_files
 
     if not files and not snapshot:
-        raise typer.BadParameter("give a cluster: -f FILE, or --snapshot FILE")
-    documents = [] if not snapshot else load_source(None, snapshot, "", "", quiet=quiet).documents
+        raise typer.BadParameter("no cluster given; add -f FILE or --snapshot FILE")
+    documents = [] if not snapshot else load_cluster(None, snapshot, "", "", quiet=quiet).documents
     documents += read_files(files)
-    settings, removed, added = wishes
+    settings, removed, added = changes
     return changed(documents, settings=settings, removed=removed, added=added)
 
 
 def _print_differences(before: "list[Decision]", after: "list[Decision]", output: DecisionFormat) -> None:
     from moorage.insight.whatif.questions import differences
 
-    found = differences(before, after)
+    changed_pods = differences(before, after)
     if output is not DecisionFormat.TABLE:
-        import msgspec
-
-        typer.echo(msgspec.json.format(msgspec.json.encode({"differences": found}), indent=2))
+        print_json({"differences": changed_pods})
         return
-    if found:
-        widest = max(len(item.pod) for item in found)
-        longest = max(len(item.before) for item in found)
-        for item in found:
-            typer.echo(f"{item.pod:<{widest}}  {item.before:<{longest}}  →  {item.after}")
-    typer.echo(f"{len(found)} of {len(before)} pods fare differently")
+    if changed_pods:
+        pod_width = max(len(item.pod) for item in changed_pods)
+        before_width = max(len(item.before) for item in changed_pods)
+        for item in changed_pods:
+            typer.echo(f"{item.pod:<{pod_width}}  {item.before:<{before_width}}  →  {item.after}")
+    typer.echo(f"{len(changed_pods)} of {len(before)} pods differ")
 
 
-def _with_extenders(policy: "Policy", *, wanted: bool, quiet: bool) -> "Policy":
+def _without_extenders(policy: "Policy", *, quiet: bool) -> "Policy":
     extenders = policy.config.extenders
-    if wanted or not extenders:
+    if not extenders:
         return policy
     from msgspec.structs import replace
 
     if not quiet:
-        typer.echo(f"note: extenders of the configuration that are not asked: {len(extenders)}", err=True)
+        typer.echo(f"note: ignoring {len(extenders)} extenders of the configuration", err=True)
     return replace(policy, config=replace(policy.config, extenders=()))
 
 
-def _seconds(text: str, where: str) -> float | None:
+def _parse_seconds(text: str, where: str) -> float | None:
     if not text:
         return None
-    from moorage.common.errors import InputError
-    from moorage.scheduler.config.durations import Duration
-
-    try:
-        seconds = Duration.parse(text).seconds
-    except ValueError as error:
-        raise InputError(where, f"{text!r} is not a duration", hint="write it like 90s, 10m or 1h30m") from error
+    seconds = parse_duration(text, where=where)
     if seconds <= 0:
-        raise InputError(where, f"{text!r} is not a time that passes", hint="write it like 90s, 10m or 1h30m")
+        from moorage.common.errors import InputError
+
+        raise InputError(where, f"{text!r} is not a positive duration", hint="use a duration such as 90s, 10m or 1h30m")
     return seconds
 
 
@@ -301,8 +306,8 @@ def _one_pass(
     from moorage.cluster import OnePass
 
     in_detail = _is_in_detail(cluster, output)
-    single = OnePass(cluster, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail)
-    return single.run(progress), single.groups
+    one_pass = OnePass(cluster, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail)
+    return one_pass.run(progress), one_pass.groups
 
 
 def _run(
@@ -333,14 +338,14 @@ def _is_in_detail(cluster: "ClusterInput", output: DecisionFormat) -> bool:
 
 def _note_ignored(cluster: "ClusterInput") -> None:
     if cluster.ignored:
-        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.ignored.items()))
-        typer.echo(f"note: left out, since they do not bear on scheduling: {counted}", err=True)
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.ignored.items()))
+        typer.echo(f"note: ignored objects that do not affect scheduling: {counts}", err=True)
     for title, problem in cluster.selecting.items():
-        typer.echo(f"note: {title} makes no pods, since an API server would refuse it: {problem}", err=True)
+        typer.echo(f"note: {title} creates no pods; the API server would reject it: {problem}", err=True)
 
 
 def _note_custom(cluster: "ClusterInput") -> None:
-    """Say what became of custom resources: only now all plugins have said what they ask for."""
+    """Print notes on custom resources; the plugins have registered their kinds only after the run."""
     from moorage.cluster import notes_on
 
     for note in notes_on(cluster.custom, cluster.definitions):

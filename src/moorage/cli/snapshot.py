@@ -1,4 +1,4 @@
-"""`moorage snapshot`: save what scheduling needs of a live cluster to a file."""
+"""`moorage snapshot`: save the scheduling-relevant objects of a live cluster to a file."""
 
 import sys
 from pathlib import Path
@@ -6,25 +6,28 @@ from typing import Annotated
 
 import typer
 
-from moorage.cli.shared import ContextOption, KubeconfigOption, reading_progress
-from moorage.cli.starting import start_lightly
+from moorage.cli.options import ContextOption, KubeconfigOption, QuietOption, reading_progress
+from moorage.cli.startup import start_lightly
 
 
 def snapshot(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; a name that ends in .gz is compressed.")],
-    anonymize: Annotated[bool, typer.Option("--anonymize", help="Rename everything, consistently.")] = False,
-    annotations: Annotated[bool, typer.Option("--annotations", help="Keep annotations.")] = False,
-    whole: Annotated[
-        bool, typer.Option("--whole", help="Keep every field: env, commands and annotations, which may be secret.")
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Output file; the extension .gz compresses it.")],
+    anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace all names, consistently.")] = False,
+    annotations: Annotated[bool, typer.Option("--annotations", help="Include annotations.")] = False,
+    all_fields: Annotated[
+        bool,
+        typer.Option("--all-fields", help="Include every field: env, commands and annotations may contain secrets."),
     ] = False,
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Save what scheduling needs of a live cluster: nodes, pods, volumes, devices, budgets, workloads.
+    """Save a live cluster to a file.
 
-    The cluster is only read, each kind at one resource version. Secrets are not read at all, and env, commands and
-    annotations stay behind. Use it with: moorage explain POD --snapshot FILE, moorage simulate --snapshot FILE.
+    The snapshot contains nodes, pods, volumes, devices, disruption budgets and workloads, each kind at one resource
+    version. The cluster is only read. Secrets are never read; env, commands and annotations are left out.
+
+    Use the snapshot in other commands: moorage explain POD --snapshot FILE, moorage simulate --snapshot FILE.
     """
     start_lightly()
     from moorage.common.errors import InputError
@@ -33,14 +36,14 @@ def snapshot(
     from moorage.insight.whatif.snapshot import write_snapshot
     from moorage.insight.whatif.sources import ClusterSource, read_server
 
-    if anonymize and (whole or annotations):
-        problem = "what annotations, env and commands say cannot be renamed"
-        raise InputError("--anonymize", problem, hint="leave --whole and --annotations out")
+    if anonymize and (all_fields or annotations):
+        problem = "annotations, env and commands cannot be anonymized"
+        raise InputError("--anonymize", problem, hint="omit --all-fields and --annotations")
     source = ClusterSource(kubeconfig=kubeconfig, context=context)
     with reading_progress(shown=not quiet and sys.stderr.isatty()) as progress:
-        read, _, server = read_server(source, with_annotations=annotations, whole=whole, progress=progress)
+        read, _, server = read_server(source, with_annotations=annotations, whole=all_fields, progress=progress)
     contents = Anonymizer().anonymized(read.contents) if anonymize else read.contents
     write_snapshot(file, contents, source="" if anonymize else server, versions=read.versions)
     if not quiet:
-        counted = kinds_of_contents(contents)
-        typer.echo(f"{file}: {counted.get('Node', 0)} nodes, {counted.get('Pod', 0)} pods, {len(contents)} objects")
+        counts = kinds_of_contents(contents)
+        typer.echo(f"{file}: {counts.get('Node', 0)} nodes, {counts.get('Pod', 0)} pods, {len(contents)} objects")

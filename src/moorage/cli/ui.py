@@ -1,4 +1,4 @@
-"""`moorage ui`: a cluster as a page in the browser."""
+"""`moorage ui`: show a cluster in the browser."""
 
 import sys
 from functools import partial
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli.shared import (
+from moorage.cli.options import (
+    AddressOption,
     ConfigOption,
     ContextOption,
     DecisionLogOption,
@@ -15,14 +16,18 @@ from moorage.cli.shared import (
     KubeconfigOption,
     ObjectFiles,
     PluginPaths,
+    PortOption,
+    QuietOption,
     SnapshotOption,
+    TokenFileOption,
     VerbosityOption,
-    load_source,
-    log_trials_as_asked,
-    policy_of,
+    configure_trial_logs,
+    load_cluster,
+    load_policy,
     simulation_progress,
 )
-from moorage.cli.starting import start_lightly
+from moorage.cli.startup import start_lightly
+from moorage.common.durations import parse_duration
 
 if TYPE_CHECKING:
     from moorage.insight.page.played import PlayedRun
@@ -31,8 +36,17 @@ if TYPE_CHECKING:
     from moorage.scheduler.wiring.policy import Policy
 
 
-BesideOption = Annotated[
-    Path | None, typer.Option("--compare", metavar="FILE", help="Another configuration, to play beside the first.")
+CompareOption = Annotated[
+    Path | None,
+    typer.Option("--compare", metavar="FILE", help="Second configuration to simulate and show next to the first."),
+]
+SimulateOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--simulate/--no-simulate",
+        help="Simulate the cluster and replay the simulation, or show it as it is (default: simulate files only).",
+        show_default=False,
+    ),
 ]
 
 
@@ -41,99 +55,98 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     snapshot: SnapshotOption = "",
     decision_log: DecisionLogOption = None,
     config: ConfigOption = None,
-    compare: BesideOption = None,
-    play: Annotated[
-        bool | None,
-        typer.Option("--play/--still", help="Simulate, to be played; or show as it is. Files are played, others not."),
-    ] = None,
-    until: Annotated[str, typer.Option("--until", metavar="DURATION", help="Simulate no longer than this.")] = "",
-    address: Annotated[str, typer.Option("--address", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 is any.")] = 8090,
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="A file of tokens, one a line, of which a caller must have one.")
-    ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    compare: CompareOption = None,
+    simulate: SimulateOption = None,
+    for_: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="Limit of the simulated time, such as 1h.")
+    ] = "",
+    address: AddressOption = "127.0.0.1",
+    port: PortOption = 8090,
+    token_file: TokenFileOption = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
     verbosity: VerbosityOption = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no notes.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Show a cluster in the browser: its nodes, who waits and why, what would help, and what would be if.
+    """Show a cluster in the browser.
 
-    The cluster is in files, in a snapshot, or the live one that kubectl uses, as it is now; it is only read. Files are
-    simulated, so that there is a history to play forwards and backwards; with --decision-log the history is what a
-    scheduler decided, and the files or the snapshot say how large its nodes are. Ctrl-C ends it.
+    The page shows nodes, pending pods with reasons and suggested changes, and answers what-if questions. The cluster
+    is read from files, from a snapshot, or from the live cluster that kubectl uses; it is only read.
+
+    Files are simulated, and the page replays the simulation. With --decision-log the page replays the decisions of a
+    scheduler; add the files or the snapshot for the sizes of the nodes. Stop with Ctrl-C.
     """
     start_lightly()
-    log_trials_as_asked(verbosity)
+    configure_trial_logs(verbosity)
     from moorage.insight.page.running import run_page
     from moorage.scheduler.daemon.caller_tokens import CallerTokens
 
     tokens = CallerTokens.for_address(token_file, address)
-    policies = {"as configured" if config is None else config.name: policy_of(config, plugin, feature_gates)}
+    policies = {"as configured" if config is None else config.name: load_policy(config, plugin, feature_gates)}
     if compare is not None:
-        policies[f"{compare.name} (compared)"] = policy_of(compare, plugin, feature_gates)
-    is_known = decision_log is None or file or snapshot or kubeconfig or context
-    cluster = load_source(file, snapshot, kubeconfig, context, quiet=quiet) if is_known else _unknown()
-    title = ", ".join(file) if file else snapshot or "the cluster that kubectl uses"
+        policies[f"{compare.name} (compared)"] = load_policy(compare, plugin, feature_gates)
+    has_cluster = decision_log is None or file or snapshot or kubeconfig or context
+    cluster = load_cluster(file, snapshot, kubeconfig, context, quiet=quiet) if has_cluster else _empty_cluster()
+    title = ", ".join(file) if file else snapshot or "live cluster"
     if decision_log is not None:
-        source = _logged(cluster, policies, decision_log)
-    elif (bool(file) if play is None else play) or compare is not None:
-        source = _played(cluster, policies, title, until, shown=not quiet and sys.stderr.isatty())
+        source = _replay_log(cluster, policies, decision_log)
+    elif (bool(file) if simulate is None else simulate) or compare is not None:
+        source = _simulate(cluster, policies, title, for_, shown=not quiet and sys.stderr.isatty())
     else:
-        source = _still(cluster, next(iter(policies.values())), title)
-    raise typer.Exit(run_page(lambda: source, address, port, tokens, partial(_say, opens=open_browser)))
+        source = _show_as_is(cluster, next(iter(policies.values())), title)
+    raise typer.Exit(run_page(lambda: source, address, port, tokens, partial(_print_url, opens=open_browser)))
 
 
-def _say(url: str, *, opens: bool) -> None:
-    typer.echo(f"The page is at {url}\nCtrl-C ends it.")
+def _print_url(url: str, *, opens: bool) -> None:
+    typer.echo(f"Open {url} in a browser. Stop with Ctrl-C.")
     if opens:
         import webbrowser
 
         webbrowser.open(url)
 
 
-def _unknown() -> "LoadedCluster":
+def _empty_cluster() -> "LoadedCluster":
     from moorage.insight.whatif.sources import LoadedCluster
 
-    note = "a decision log does not say how large nodes are: -f, --snapshot or --kubeconfig does"
+    note = "a decision log does not contain the sizes of nodes; add -f, --snapshot or --kubeconfig"
     return LoadedCluster([], note)
 
 
-def _logged(cluster: "LoadedCluster", policies: "dict[str, Policy]", path: Path) -> "StartedSource":
+def _replay_log(cluster: "LoadedCluster", policies: "dict[str, Policy]", log: Path) -> "StartedSource":
     if len(policies) > 1:
-        raise typer.BadParameter("a decision log is what one configuration decided: leave --compare out")
+        raise typer.BadParameter("--compare cannot be combined with --decision-log")
     from moorage.cluster import LoggedRun, Replay, cluster_of
     from moorage.insight.page.played import PlayedCluster, PlayedRun
     from moorage.scheduler.decisions.decision_log import read_log
 
     (policy,) = policies.values()
     described = cluster_of(cluster.documents, features=policy.features)
-    recorder = LoggedRun(read_log(path)).recorder(described.nodes, described.running)
-    return PlayedCluster(cluster, [PlayedRun(path.name, policy, Replay(recorder))], str(path))
+    recorder = LoggedRun(read_log(log)).recorder(described.nodes, described.running)
+    return PlayedCluster(cluster, [PlayedRun(log.name, policy, Replay(recorder))], str(log))
 
 
-def _still(cluster: "LoadedCluster", policy: "Policy", title: str) -> "StartedSource":
+def _show_as_is(cluster: "LoadedCluster", policy: "Policy", title: str) -> "StartedSource":
     from moorage.insight.page.still import StillCluster
 
     return StillCluster(cluster, policy, title)
 
 
-def _played(
-    cluster: "LoadedCluster", policies: "dict[str, Policy]", title: str, until: str, *, shown: bool
+def _simulate(
+    cluster: "LoadedCluster", policies: "dict[str, Policy]", title: str, for_: str, *, shown: bool
 ) -> "StartedSource":
-    from moorage.common.durations import parse_duration
     from moorage.insight.page.played import PlayedCluster
 
-    seconds = parse_duration(until, where="--until") if until else None
-    return PlayedCluster(
-        cluster, [_run(cluster, name, policy, seconds, shown=shown) for name, policy in policies.items()], title
-    )
+    seconds = parse_duration(for_, where="--for") if for_ else None
+    runs = [_simulate_policy(cluster, name, policy, seconds, shown=shown) for name, policy in policies.items()]
+    return PlayedCluster(cluster, runs, title)
 
 
-def _run(cluster: "LoadedCluster", name: str, policy: "Policy", until: float | None, *, shown: bool) -> "PlayedRun":
+def _simulate_policy(
+    cluster: "LoadedCluster", name: str, policy: "Policy", until: float | None, *, shown: bool
+) -> "PlayedRun":
     from moorage.cluster import Replay, RunRecorder, cluster_of, run_until_quiet
     from moorage.insight.page.played import PlayedRun
 

@@ -1,28 +1,38 @@
-"""`moorage whatif`: questions about a cluster that is only thought of, on the command line or as a service."""
+"""`moorage whatif`: what-if questions about a copy of a cluster, on the command line or as a service."""
 
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from moorage.cli.capacity import AnswerFormat
-from moorage.cli.shared import (
+from moorage.cli.command_classes import CommandGroup, old_names
+from moorage.cli.options import (
+    AddressOption,
+    AnswerFormat,
+    AnswerOption,
     ConfigOption,
     ContextOption,
     GatesOption,
     KubeconfigOption,
     ObjectFiles,
     PluginPaths,
+    PortOption,
     SnapshotOption,
+    TokenFileOption,
     VerbosityOption,
-    load_source,
-    log_trials_as_asked,
-    policy_of,
+    configure_trial_logs,
+    load_cluster,
+    load_policy,
+    print_json,
 )
-from moorage.cli.starting import start_lightly
+from moorage.cli.startup import start_lightly
+from moorage.common.durations import parse_duration
 
-app = typer.Typer(help="Ask what would be if.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    cls=CommandGroup,
+    help="Answer what-if questions about a cluster.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 
 @app.command("fewest-nodes")
@@ -30,73 +40,73 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
     file: ObjectFiles = None,
     snapshot: SnapshotOption = "",
     config: ConfigOption = None,
-    output: Annotated[AnswerFormat, typer.Option("--output", "-o", help="How to print it.")] = AnswerFormat.TEXT,
+    output: AnswerOption = AnswerFormat.TEXT,
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
     verbosity: VerbosityOption = None,
 ) -> None:
-    """Say how few nodes hold all pods.
+    """Find the smallest number of nodes that holds all running pods.
 
-    Nodes are emptied one by one, the emptiest first, as long as their pods fit elsewhere; then all pods are packed
-    anew, the largest first, and the better result counts. Nothing is written.
+    Two methods are tried, and the better result is printed. The first drains nodes, the emptiest first, while their
+    pods fit elsewhere. The second packs all pods from scratch, the largest first. Nothing is written to the cluster.
     """
     start_lightly()
-    log_trials_as_asked(verbosity)
-    from moorage.insight.whatif.packing import fewest_nodes as find_fewest
+    configure_trial_logs(verbosity)
+    from moorage.insight.whatif.packing import fewest_nodes as find_fewest_nodes
 
-    policy = policy_of(config, plugin, feature_gates)
-    with load_source(file, snapshot, kubeconfig, context).session(policy) as session:
-        found = find_fewest(session)
+    policy = load_policy(config, plugin, feature_gates)
+    with load_cluster(file, snapshot, kubeconfig, context).session(policy) as session:
+        result = find_fewest_nodes(session)
     if output is AnswerFormat.JSON:
-        import msgspec
-
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+        print_json(result)
         return
-    known = "which is the least" if found.needed == found.at_least else f"no fewer than {found.at_least} can do"
-    typer.echo(f"{found.needed} of {found.of} nodes are enough for all pods; {known}")
-    for name in found.spare:
-        typer.echo(f"  {name} can be done without")
+    is_optimal = result.needed == result.at_least
+    bound = "this is optimal" if is_optimal else f"at least {result.at_least} are needed in any case"
+    typer.echo(f"{result.needed} of {result.of} nodes hold all running pods; {bound}")
+    for name in result.spare:
+        typer.echo(f"  {name} can be removed")
 
 
-@app.command()
+@app.command(cls=old_names({"--seconds": "--timeout"}))
 def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     file: ObjectFiles = None,
     snapshot: SnapshotOption = "",
     config: ConfigOption = None,
-    address: Annotated[str, typer.Option("--address", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0 is any.")] = 8089,
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="A file of tokens, one a line, of which a caller must have one.")
-    ] = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long one question may take.")] = 10.0,
+    address: AddressOption = "127.0.0.1",
+    port: PortOption = 8089,
+    token_file: TokenFileOption = None,
+    timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="Time limit of one question.")] = "10s",
     refresh: Annotated[
-        float, typer.Option("--refresh", min=0.0, help="Read the live cluster anew after so many seconds; 0: never.")
-    ] = 30.0,
+        str,
+        typer.Option(
+            "--refresh", metavar="DURATION", help="Read the live cluster again after this time; 0 disables it."
+        ),
+    ] = "30s",
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     plugin: PluginPaths = None,
     feature_gates: GatesOption = None,
     verbosity: VerbosityOption = None,
 ) -> None:
-    """Answer what-if questions over HTTP, as JSON, for autoscalers, admission checks and bots.
+    """Serve what-if questions over HTTP.
 
-    POST /v1/explain, /v1/capacity and /v1/place; GET /healthz. The service holds a copy of the cluster and has no way
-    to write to the real one. Without a token file it serves callers on this machine only.
+    Endpoints: POST /v1/explain, /v1/capacity and /v1/place with JSON; GET /healthz. The service works on a copy of the
+    cluster and cannot write to the real one. Without a token file it accepts only clients on this machine.
     """
     start_lightly()
-    log_trials_as_asked(verbosity)
+    configure_trial_logs(verbosity)
     from moorage.insight.whatif.sources import ClusterSource
     from moorage.insight.whatif_service import ServiceOptions, run_service
 
     options = ServiceOptions(
         source=ClusterSource(file or (), snapshot, kubeconfig, context),
-        policy=policy_of(config, plugin, feature_gates),
+        policy=load_policy(config, plugin, feature_gates),
         address=address,
         port=port,
         token_file=token_file,
-        seconds=seconds,
-        refresh=refresh,
+        seconds=parse_duration(timeout, where="--timeout"),
+        refresh=parse_duration(refresh, where="--refresh"),
     )
     raise typer.Exit(run_service(options))

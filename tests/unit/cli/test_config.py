@@ -145,7 +145,7 @@ def test_convert_refuses_to_lose_something(config_file: Path, capsys: pytest.Cap
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "lost: profiles[0].plugins.score ServiceAffinity" in printed.err
-    assert "--lossy writes the rest" in printed.err
+    assert "--lossy converts the others" in printed.err
     assert run(["config", "convert", str(config_file), "--lossy"]) == 0
     assert "ServiceAffinity" not in capsys.readouterr().out
 

@@ -148,8 +148,8 @@ def test_capacity_says_what_stops_the_next(cluster: str, tmp_path: Path, capsys:
     wanted = written(tmp_path / "pod.json", [pod("small", requests={"cpu": "2"})])
     assert run(["capacity", "-f", wanted, "--cluster", cluster]) == 0
     told = capsys.readouterr().out
-    assert "3 more of small fit" in told
-    assert "The next one: 0/2 nodes are available" in told
+    assert "3 more copies of small fit" in told
+    assert "The next copy does not fit: 0/2 nodes are available" in told
 
 
 def test_two_configurations_are_compared(cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,7 +163,7 @@ def test_two_configurations_are_compared(cluster: str, tmp_path: Path, capsys: p
     assert run(["simulate", "--one-pass", "-q", "-f", things, "--compare", str(config)]) == 0
     assert "default/fits  n2  →  n1" in capsys.readouterr().out
     assert run(["whatif", "fewest-nodes", "-f", things]) == 0
-    assert "1 of 2 nodes are enough" in capsys.readouterr().out
+    assert "1 of 2 nodes hold all running pods" in capsys.readouterr().out
 
 
 def test_kubectl_shows_the_name_that_was_typed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,7 +137,7 @@ def test_what_is_said_of_it_is_short(
     output = capsys.readouterr()
     assert len(output.out) + len(output.err) < MAX_OUTPUT
     assert "Traceback" not in output.err
-    assert "error: " in output.err or "no pending pods" in output.out or "fit" in output.out or "enough" in output.out
+    assert "error: " in output.err or "no pending pods" in output.out or "fit" in output.out or "hold all" in output.out
 
 
 def test_a_cluster_at_the_end_of_time_is_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,7 @@ run(["scheduler", "--secure-port=0"])
 """
 IMPORTED = 'print("\\n".join(sys.modules))'
 AS_CHILD = """
-from moorage.cli.starting import import_numpy
+from moorage.cli.startup import import_numpy
 import_numpy()
 import moorage.scheduler.daemon.daemon
 from moorage.scheduler.daemon.flags.parsing import parse
@@ -122,7 +122,7 @@ def test_a_cluster_starts_without_what_only_explains() -> None:
 
 THREADS = """
 import os
-from moorage.cli.starting import start_lightly
+from moorage.cli.startup import start_lightly
 before = dict(os.environ)
 start_lightly()
 assert os.environ == before, "programs that we start would notice"

@@ -34,7 +34,7 @@ def test_the_shadow_is_in_charge_and_the_former_one_comes_back(
     assert promote(config) == 0
     told = capsys.readouterr()
     assert "+        weight: 5" in told.out
-    assert "--undo takes it back" in told.out
+    assert "undo it with --undo" in told.out
     assert "leaderElection of" in told.err
     written = config.read_text()
     assert written.startswith(SHADOW), "with its comments"
@@ -115,4 +115,4 @@ def test_a_folder_that_nobody_may_write_to(config: Path, capsys: pytest.CaptureF
 
 def test_it_must_be_said_where(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["promote", "shadow.yaml"]) == 2
-    assert "give --config or --config-map" in capsys.readouterr().err
+    assert "add either --config or --config-map" in capsys.readouterr().err

@@ -245,7 +245,7 @@ def test_kinds_that_are_left_out_are_noted(
 
 BAD = {
     "a missing file": (["simulate", "-f", "nowhere.yaml"], "error: nowhere.yaml: there is no such file"),
-    "no file at all": (["simulate"], "give a cluster: -f FILE, or --snapshot FILE"),
+    "no file at all": (["simulate"], "no cluster given; add -f FILE or --snapshot FILE"),
     "an unknown plugin": (
         ["simulate", "-f", "nowhere.yaml", "--plugin", "nothing"],
         "a plugin is named as module:Class",
@@ -372,7 +372,7 @@ def test_extenders_can_be_left_out(mode: list[str], tmp_path: Path, capsys: pyte
     assert run([*command, "--no-extenders"]) == 0
     printed = capsys.readouterr()
     assert outcome(json.loads(printed.out)["decisions"][0]) == "n1"
-    assert "note: extenders of the configuration that are not asked: 1\n" in printed.err
+    assert "note: ignoring 1 extenders of the configuration\n" in printed.err
 
 
 def test_time_that_passes_is_told(capsys: pytest.CaptureFixture[str]) -> None:

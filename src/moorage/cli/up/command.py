@@ -1,4 +1,4 @@
-"""`moorage up`: a cluster on this machine in one command."""
+"""`moorage up`: run a local cluster."""
 
 from functools import partial
 from pathlib import Path
@@ -6,31 +6,49 @@ from typing import Annotated
 
 import typer
 
-from moorage.cli.shared import ConfigOption, GatesOption, PluginPaths, VerbosityOption, log_as_asked, policy_of
-from moorage.cli.starting import start_lightly
+from moorage.cli.options import (
+    ConfigOption,
+    GatesOption,
+    PluginPaths,
+    PortOption,
+    VerbosityOption,
+    configure_log_level,
+    load_policy,
+)
+from moorage.cli.startup import start_lightly
+from moorage.common.durations import parse_duration
 
 ManifestFiles = Annotated[
     list[str] | None,
-    typer.Option("--file", "-f", metavar="FILE", help="Manifests to apply at the start; - is standard input."),
+    typer.Option(
+        "--file", "-f", metavar="FILE", help="Objects to create in the cluster, YAML or JSON; - reads standard input."
+    ),
 ]
-NodesOption = Annotated[int, typer.Option("--nodes", min=0, max=20_000, help="How many nodes there are.")]
+NodesOption = Annotated[int, typer.Option("--nodes", min=0, max=20_000, help="Number of fake nodes.")]
 ShapeOption = Annotated[
-    str, typer.Option("--shape", metavar="cpu=8,memory=32Gi,pods=110,zones=3", help="What each of them has.")
+    str, typer.Option("--shape", metavar="cpu=8,memory=32Gi,pods=110,zones=3", help="Size of each node.")
 ]
 DataOption = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Keep the cluster here; else it is gone at the end.")
+    Path | None,
+    typer.Option("--data-dir", metavar="FOLDER", help="Persist the cluster in this folder (default: in memory only)."),
 ]
 KubeconfigOption = Annotated[
-    Path | None, typer.Option("--kubeconfig", metavar="FILE", help="Where to write how to reach the cluster.")
+    Path | None,
+    typer.Option("--kubeconfig", metavar="FILE", help="File to write the kubeconfig to (default: a temporary file)."),
 ]
-NoScheduler = Annotated[bool, typer.Option("--no-scheduler", help="Leave scheduling to one that you run yourself.")]
+NoScheduler = Annotated[
+    bool, typer.Option("--no-scheduler", help="Start no scheduler; run your own with the kubeconfig.")
+]
 LogOption = Annotated[
-    Path | None, typer.Option("--decision-log", metavar="FILE", help="Write every decision there, a line of JSON each.")
+    Path | None,
+    typer.Option("--decision-log", metavar="FILE", help="Write every decision to this file, as JSON lines."),
 ]
 ReloadOption = Annotated[
-    bool, typer.Option("--reload/--no-reload", help="Take up plugins and configuration whenever they are saved.")
+    bool, typer.Option("--reload/--no-reload", help="Reload plugins and configuration when their files change.")
 ]
-ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="End after a while, such as 30s or 5m.")]
+ForOption = Annotated[
+    str, typer.Option("--for", metavar="DURATION", help="Stop after this time, such as 30s or 5m (default: at Ctrl-C).")
+]
 
 
 def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
@@ -43,30 +61,33 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     no_scheduler: NoScheduler = False,
     file: ManifestFiles = None,
     decision_log: LogOption = None,
-    lasts: ForOption = "",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to serve on; 0 is any.")] = 0,
-    ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve a page that shows the cluster.")] = True,
-    ui_port: Annotated[int, typer.Option("--ui-port", min=0, max=65535, help="Its port; 0 is any.")] = 0,
+    for_: ForOption = "",
+    port: PortOption = 0,
+    ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve a web page that shows the cluster.")] = True,
+    ui_port: Annotated[
+        int,
+        typer.Option("--ui-port", metavar="PORT", min=0, max=65535, help="Port of the web page; 0 picks a free one."),
+    ] = 0,
     reload: ReloadOption = True,
     feature_gates: GatesOption = None,
     verbosity: VerbosityOption = None,
 ) -> None:
-    """Run a Kubernetes cluster on this machine: API server, controllers, fake nodes and the scheduler.
+    """Run a local Kubernetes cluster with fake nodes.
 
-    kubectl and every other client can use it. Pods do not run anything: fake kubelets say that they do. How long they
-    take to start, run and stop can be said by annotations such as moorage.io/run-for: 10s.
+    The cluster consists of an API server, controllers, fake kubelets and the scheduler. kubectl and other clients can
+    use it. Pods run no containers; fake kubelets only report their status. Annotations such as moorage.io/run-for: 10s
+    set how long pods take to start, run and stop.
     """
     start_lightly()
-    log_as_asked(verbosity)
+    configure_log_level(verbosity)
     from moorage.cli.up.running import UpOptions, run_up
     from moorage.cli.up.screen import Screen
     from moorage.cluster import ClusterOptions, NodeShape, manifests_in
-    from moorage.common.durations import parse_duration
     from moorage.scheduler.daemon.gates import choose_gates
 
-    load = None if no_scheduler else partial(policy_of, config, plugin, feature_gates)
+    load = None if no_scheduler else partial(load_policy, config, plugin, feature_gates)
     features, manifests = choose_gates(feature_gates or ()).features, manifests_in(*file or ())
-    policy, definitions = None if load is None else load(), tuple(each for each in manifests if each.is_definition)
+    policy, definitions = None if load is None else load(), tuple(item for item in manifests if item.is_definition)
     options = UpOptions(
         cluster=ClusterOptions(
             nodes, NodeShape.parse(shape), policy=policy, definitions=definitions, features=features
@@ -75,7 +96,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         kubeconfig=kubeconfig,
         data_dir=data_dir,
         port=port,
-        seconds=parse_duration(lasts, where="--for") if lasts else None,
+        seconds=parse_duration(for_, where="--for") if for_ else None,
         page_port=ui_port if ui else None,
         decision_log=decision_log,
         config=config,

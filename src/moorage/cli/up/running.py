@@ -1,4 +1,4 @@
-"""`moorage up`: a cluster on this machine, from its start to its end."""
+"""`moorage up`: the lifecycle of a local cluster."""
 
 import asyncio
 import os
@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What to start, for how long (``None``: until interrupted), and where to keep it."""
+    """Options of a local cluster; ``seconds=None`` runs it until an interrupt."""
 
     cluster: ClusterOptions
     manifests: tuple[Manifest, ...] = ()
@@ -56,17 +56,17 @@ class UpOptions:
     port: int = 0
     seconds: float | None = None
     page_port: int | None = None
-    """Where to serve the page; 0 is any port, ``None`` is nowhere."""
+    """Port of the web page; 0 picks a free one, ``None`` serves no page."""
     decision_log: Path | None = None
     config: Path | None = None
     plugins: tuple[str, ...] = ()
-    """Third-party plugins as they were named, for the process that answers the page's questions."""
+    """Import paths of third-party plugins, for the process that answers the page's questions."""
     load_policy: Callable[[], Policy] | None = None
-    """Reads configuration and plugins again when their files change; ``None`` if that is not wanted."""
+    """Loads configuration and plugins after a change of their files; ``None`` disables reloading."""
 
 
 def run_up(options: UpOptions, screen: Screen) -> int:
-    """Run a cluster until it is told to stop; return the exit code."""
+    """Run a cluster until it is stopped; return the exit code."""
     import uvloop
 
     collect_rarely()
@@ -77,7 +77,7 @@ def run_up(options: UpOptions, screen: Screen) -> int:
 
 @dataclass
 class Up:
-    """One run of a cluster."""
+    """A running local cluster."""
 
     options: UpOptions
     screen: Screen
@@ -86,13 +86,13 @@ class Up:
     _asking: QuestionProcess | None = None
 
     async def run(self) -> None:
-        """Start everything, show how it fares, and end in order."""
+        """Start all parts, show the state of the cluster, and stop in order."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stopping.set)
         async with self._ending as ending:
             server = await ending.enter_async_context(self._server())
-            path = ending.enter_context(written(server.kubeconfig(), self.options.kubeconfig))
+            path = ending.enter_context(KubeconfigFile(server.kubeconfig(), self.options.kubeconfig))
             self.screen.welcome(server.url, path, with_scheduler=self.options.cluster.policy is not None)
             cluster = await ending.enter_async_context(self._cluster(server))
             await self._serve_page(cluster, path, ending)
@@ -107,7 +107,7 @@ class Up:
                 plain=True, port=options.port, data_dir=options.data_dir, features=options.cluster.features
             )
         except OSError as error:
-            raise InputError(str(self.options.data_dir), f"the data cannot be kept here: {error.strerror}") from error
+            raise InputError(str(self.options.data_dir), f"cannot store data here: {error.strerror}") from error
 
     def _cluster(self, server: ApiServer) -> EmbeddedCluster:
         credentials = FixedCredentials(f"Bearer {server.token}")
@@ -124,7 +124,7 @@ class Up:
         return cluster
 
     def _open_log(self) -> "OpenDecisionLog | None":
-        """Open the decision log, if there is to be one; what it drops is counted nowhere."""
+        """Open the decision log, if requested; dropped lines are not counted."""
         path = self.options.decision_log
         if path is None:
             return None
@@ -137,7 +137,7 @@ class Up:
         return log
 
     async def _serve_page(self, cluster: EmbeddedCluster, kubeconfig: Path, ending: AsyncExitStack) -> None:
-        """Show the cluster in the browser, if that is wanted and there is a scheduler to look at."""
+        """Serve the web page, if requested and if there is a scheduler."""
         policy, port = self.options.cluster.policy, self.options.page_port
         if cluster.scheduling is None or policy is None or port is None or self._watching is None:
             return
@@ -152,7 +152,7 @@ class Up:
         self.screen.page(page.url)
 
     def _follow_files(self, cluster: EmbeddedCluster, ending: AsyncExitStack) -> None:
-        """Have the scheduler take up configuration and plugins whenever they are saved."""
+        """Reload configuration and plugins when their files change."""
         scheduling, load = cluster.scheduling, self.options.load_policy
         if scheduling is None or load is None:
             return
@@ -166,10 +166,10 @@ class Up:
 
         follower = FileFollower(self.options.config, self.options.plugins, apply, self.screen)
         task = asyncio.get_running_loop().create_task(follower.run(), name="following files")
-        ending.push_async_callback(_ended, task)
+        ending.push_async_callback(_cancel, task)
 
     async def _watch(self, cluster: EmbeddedCluster) -> None:
-        """Show how the cluster fares until it is told to stop, its time is over, or a part of it fails."""
+        """Show the state of the cluster until it is stopped, its time is over, or a part fails."""
         loop = asyncio.get_running_loop()
         end = None if self.options.seconds is None else loop.time() + self.options.seconds
         with self.screen.showing():
@@ -191,13 +191,13 @@ class Up:
             return
 
 
-async def _ended(task: "asyncio.Task[None]") -> None:
+async def _cancel(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-class written:  # noqa: N801 - read as a verb: with written(config, path) as path
-    """Writes a kubeconfig for as long as a block lasts; to a file of its own unless one is named."""
+class KubeconfigFile:
+    """Writes a kubeconfig, to a temporary file by default, and deletes it at the end of a block."""
 
     def __init__(self, config: dict[str, Any], path: Path | None) -> None:
         self._config = config
@@ -210,35 +210,35 @@ class written:  # noqa: N801 - read as a verb: with written(config, path) as pat
             path = Path(self._folder.name) / "kubeconfig"
         else:
             path = self._path
-            refuse_foreign(path)
+            check_overwritable(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # It holds a token: nobody else is to read it, not even for a moment.
+            # The file holds a token: other users must not read it, not even for a moment.
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR)
-            os.fchmod(descriptor, stat.S_IRUSR | stat.S_IWUSR)  # the file may have been there, for all to read
+            os.fchmod(descriptor, stat.S_IRUSR | stat.S_IWUSR)  # an existing file may have been readable by all
             os.ftruncate(descriptor, 0)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 yaml.safe_dump(self._config, file, sort_keys=False)
         except OSError as error:
-            raise InputError("--kubeconfig", f"{path} cannot be written: {error.strerror}") from error
-        self._written = path
+            raise InputError("--kubeconfig", f"cannot write {path}: {error.strerror}") from error
+        self._file = path
         return path
 
     def __exit__(self, *_: object) -> None:
-        self._written.unlink(missing_ok=True)
+        self._file.unlink(missing_ok=True)
         if self._folder is not None:
             self._folder.cleanup()
 
 
-def refuse_foreign(path: Path) -> None:
-    """Refuse to overwrite a kubeconfig that leads to other clusters than ours."""
+def check_overwritable(path: Path) -> None:
+    """Raise InputError for a kubeconfig of other clusters, which must not be overwritten."""
     if not path.exists():
         return
     try:
-        found = next(read_documents(path.read_text(encoding="utf-8"), source=str(path)), None)
-        contexts = [context["name"] for context in (found or {}).get("contexts") or ()]
+        config = next(read_documents(path.read_text(encoding="utf-8"), source=str(path)), None)
+        contexts = [context["name"] for context in (config or {}).get("contexts") or ()]
     except (OSError, UnicodeDecodeError, InputError, TypeError, KeyError, AttributeError):
         contexts = ["something else"]
     if contexts != [CONTEXT]:
-        hint = "name a file that does not exist; kubectl can read several: KUBECONFIG=this:that"
-        raise InputError("--kubeconfig", f"{path} is there already and is not ours to overwrite", hint=hint)
+        hint = "choose a new file; kubectl can merge several: KUBECONFIG=file1:file2"
+        raise InputError("--kubeconfig", f"{path} exists and contains other clusters", hint=hint)

@@ -1,4 +1,4 @@
-"""What `moorage up` shows: a live picture on a terminal, plain lines elsewhere."""
+"""The display of `moorage up`: a live view on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _COLORS: Final = {"Running": "green", "Succeeded": "blue", "Pending": "yellow", 
 
 
 class Screen:
-    """Where a cluster is shown; the picture is live if the console is a terminal."""
+    """The display of a cluster; a live view if the console is a terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
@@ -31,37 +31,36 @@ class Screen:
         self._last = ""
 
     def welcome(self, url: str, kubeconfig: Path, *, with_scheduler: bool) -> None:
-        """Say how to use the cluster."""
-        self._say(f"The cluster serves the Kubernetes API on {url}. Its kubeconfig is")
-        self._say(f"  {kubeconfig}")
-        self._say("Use it from another terminal, for example:")
-        self._say(f"  export KUBECONFIG={kubeconfig}")
-        self._say("  kubectl get nodes")
+        """Print how to use the cluster."""
+        self._print(f"The cluster serves the Kubernetes API at {url}")
+        self._print("Use it from another terminal:")
+        self._print(f"  export KUBECONFIG={kubeconfig}")
+        self._print("  kubectl get nodes")
         if not with_scheduler:
-            self._say("There is no scheduler: pods wait until you run one with this kubeconfig.")
-        self._say("Ctrl-C ends it.\n")
+            self._print("No scheduler is running: pods stay pending until you start one with this kubeconfig.")
+        self._print("Stop the cluster with Ctrl-C.\n")
 
     def page(self, url: str) -> None:
-        """Say where the cluster can be looked at."""
-        self._say(f"Look at it in a browser: {url}\n")
+        """Print the URL of the web page."""
+        self._print(f"Web page: {url}\n")
 
     def taken(self, fixed: list[str]) -> None:
-        """Say that the scheduler goes on with what was just saved."""
-        self._say(f"{_now()} The scheduler has taken up what was saved.")
+        """Print that a reload succeeded; ``fixed`` lists settings that need a restart."""
+        self._print(f"{_now()} Reloaded the configuration and plugins.")
         if fixed:
-            self._say(f"  {', '.join(fixed)}: only from the next start on.")
+            self._print(f"  {', '.join(fixed)}: changes apply after a restart.")
 
     def refused(self, problem: str) -> None:
-        """Say why it goes on as before."""
-        self._say(f"{_now()} The scheduler goes on as before: what was saved cannot be used.")
-        self._say("  " + problem.replace("\n", "\n  "))
+        """Print why a reload failed."""
+        self._print(f"{_now()} Reload failed; the scheduler continues with the previous configuration and plugins.")
+        self._print("  " + problem.replace("\n", "\n  "))
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self.console.print(text, soft_wrap=True, markup=False)
 
     @contextmanager
     def showing(self) -> Iterator[None]:
-        """Keep the picture on the screen while the block lasts."""
+        """Show the live view during a block."""
         if not self.is_live:
             yield
             return
@@ -70,27 +69,27 @@ class Screen:
         self._live = None
 
     def show(self, summary: "Summary") -> None:
-        """Show how the cluster fares."""
+        """Show the current state of the cluster."""
         if self._live is not None:
-            self._live.update(picture(summary))
+            self._live.update(render(summary))
         elif summary.line != self._last:
             self._last = summary.line
-            self._say(summary.line)
+            self._print(summary.line)
 
     def farewell(self, summary: "Summary") -> None:
-        """Say what became of the cluster."""
-        self._say(f"{summary.placed} pods found a node. In the end: {summary.line}")
+        """Print the final state of the cluster."""
+        self._print(f"{summary.placed} pods scheduled. Final state: {summary.line}")
         for reason in summary.reasons:
-            self._say(f"  {reason.count} pending, such as {reason.example}: {reason.text}")
+            self._print(f"  {reason.count} pending (e.g. {reason.example}): {reason.text}")
 
 
 def _now() -> str:
     return time.strftime("%H:%M:%S")
 
 
-def picture(summary: "Summary") -> Group:
-    """Draw a cluster: its nodes and what is used of them, its pods, and why some wait."""
-    return Group(_overview(summary), Text(), _waiting(summary))
+def render(summary: "Summary") -> Group:
+    """Render nodes, utilization, pods, and the reasons of pending pods."""
+    return Group(_overview(summary), Text(), _pending(summary))
 
 
 def _overview(summary: "Summary") -> Table:
@@ -106,14 +105,14 @@ def _overview(summary: "Summary") -> Table:
         Text(f"{count} {phase.lower()}", _COLORS.get(phase, "")) for phase, count in summary.phases.items()
     )
     table.add_row(Text("pods", "bold"), pods if summary.phases else Text("none", "dim"))
-    table.add_row(Text("placed", "bold"), f"{summary.placed} ({summary.rate:.1f} pods/s)")
+    table.add_row(Text("scheduled", "bold"), f"{summary.placed} ({summary.rate:.1f} pods/s)")
     return table
 
 
-def _waiting(summary: "Summary") -> Table | Text:
+def _pending(summary: "Summary") -> Table | Text:
     if not summary.reasons:
-        return Text("no pod waits", "dim")
-    table = Table("pending", "such as", "why", box=None, header_style="bold", pad_edge=False)
+        return Text("no pending pods", "dim")
+    table = Table("pending", "example", "reason", box=None, header_style="bold", pad_edge=False)
     for reason in summary.reasons:
         table.add_row(str(reason.count), Text(reason.example), Text(reason.text))
     return table

@@ -1,4 +1,4 @@
-"""Counting a cluster: nodes, what is used of them, pods by phase, and how fast they find their nodes."""
+"""Statistics of a cluster: nodes, utilization, pods by phase, and the scheduling rate."""
 
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -11,14 +11,14 @@ from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 
 WINDOW: Final = 5.0
-"""Over how many seconds the rate of placements is taken."""
+"""Window of the scheduling rate, in seconds."""
 MAX_REASONS: Final = 8
-SHOWN: Final = ("cpu", "memory", "pods")
+RESOURCES: Final = ("cpu", "memory", "pods")
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why some pods wait, and one of them."""
+    """A reason why pods are pending, and one of these pods."""
 
     text: str
     count: int
@@ -27,7 +27,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A cluster at a glance; ``used`` is a share for each resource, ``reasons`` the most common ones first."""
+    """State of a cluster; ``used`` is a fraction per resource, ``reasons`` are sorted by frequency."""
 
     nodes: int
     ready: int
@@ -39,12 +39,12 @@ class Summary:
 
     @property
     def pods(self) -> int:
-        """How many pods there are."""
+        """The number of pods."""
         return sum(self.phases.values())
 
     @property
     def line(self) -> str:
-        """The summary as one line, for logs."""
+        """The summary as one line."""
         phases = ", ".join(f"{count} {phase.lower()}" for phase, count in self.phases.items() if count)
         used = ", ".join(f"{name} {share:.0%}" for name, share in self.used.items())
         return (
@@ -54,22 +54,22 @@ class Summary:
 
 @dataclass
 class Tally:
-    """Follows the placements of pods; a controller that never has anything to do."""
+    """Counts scheduled pods; a controller that never acts."""
 
     name = "tally"
     kinds = (Pod,)
     pause = 0.0
     placed: int = 0
-    _seen: set[str] = field(default_factory=set)
+    _counted: set[str] = field(default_factory=set)
     _marks: deque[tuple[float, int]] = field(default_factory=deque)
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Count a pod when it is first seen with a node."""
-        if isinstance(thing, Pod) and thing.node_name:
-            if cache[Pod].get(thing.key) is None:
-                self._seen.discard(thing.uid)
-            elif thing.uid not in self._seen:
-                self._seen.add(thing.uid)
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
+        """Count a pod at its first event with a node."""
+        if isinstance(obj, Pod) and obj.node_name:
+            if cache[Pod].get(obj.key) is None:
+                self._counted.discard(obj.uid)
+            elif obj.uid not in self._counted:
+                self._counted.add(obj.uid)
                 self.placed += 1
         return ()
 
@@ -78,12 +78,12 @@ class Tally:
         return ()
 
     def summary(self, cache: InformerCache, now: float) -> Summary:
-        """Count everything there is."""
+        """Summarize the cluster."""
         self._marks.append((now, self.placed))
         while now - self._marks[0][0] > WINDOW:
             self._marks.popleft()
-        began, before = self._marks[0]
-        rate = (self.placed - before) / (now - began) if now > began else 0.0
+        start, placed_before = self._marks[0]
+        rate = (self.placed - placed_before) / (now - start) if now > start else 0.0
         phases = Counter(_phase(pod) for pod in cache[Pod])
         order = ("Running", "Pending", "Starting", "Stopping", "Succeeded", "Failed")
         return Summary(
@@ -112,25 +112,25 @@ def _phase(pod: Pod) -> str:
 
 
 def _used(cache: InformerCache) -> dict[str, float]:
-    """Return the share of each resource that placed pods ask for."""
+    """Return the requested fraction of each resource."""
     capacity: Counter[str] = Counter()
     for node in cache[Node]:
-        capacity.update({name: node.allocatable.get(name, 0) for name in SHOWN})
-    taken: Counter[str] = Counter()
+        capacity.update({name: node.allocatable.get(name, 0) for name in RESOURCES})
+    requested: Counter[str] = Counter()
     for pod in cache[Pod]:
         if pod.node_name and not pod.is_finished:
-            taken.update({"pods": 1, **{name: pod.requests.get(name, 0) for name in ("cpu", "memory")}})
-    return {name: taken[name] / capacity[name] if capacity[name] else 0.0 for name in SHOWN}
+            requested.update({"pods": 1, **{name: pod.requests.get(name, 0) for name in ("cpu", "memory")}})
+    return {name: requested[name] / capacity[name] if capacity[name] else 0.0 for name in RESOURCES}
 
 
 def _reasons(cache: InformerCache) -> tuple[Reason, ...]:
-    """Return why pods wait, in the scheduler's words, the most common reasons first."""
-    counted: Counter[str] = Counter()
-    example: dict[str, str] = {}
+    """Return the scheduler's messages about pending pods, the most frequent first."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, str] = {}
     for pod in cache[Pod]:
         if _phase(pod) == "Pending":
             condition = pod.condition("PodScheduled")
-            text = condition.message if condition is not None and condition.message else "waits for its turn"
-            counted[text] += 1
-            example.setdefault(text, pod.key)
-    return tuple(Reason(text, count, example[text]) for text, count in counted.most_common(MAX_REASONS))
+            text = condition.message if condition is not None and condition.message else "not tried yet"
+            counts[text] += 1
+            examples.setdefault(text, pod.key)
+    return tuple(Reason(text, count, examples[text]) for text, count in counts.most_common(MAX_REASONS))

@@ -4,7 +4,7 @@ from typing import Any
 from rich.console import Console
 from tests.support.reconciling import make, pod
 
-from moorage.cli.up.screen import Screen, picture
+from moorage.cli.up.screen import Screen, render
 from moorage.cli.up.tally import Reason, Summary, Tally
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.kube.api.node import Node
@@ -26,7 +26,7 @@ def test_counts_a_cluster() -> None:
     assert (summary.nodes, summary.ready) == (2, 1)
     assert summary.phases == {"Running": 1, "Pending": 1, "Succeeded": 1}
     assert summary.used == {"cpu": 0.25, "memory": 0.125, "pods": 0.05}
-    assert summary.reasons == (Reason("waits for its turn", 1, "shop/c"),)
+    assert summary.reasons == (Reason("not tried yet", 1, "shop/c"),)
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
@@ -55,7 +55,7 @@ SUMMARY = Summary(
 
 def test_a_terminal_gets_a_picture() -> None:
     console = Console(width=100, record=True, force_terminal=True, file=StringIO())
-    console.print(picture(SUMMARY))
+    console.print(render(SUMMARY))
     text = console.export_text()
     for part in ("2 of 2 ready", "50%", "3 running", "1 pending", "1.5 pods/s", "2 Insufficient cpu", "shop/big"):
         assert part in text
@@ -71,4 +71,4 @@ def test_others_get_lines_and_only_news() -> None:
     lines = console.export_text().splitlines()
     assert len(lines) == 3
     assert lines[0] == "nodes 2/2 ready · pods: 3 running, 1 pending · used: cpu 50%, memory 25% · 1.5 pods/s"
-    assert lines[2].startswith("  1 pending, such as shop/big: 0/2 nodes are available")
+    assert lines[2].startswith("  1 pending (e.g. shop/big): 0/2 nodes are available")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.cli.shared import policy_of
+from moorage.cli.options import load_policy
 from moorage.scheduler.daemon.following import FileFollower, FilesFollowed
 from moorage.testing import Cluster, in_virtual_time
 
@@ -87,7 +87,7 @@ def test_saving_a_plugin_or_a_configuration_is_enough(tmp_path: Path, monkeypatc
     plugin.write_text(PLUGIN.format(answer='Status.unschedulable("picky")'))
     text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{plugins: %s}]\n"
     config.write_text(text % "{multiPoint: {enabled: [{name: Picky}]}}")
-    policy_of(config, ["followed_plugin:Picky"], None)
+    load_policy(config, ["followed_plugin:Picky"], None)
 
     @in_virtual_time
     async def story() -> None:
@@ -97,7 +97,7 @@ def test_saving_a_plugin_or_a_configuration_is_enough(tmp_path: Path, monkeypatc
             follower = FileFollower(
                 config,
                 ["followed_plugin:Picky"],
-                lambda: scheduling.reload(policy_of(config, ["followed_plugin:Picky"], None)),
+                lambda: scheduling.reload(load_policy(config, ["followed_plugin:Picky"], None)),
                 told,
             )
             following = asyncio.create_task(follower.run())

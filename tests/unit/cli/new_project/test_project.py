@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from moorage.cli.new_project.kinds import PluginKind
-from moorage.cli.new_project.writing import MAX_NAME, names_of, write_project
+from moorage.cli.new import PluginKind
+from moorage.cli.new_project.project import MAX_NAME, check_name, write_project
 from moorage.common.errors import InputError
 from moorage.scheduler.config import KNOWN_PLUGINS, load_config
 from moorage.testing import check_plugin
@@ -22,41 +22,41 @@ ROOT = Path(__file__).parents[4]
 KINDS = [*PluginKind]
 
 BAD_NAMES = {
-    "as a class is written": ("SpotOnly", "hint: write spot-only"),
-    "as a package is written": ("spot_only", "hint: write spot-only"),
-    "as people write": ("Spot only!", "hint: write spot-only"),
-    "a path": ("../spot", "hint: write spot"),
-    "nothing": ("", "hint: write something like spot-only"),
-    "a digit first": ("9-lives", "hint: write something like spot-only"),
-    "another alphabet": ("узел", "hint: write something like spot-only"),
-    "too long": ("a" * (MAX_NAME + 1), f"at most {MAX_NAME} small letters"),
-    "a module of Python": ("json", "'json' means something else in Python\n  hint: write json-plugin"),
-    "a word of Python": ("async", "'async' means something else in Python\n  hint: write async-plugin"),
-    "a package that is installed": ("numpy", "'numpy' means something else in Python\n  hint: write numpy-plugin"),
-    "our own": ("moorage", "hint: write moorage-plugin"),
-    "a plugin that there is": ("node-name", "there is a plugin NodeName already\n  hint: write my-node-name"),
+    "as a class is written": ("SpotOnly", "hint: use spot-only"),
+    "as a package is written": ("spot_only", "hint: use spot-only"),
+    "as people write": ("Spot only!", "hint: use spot-only"),
+    "a path": ("../spot", "hint: use spot"),
+    "nothing": ("", "hint: use a name such as spot-only"),
+    "a digit first": ("9-lives", "hint: use a name such as spot-only"),
+    "another alphabet": ("узел", "hint: use a name such as spot-only"),
+    "too long": ("a" * (MAX_NAME + 1), f"at most {MAX_NAME} lower-case letters"),
+    "a module of Python": ("json", "the Python name 'json' is in use\n  hint: use json-plugin"),
+    "a word of Python": ("async", "the Python name 'async' is in use\n  hint: use async-plugin"),
+    "a package that is installed": ("numpy", "the Python name 'numpy' is in use\n  hint: use numpy-plugin"),
+    "our own": ("moorage", "hint: use moorage-plugin"),
+    "a plugin that there is": ("node-name", "a plugin named NodeName already exists\n  hint: use my-node-name"),
 }
 
 
 @pytest.mark.parametrize(("name", "message"), BAD_NAMES.values(), ids=BAD_NAMES)
 def test_a_bad_name_is_answered_by_a_better_one(name: str, message: str) -> None:
     with pytest.raises(InputError) as refusal:
-        names_of(name, taken=KNOWN_PLUGINS)
+        check_name(name, known_plugins=KNOWN_PLUGINS)
     assert message in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", [name for name, message in BAD_NAMES.values() if "hint: write" in message])
 def test_what_is_suggested_is_taken(name: str) -> None:
     with pytest.raises(InputError) as refusal:
-        names_of(name, taken=KNOWN_PLUGINS)
-    assert names_of(refusal.value.hint.split()[-1], taken=KNOWN_PLUGINS).plugin.isidentifier()
+        check_name(name, known_plugins=KNOWN_PLUGINS)
+    assert check_name(refusal.value.hint.split()[-1], known_plugins=KNOWN_PLUGINS).plugin.isidentifier()
 
 
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[PluginKind, Path]:
     folder = tmp_path_factory.mktemp("projects")
     for kind in KINDS:
-        write_project(names_of(f"spot-{kind.value}"), kind, folder / kind.value)
+        write_project(check_name(f"spot-{kind.value}"), kind, folder / kind.value)
     return {kind: folder / kind.value for kind in KINDS}
 
 
@@ -139,12 +139,12 @@ def loaded(path: Path) -> list[dict[str, Any]]:
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:
-    names = names_of("spot-only")
+    names = check_name("spot-only")
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.txt").write_text("all of it")
     (tmp_path / "file").write_text("a file")
     for name in ("taken", "file"):
-        with pytest.raises(InputError, match="this is there already"):
+        with pytest.raises(InputError, match="the folder already exists"):
             write_project(names, PluginKind.FILTER, tmp_path / name)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "taken", "thesis.txt"]
 
@@ -152,21 +152,21 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
 def test_an_empty_folder_is_filled_and_one_that_is_not_there_is_made(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for folder in (tmp_path / "empty", tmp_path / "a" / "b"):
-        assert Path("pyproject.toml") in write_project(names_of("spot-only"), PluginKind.FILTER, folder)
+        assert Path("pyproject.toml") in write_project(check_name("spot-only"), PluginKind.FILTER, folder)
         assert (folder / "src" / "spot_only" / "plugin.py").is_file()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_to_is_one_message(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(InputError, match="the project cannot be written: Permission denied"):
-        write_project(names_of("spot-only"), PluginKind.FILTER, tmp_path / "here")
+    with pytest.raises(InputError, match="cannot write the project: Permission denied"):
+        write_project(check_name("spot-only"), PluginKind.FILTER, tmp_path / "here")
 
 
 def test_a_file_where_a_folder_should_be_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file")
-    with pytest.raises(InputError, match="the project cannot be written: "):
-        write_project(names_of("spot-only"), PluginKind.FILTER, tmp_path / "file" / "here")
+    with pytest.raises(InputError, match="cannot write the project: "):
+        write_project(check_name("spot-only"), PluginKind.FILTER, tmp_path / "file" / "here")
     assert (tmp_path / "file").read_text() == "a file"
 
 

@@ -1,4 +1,4 @@
-"""Start-up of commands that schedule: garbage collection, NumPy and logging."""
+"""Preparations of a command that schedules, before it imports the scheduler."""
 
 import logging
 import os
@@ -10,30 +10,33 @@ BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 
 def start_lightly(*, with_numpy: bool = True) -> None:
-    """Tune garbage collection and memory, import NumPy without idle threads, and log to standard error."""
+    """Make the start fast: no garbage collection of long-lived objects, no idle threads, no rich.
+
+    From here on, logs go to standard error: standard output is for results.
+    """
     from moorage.scheduler.daemon.gc_tuning import collect_rarely, keep_freed_memory
 
     collect_rarely()
     keep_freed_memory()
     if with_numpy:
         import_numpy()
-    # structlog uses rich and colorama for coloured tracebacks, which are not printed; importing rich costs 50 ms.
+    # structlog uses rich for coloured tracebacks, which we do not print; msgspec uses typing_extensions on old Pythons.
     _import_without("structlog", "rich", "colorama", "greenlet")
     _import_without("msgspec", "typing_extensions")
     log_to_stderr()
 
 
 def import_numpy() -> None:
-    """Import NumPy without the threads of its linear algebra, which the scheduler does not use.
+    """Import NumPy without threads for its linear algebra, which we do not use.
 
-    NumPy starts a thread per core, and each spins before it sleeps: half of the cost of the import.
+    OpenBLAS starts one thread per core, and all of them spin for a while: half of the cost of importing NumPy.
     """
     before = os.environ.get(BLAS_THREADS)
     os.environ[BLAS_THREADS] = before or "1"
     try:
         import_module("numpy")
     finally:
-        # Child processes, such as credential plugins, get the original environment.
+        # Programs that we start, such as credential plugins, get the original environment.
         if before is None:
             del os.environ[BLAS_THREADS]
 
@@ -42,17 +45,17 @@ def _import_without(name: str, *optional: str) -> None:
     """Import a library without its optional dependencies; other modules can still import those."""
     if name in sys.modules:
         return
-    hidden = [module for module in optional if module not in sys.modules]
+    hidden = [dependency for dependency in optional if dependency not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
         import_module(name)
     finally:
-        for module in hidden:
-            del sys.modules[module]
+        for dependency in hidden:
+            del sys.modules[dependency]
 
 
 def log_to_stderr() -> None:
-    """Log warnings and errors to standard error; `moorage scheduler` configures its logs by flags later."""
+    """Log warnings and errors to standard error; `moorage scheduler` then configures its logs by flags."""
     import structlog
 
     from moorage.common.text import shorten_values
@@ -65,7 +68,7 @@ def log_to_stderr() -> None:
             structlog.processors.add_log_level,
             shorten_values,
             structlog.processors.TimeStamper("%Y-%m-%d %H:%M:%S", utc=False),
-            # Plain tracebacks: structlog's own show local variables, and with them whatever is secret.
+            # Plain tracebacks: those of structlog show local variables, which may be secret.
             structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
             ),

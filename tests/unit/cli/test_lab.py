@@ -48,7 +48,7 @@ def test_it_says_what_it_found_and_where(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_an_address_needs_ray(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lab", "tune", str(written(tmp_path, 3)), "--ray-address", "10.0.0.7:6379"]) == 2
-    assert "write --on ray as well" in capsys.readouterr().err
+    assert "add --on ray" in capsys.readouterr().err
 
 
 def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
@@ -64,5 +64,5 @@ def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert said.splitlines()[0].endswith(" 0 failed")
     assert "best: NodeResourcesFit" in said or "best: weight of NodeResourcesFit" in said
-    assert noted.endswith("stopped: the same command goes on from here\n")
+    assert noted.endswith("interrupted; run the same command to resume\n")
     assert "Traceback" not in noted

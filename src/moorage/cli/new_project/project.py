@@ -1,0 +1,136 @@
+"""Write the files of a new project from templates, completely or not at all.
+
+A template has the extension ``.tpl``. ``{{ project }}`` in its text and ``package`` in its path are replaced by names
+of the project. A template of a plugin kind replaces the common template of the same path.
+"""
+
+import keyword
+import re
+import sys
+import tempfile
+from collections.abc import Collection, Iterator
+from importlib.metadata import entry_points, packages_distributions
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from moorage import __version__
+from moorage.cli.new import PluginKind
+from moorage.common.errors import InputError
+from moorage.scheduler.framework.registry import ENTRY_POINT_GROUP
+
+TEMPLATES: Final = Path(__file__).with_name("templates")
+TEMPLATE: Final = ".tpl"
+BASE: Final = Path("deploy", "base")
+"""A symbolic link to the manifests of Moorage, which are copied into a project."""
+DOTTED: Final = ("gitignore", "dockerignore")
+"""Files whose names start with a dot; packaging would leave those out."""
+MAX_NAME: Final = 40
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_FIELD: Final = re.compile(r"\{\{ (\w+) \}\}")
+
+
+LABELS: Final = {PluginKind.FILTER: "pool", PluginKind.SCORE: "price", PluginKind.RESOURCE: "team"}
+"""The label that the sample plugin of each kind reads."""
+
+
+class ProjectNames(Struct, frozen=True):
+    """The names of a project, its package and its plugin.
+
+    >>> ProjectNames("spot-only").package, ProjectNames("spot-only").plugin
+    ('spot_only', 'SpotOnly')
+    """
+
+    project: str
+
+    @property
+    def package(self) -> str:
+        """The name of the Python package."""
+        return self.project.replace("-", "_")
+
+    @property
+    def plugin(self) -> str:
+        """The name of the class, and of the plugin in configurations."""
+        return "".join(part.capitalize() for part in self.project.split("-"))
+
+
+def check_name(project: str, known_plugins: Collection[str] = ()) -> ProjectNames:
+    """Return the names of a project; raise InputError with a suggestion if the name is invalid or in use."""
+    where = f"NAME {project!r}"
+    if not _NAME.fullmatch(project) or len(project) > MAX_NAME:
+        problem = f"a name has at most {MAX_NAME} lower-case letters, digits and dashes, and starts with a letter"
+        suggestion = _suggest_name(project)
+        raise InputError(where, problem, hint=f"use {suggestion}" if suggestion else "use a name such as spot-only")
+    names = ProjectNames(project)
+    in_use = {*sys.stdlib_module_names, *_RESERVED_PACKAGES, *_list_installed(project)}
+    if keyword.iskeyword(names.package) or names.package in in_use:
+        raise InputError(where, f"the Python name {names.package!r} is in use", hint=f"use {project}-plugin")
+    if names.plugin in known_plugins:
+        raise InputError(where, f"a plugin named {names.plugin} already exists", hint=f"use my-{project}")
+    return names
+
+
+def _list_installed(project: str) -> list[str]:
+    """List the installed packages, which a package of the same name would hide; without the project itself."""
+    own = {entry.dist.name for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.dist is not None}
+    return [name for name, owners in packages_distributions().items() if not (project in owners and project in own)]
+
+
+_RESERVED_PACKAGES: Final = frozenset(("moorage", "test", "tests", "src", "package"))
+
+
+def _suggest_name(name: str) -> str:
+    """Return a valid name: ``SpotOnly``, ``spot_only`` and ``Spot Only!`` become ``spot-only``."""
+    words = re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", name)
+    dashed = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:MAX_NAME].strip("-")
+    return dashed if _NAME.fullmatch(dashed) else ""
+
+
+def write_project(names: ProjectNames, kind: PluginKind, folder: Path) -> list[Path]:
+    """Write a project into a new or empty folder; return its files, relative to the folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        hint = "choose another folder with --folder; existing files are never overwritten"
+        raise InputError(str(folder), "the folder already exists", hint=hint)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
+            project = Path(temporary) / "project"
+            files = sorted(_write(names, kind, project))
+            project.replace(folder)
+    except OSError as error:
+        raise InputError(str(folder), f"cannot write the project: {error.strerror or error}") from error
+    return files
+
+
+def _write(names: ProjectNames, kind: PluginKind, folder: Path) -> Iterator[Path]:
+    fields = {
+        "project": names.project,
+        "package": names.package,
+        "plugin": names.plugin,
+        "label": LABELS[kind],
+        "ask": "score" if kind is PluginKind.SCORE else "filter",
+        "definition": " -f deploy/definition.yaml" if kind is PluginKind.RESOURCE else "",
+        "moorage": __version__,
+    }
+    for relative, template in _find_templates(kind).items():
+        path = Path(*(names.package if part == "package" else part for part in relative.parts))
+        if path.name in DOTTED:
+            path = path.with_name(f".{path.name}")
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        text = template.read_text(encoding="utf-8")
+        is_template = template.suffix == TEMPLATE
+        filled = _FIELD.sub(lambda match: fields[match[1]], text) if is_template else text
+        (folder / path).write_text(filled, encoding="utf-8")
+        yield path
+
+
+def _find_templates(kind: PluginKind) -> dict[Path, Path]:
+    """Return the templates of a project by the path of their output."""
+    templates = {BASE / manifest.name: manifest for manifest in (TEMPLATES / "common" / BASE).glob("*.yaml")}
+    for folder in (TEMPLATES / "common", TEMPLATES / kind.value):
+        for template in folder.rglob(f"*{TEMPLATE}"):
+            path = template.relative_to(folder)
+            if not path.is_relative_to(BASE):  # the Helm chart next to our manifests has its own templates
+                templates[path.with_suffix("")] = template
+    return templates
