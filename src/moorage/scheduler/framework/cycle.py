@@ -1,4 +1,4 @@
-"""What plugins remember during one attempt to place one pod."""
+"""The state that plugins store during one scheduling attempt of one pod."""
 
 from collections.abc import Iterable
 from typing import Any, Final, Generic, TypeVar
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class StateKey(Generic[T]):
-    """A typed key: what is stored under it is what comes out, without casts or string lookups.
+    """A typed key of a :class:`CycleState`: values need no casts and keys cannot be mistyped.
 
-    ``missing`` is what the error says when the key is read and nobody stored anything under it: a configuration may
-    switch off the extension point that stores and leave on the one that reads.
+    ``missing`` is the error message if the key is read before a value is stored. A configuration may disable the
+    extension point that stores the value and enable the one that reads it.
     """
 
     def __init__(self, name: str, *, missing: str = "") -> None:
@@ -24,15 +24,15 @@ class StateKey(Generic[T]):
         return f"StateKey({self.name!r})"
 
 
-ASSUMED: Final = StateKey[Pod]("the pod as it is to be counted on its node")
-"""Stored by a reserve plugin that found out that the pod takes more there than it asks for."""
+ASSUMED: Final = StateKey[Pod]("the pod with its actual requests on the node")
+"""Stored by a reserve plugin if the pod uses more resources on its node than it requests."""
 
 
 class CycleState:
-    """State of one attempt, from pre-filter to post-bind.
+    """The state of one attempt, from pre-filter to post-bind.
 
-    What is stored is shared between clones, unless it has a ``clone`` method of its own: state that ``add_pod`` and
-    ``remove_pod`` change must have one.
+    Clones share the stored values, except those with a ``clone`` method. A value that ``add_pod`` and ``remove_pod``
+    change must have one.
 
     >>> COUNT = StateKey[int]("count")
     >>> cycle = CycleState()
@@ -45,7 +45,7 @@ class CycleState:
 
     def __init__(self) -> None:
         self.group: CycleState | None = None
-        """While a pod is tried as a member of a group: what plugins remember during the attempt of the whole group."""
+        """The state of the group's attempt, if the pod is scheduled as a member of a group."""
         self._values: dict[StateKey[Any], Any] = {}
         self.skipped_filters: set[str] = set()
         self.skipped_scores: set[str] = set()
@@ -65,18 +65,18 @@ class CycleState:
         return key in self._values
 
     def get(self, key: StateKey[T]) -> T | None:
-        """Return what is stored under the key, or ``None``."""
+        """Return the value of the key, or ``None``."""
         value: T | None = self._values.get(key)
         return value
 
     def activate(self, pod: Pod) -> None:
-        """Have this pod tried again at once, whatever its backoff, when this attempt succeeds."""
+        """Retry this pod immediately, regardless of its backoff, when this attempt succeeds."""
         self.pods_to_activate[pod.key] = pod
 
     def clone(self) -> "CycleState":
-        """Return a copy for a what-if; clonable state is copied, the rest shared."""
+        """Return a copy; values with a ``clone`` method are copied, others are shared."""
         copy = CycleState()
-        # Asking for the attribute, not for a protocol: preemption clones a hundred states for one pod.
+        # hasattr is faster than isinstance with a protocol, and preemption clones a hundred states per pod.
         copy._values = {key: value.clone() if hasattr(value, "clone") else value for key, value in self._values.items()}
         copy.skipped_filters = set(self.skipped_filters)
         copy.skipped_scores = set(self.skipped_scores)
@@ -85,7 +85,7 @@ class CycleState:
         return copy
 
     def detached(self) -> "CycleState":
-        """Return a copy that no longer follows the cluster: a state that does has a method ``detach`` to end that."""
+        """Return a copy that is not updated with the cluster; values that are have a ``detach`` method."""
         copy = self.clone()
         for value in copy._values.values():
             if hasattr(value, "detach"):
@@ -94,7 +94,7 @@ class CycleState:
 
     @classmethod
     def merged(cls, states: "Iterable[CycleState]") -> "CycleState":
-        """Return a state with what others hold; their values are shared and must not be changed."""
+        """Return a state with the values of others; they are shared and must not be changed."""
         merged = cls()
         for state in states:
             if state._values:
@@ -104,20 +104,20 @@ class CycleState:
         return merged
 
     def absorb(self, other: "CycleState") -> None:
-        """Take in what another state holds; its values are shared and must not be changed."""
+        """Add the values of another state; they are shared and must not be changed."""
         self._values.update(other._values)
         self.skipped_filters |= other.skipped_filters
         self.skipped_scores |= other.skipped_scores
 
     def drop(self, other: "CycleState") -> None:
-        """Leave out what another state, absorbed before, holds."""
+        """Remove the values of another state that was absorbed before."""
         for key in other._values:
             self._values.pop(key, None)
         self.skipped_filters -= other.skipped_filters
         self.skipped_scores -= other.skipped_scores
 
     def share(self) -> "CycleState":
-        """Return a new attempt's state that starts with this one's values; they must not be changed."""
+        """Return the state of a new attempt that starts with these values; they must not be changed."""
         copy = CycleState.__new__(CycleState)
         copy._values = {**self._values}
         copy.skipped_filters = {*self.skipped_filters}

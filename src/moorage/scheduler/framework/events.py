@@ -1,4 +1,4 @@
-"""What happens in a cluster, as far as a pod that could not be placed may hope for it."""
+"""Cluster events, and the registrations and hints that requeue unschedulable pods."""
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, IntFlag, StrEnum
@@ -10,7 +10,7 @@ from moorage.kube.api.pod import Pod
 
 
 class Action(IntFlag):
-    """What was done to an object. The order of the bits matters: see :meth:`ClusterEvent.covers`."""
+    """The change of an object. The order of the bits matters: see :meth:`ClusterEvent.covers`."""
 
     ADD = 1 << 0
     DELETE = 1 << 1
@@ -53,7 +53,7 @@ _ACTION_NAMES: Final = {
 
 
 class Resource(StrEnum):
-    """What an event may be about; other resources are named ``<plural>.<version>.<group>``."""
+    """The resource of an event; other resources are named ``<plural>.<version>.<group>``."""
 
     POD = "Pod"
     ASSIGNED_POD = "AssignedPod"
@@ -80,7 +80,7 @@ KINDS_OF_POD: Final = (Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD, Resource
 
 
 class ClusterEvent(Struct, frozen=True):
-    """Something that happened to an object of some resource; ``label`` overrides the name it is counted under."""
+    """A change of an object of a resource; ``custom_label`` overrides its name in metrics and logs."""
 
     resource: str
     action: Action
@@ -88,20 +88,20 @@ class ClusterEvent(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Return the name under which metrics and logs count the event."""
+        """Return the name of the event in metrics and logs."""
         if self.custom_label:
             return self.custom_label
         return str(self.resource) + _ACTION_NAMES.get(self.action, "")
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether the event stands for everything that might have happened."""
+        """Whether the event represents any possible change."""
         return self.resource == Resource.WILDCARD and self.action == Action.ALL
 
     def covers(self, incoming: "ClusterEvent") -> bool:
-        """Return whether a plugin registered for this event wants the incoming one.
+        """Return whether a registration for this event includes the incoming event.
 
-        A plain ``UPDATE`` reaches only those who registered the full set: its number is larger than any single bit.
+        A plain ``UPDATE`` matches only registrations of all update bits: its value is larger than any single bit.
         """
         if self.is_wildcard:
             return True
@@ -120,21 +120,21 @@ class QueueingHint(Enum):
 
 
 HintFunction: TypeAlias = Callable[[Pod, Any, Any], QueueingHint]
-"""Asked with the pod that waits, and the object before and after the event (``None`` where there is none)."""
+"""Called with the pending pod and the object before and after the event (``None`` if it does not exist)."""
 
 
 class EventRegistration(Struct, frozen=True):
-    """An event that could cure a plugin's rejection, and the hint that tells whether it did; no hint means always.
+    """An event that may resolve a plugin's rejection, and the hint that decides it; without a hint it always does.
 
-    ``beyond_upstream`` marks an event that kube-scheduler lets pass although it helps: such a pod would be tried again
-    only when it is flushed, after five minutes.
+    ``beyond_upstream`` marks an event that kube-scheduler ignores although it helps. There, such a pod is retried only
+    after the flush interval of five minutes.
     """
 
     event: ClusterEvent
     hint: HintFunction | None = None
     beyond_upstream: bool = False
     same_group: bool = False
-    """Whether the hint can only ever help members of the group that the event is about; others are not asked."""
+    """Whether the hint applies only to members of the group of the event; it is not called for other pods."""
 
 
 _ANY: Final = (
@@ -152,7 +152,7 @@ _ANY: Final = (
     Resource.DEVICE_CLASS,
 )
 EVERY_EVENT: Final = tuple(EventRegistration(ClusterEvent(resource, Action.ALL)) for resource in _ANY)
-"""What a plugin that names no events is registered for."""
+"""The registrations of a plugin that does not define its own."""
 
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "UnschedulableTimeout")
 FORCE_ACTIVATE: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "ForceActivate")
@@ -164,7 +164,7 @@ _ANY_GROUP: Final = EventRegistration(ClusterEvent(Resource.POD_GROUP, Action.AL
 def with_groups(
     registrations: Mapping[str, Sequence[EventRegistration]], has_groups: bool
 ) -> Mapping[str, Sequence[EventRegistration]]:
-    """Return what plugins registered for; where there are groups, those that name no events hope for groups, too."""
+    """Return the registrations; with groups enabled, plugins without their own registrations also get group events."""
     if not has_groups:
         return registrations
     return {

@@ -1,4 +1,4 @@
-"""What an extender made of the nodes it was asked about."""
+"""The filter result of an extender."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,9 @@ from moorage.kube.api.node import Node
 
 
 class Filtered(Struct, frozen=True):
-    """The nodes that are left, in the extender's order, and why others are not; a node may also vanish unexplained.
+    """The feasible nodes in the extender's order, and reasons for others. Nodes may be missing without a reason.
 
-    ``stand_ins`` are the nodes as the extender sent them back, if it did not just name them.
+    ``stand_ins`` contains the nodes as the extender returned them, if it returned objects instead of names.
     """
 
     names: tuple[str, ...]

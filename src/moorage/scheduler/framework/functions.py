@@ -1,4 +1,4 @@
-"""The first step of the author's ladder: a plugin that is a plain function."""
+"""Decorators that turn a plain function into a plugin."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def filter_function(reason: str) -> Callable[[Callable[[Pod, NodeInfo], bool]], type[FilterPlugin]]:
-    """Make a Filter plugin of a function that tells whether a node will do; ``reason`` is what users read if not.
+    """Turn a function that returns whether a node is feasible into a Filter plugin; users see ``reason``.
 
     >>> @filter_function("node(s) were not spot capacity")
     ... def spot_only(pod: Pod, node: NodeInfo) -> bool:
@@ -37,22 +37,22 @@ def filter_function(reason: str) -> Callable[[Callable[[Pod, NodeInfo], bool]], 
     return decorate
 
 
-def score_function(score_of: Callable[[Pod, NodeInfo], int]) -> type[ScorePlugin]:
-    """Make a Score plugin of a function that scores a node from 0 to 100."""
+def score_function(score: Callable[[Pod, NodeInfo], int]) -> type[ScorePlugin]:
+    """Turn a function that scores a node from 0 to 100 into a Score plugin."""
 
     class FunctionScore(ScorePlugin):
         """A function as a Score plugin."""
 
-        name = score_of.__name__
+        name = score.__name__
 
         def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-            return score_of(pod, node)
+            return score(pod, node)
 
-    return _named_after(FunctionScore, score_of)
+    return _named_after(FunctionScore, score)
 
 
 def _named_after(cls: type[T], function: Callable[..., object]) -> type[T]:
-    """Let tracebacks and help show the author's function, not our wrapper."""
+    """Make tracebacks and help show the author's function instead of the wrapper."""
     cls.__name__ = cls.__qualname__ = function.__name__
     cls.__doc__ = function.__doc__ or cls.__doc__
     cls.__module__ = function.__module__

@@ -1,11 +1,12 @@
-"""The extension points: one base class each. A plugin inherits from those it takes part in.
+"""The extension points, one base class each. A plugin inherits from the base classes of its extension points.
 
-A pod's way through them: ``pre_enqueue`` (may it enter the queue?), ``less`` (who is first?), then one attempt:
-``pre_filter`` → ``filter`` on every node → ``post_filter`` if none is left → ``pre_score`` → ``score`` →
-``normalize_scores`` → ``reserve`` → ``permit``; then beside the next attempts: ``pre_bind`` → ``bind`` → ``post_bind``.
+The order for a pod: ``pre_enqueue`` (admission to the queue), ``less`` (queue order), then one attempt:
+``pre_filter`` → ``filter`` on every node → ``post_filter`` if no node is feasible → ``pre_score`` → ``score`` →
+``normalize_scores`` → ``reserve`` → ``permit``. The binding cycle then runs in parallel with the next attempts:
+``pre_bind`` → ``bind`` → ``post_bind``.
 
-Everything up to ``permit`` runs alone in a frozen world: no other pod is placed and no event is applied meanwhile.
-A plugin that raises fails the attempt with an error that names the plugin; the pod is tried again after a backoff.
+The scheduling cycle, up to ``permit``, runs alone: no other pod is placed and no event is applied during it. An
+exception in a plugin fails the attempt with an error that names the plugin; the pod is retried after a backoff.
 """
 
 from abc import abstractmethod
@@ -29,47 +30,48 @@ from moorage.scheduler.framework.status import IntArray, Status, Verdict
 
 
 class DependsOn(IntEnum):
-    """What of the cluster a plugin's answer about a node depends on; each level includes those above it.
+    """The part of the cluster that a plugin's result for a node depends on. Each level includes the previous ones.
 
-    The less, the longer an answer stands: one that depends on the node alone outlives every pod that comes and goes.
+    A result stays cached until that part changes. A result that depends on the node alone is kept while pods are added
+    to the node and removed.
     """
 
     NODE = 0
     """The node: labels, taints, capacity, images."""
     REQUESTS = 1
-    """And what the pods on it take of it: requests, ports, their number."""
+    """Also the resources that its pods use: requests, ports and the number of pods."""
     PODS = 2
-    """And anything else about those pods: labels, annotations, status."""
+    """Also all other fields of its pods: labels, annotations, status."""
     CLUSTER = 3
-    """And other nodes, or pods on them: the plugin is asked afresh for every pod."""
+    """Also other nodes and their pods. The plugin is called again for every pod."""
 
 
 class Plugin:
-    """A plugin of any kind. Its configuration name is the class name unless ``name`` says otherwise.
+    """Base class of all plugins. The configuration name is the class name unless ``name`` is set.
 
-    The constructor may take ``args`` (an instance of ``Args``, as configured) and ``handle`` (the services of
-    ``Handle``), by these names; both are optional. One instance serves one profile: it is
-    built, ``start`` is awaited, it is asked about pods, and in the end ``close`` is awaited.
+    The constructor may take ``args`` (an instance of ``Args``, as configured) and ``handle`` (a ``Handle``), by these
+    names; both are optional. Each profile has its own instance. The scheduler constructs it, awaits ``start``, calls
+    its extension points, and awaits ``close`` at the end.
     """
 
     name: ClassVar[str]
     Args: ClassVar[type[Any] | None] = None
     depends_on: ClassVar[DependsOn] = DependsOn.PODS
-    """What of the cluster filter and score answers about a node depend on, besides what ``sign`` and ``epoch`` name."""
+    """The part of the cluster that filter and score results depend on, in addition to ``sign`` and ``epoch``."""
 
-    # Four facts that spare calls of in-tree plugins, and mean nothing to their answers; authors need none of them.
+    # Four properties of in-tree plugins that save calls and do not change results. Authors need none of them.
     _signs_template: bool = False
-    """Whether ``sign`` goes by ``pod.spec`` (but for the node's name) and the epoch alone, so that pods of one template
-    are asked about once."""
+    """Whether ``sign`` depends only on the epoch and ``pod.spec`` without the node name, so that pods of one template
+    are signed once."""
     _idle_when_skipped: ClassVar[bool] = False
-    """Whether a pod that ``pre_filter`` skips is of no concern to ``reserve`` and ``pre_bind`` either."""
+    """Whether ``reserve`` and ``pre_bind`` have nothing to do for a pod that ``pre_filter`` skips."""
     _normalizes_by_value: ClassVar[bool] = False
-    """Whether normalising looks at the distinct scores alone, not at which or how many nodes have them."""
+    """Whether normalization depends only on the set of distinct scores."""
     _narrow_is_checked: ClassVar[bool] = False
-    """Whether scores of 32 bits lie within 0…100; and were made for the caller, if ``score_nodes`` returned them."""
+    """Whether 32-bit scores are within 0…100, and an array from ``score_nodes`` belongs to the caller."""
 
     _timer: Any = None
-    """What takes the time of single calls, while somebody measures; set by the engine."""
+    """Timer for single calls while plugin metrics are sampled; set by the engine."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -77,61 +79,62 @@ class Plugin:
             cls.name = cls.__name__
 
     async def start(self) -> None:
-        """Begin to work: called once, when all listers are filled and before the first pod is tried.
+        """Start the plugin. Called once, when all listers are synced and before the first attempt.
 
-        Where replicas elect a leader, only the one that leads calls it. Nothing is scheduled before it returns; what
-        takes long, or never ends, belongs into ``handle.in_background``. An error here ends the scheduler.
+        With leader election, only the leader calls it. No pod is scheduled before it returns; long or endless work
+        belongs in ``handle.in_background``. An exception stops the scheduler.
         """
 
     async def close(self) -> None:
-        """End the work: called once if ``start`` was, when no pod is tried or bound any more.
+        """Stop the plugin. Called once if ``start`` was called, after the last attempt and the last binding.
 
-        The plugin's background work is cancelled afterwards. An error is logged; after a few seconds it is cut short.
+        Background tasks of the plugin are cancelled afterwards. An exception is logged; the call is cancelled after a
+        few seconds.
         """
 
     def sign(self, pod: Pod) -> Hashable | None:
-        """Return everything of the pod that this plugin's filter and score answers depend on, or ``None``.
+        """Return all properties of the pod that filter and score results depend on, or ``None``.
 
-        Pods with equal signatures share their answers, which are then recomputed only for nodes that changed. Without
-        a signature the plugin is asked afresh for every pod: correct, only slower.
+        Pods with equal signatures share cached results, which are recomputed only for nodes that changed. Without a
+        signature the plugin is called for every pod, which is correct but slower.
         """
         return None
 
     def epoch(self) -> Hashable:
-        """Return what else the answers depend on besides pod and row; when it changes, they are computed again."""
+        """Return any other input of the results; when it changes, all cached results are recomputed."""
         return None
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Name the events after which a pod this plugin rejected may be worth another try.
+        """Return the events that may make a pod schedulable that this plugin rejected.
 
-        By default every event is, and every change of an object whose kind the plugin asked its handle to list. An
-        empty list means that no event helps: only the five-minute flush does.
+        The default is every event, and every change of objects that the plugin lists through its handle. With an empty
+        list no event requeues the pod; only the flush after five minutes does.
         """
         return EVERY_EVENT
 
 
 class PreEnqueuePlugin(Plugin):
-    """Decides whether a pod may enter the queue at all."""
+    """Decides whether a pod may enter the active queue."""
 
     @abstractmethod
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        """Let the pod into the active or backoff queue, or hold it back with a Status.
+        """Return ``None`` to admit the pod to the active or backoff queue, or a Status to reject it.
 
-        A pod held back is *gated*: it gets no attempt, event or condition until one of this plugin's events lets
-        it be asked again.
+        A rejected pod is *gated*: it gets no attempt, event or condition until one of this plugin's events causes
+        another call.
         """
 
     def reconsidered(self) -> Collection[str] | None:
-        """Return the keys of pods that may be let in by now, of those held back before; each need be named once.
+        """Return the keys of gated pods that may be admitted now. Each key needs to be returned once.
 
-        Asked at each of the plugin's events, so that thousands of gated pods need not be asked about one by one. None
-        says that it could be any of them.
+        Called at each of the plugin's events, so that thousands of gated pods are not checked one by one. ``None``
+        means that any gated pod may be admitted.
         """
         return None
 
 
 class QueueSortPlugin(Plugin):
-    """Decides which pod is tried first. Exactly one is enabled, the same in all profiles. Define either method."""
+    """Orders the queue. All profiles enable the same single plugin. Define either method."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -142,12 +145,12 @@ class QueueSortPlugin(Plugin):
         return bool(self.sort_key(left) < self.sort_key(right))
 
     def sort_key(self, queued: QueuedPod) -> Any:
-        """Return something that sorts as the pods should; faster than ``less``, which it overrides in the queue."""
+        """Return a sort key for a pod. The queue uses it instead of ``less``; it is faster."""
         return _ByLess(self, queued)
 
 
 class _ByLess:
-    """Sorts by a plugin's ``less``."""
+    """Sort key that calls ``less``."""
 
     __slots__ = ("plugin", "queued")
 
@@ -158,7 +161,7 @@ class _ByLess:
     def __lt__(self, other: "_ByLess") -> bool:
         return self.plugin.less(self.queued, other.queued)
 
-    # Without it two pods of the same rank would never count as equal, and the queue could not fall back on their turn.
+    # The queue orders equal pods by arrival, so pods of the same rank must compare as equal.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _ByLess) and not self < other and not other < self
 
@@ -166,7 +169,7 @@ class _ByLess:
 
 
 class NodeNames(Struct, frozen=True):
-    """A pre-filter's answer that only these nodes are worth looking at."""
+    """A pre-filter result that restricts the search to these nodes."""
 
     names: frozenset[str]
 
@@ -175,35 +178,35 @@ PreFilterAnswer = Status | NodeNames | None
 
 
 class PreFilterPlugin(Plugin):
-    """Looks at the pod, and if need be at the whole cluster, before nodes are filtered."""
+    """Evaluates the pod, and the whole cluster if necessary, before nodes are filtered."""
 
     @abstractmethod
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-        """Prepare what ``filter`` needs in ``cycle``; ``nodes`` is every node.
+        """Store the state for ``filter`` in ``cycle``; ``nodes`` contains all nodes.
 
-        ``None`` goes on; :class:`NodeNames` restricts the search to some nodes; ``Status.skip()`` leaves this
-        plugin's filter out for this pod; ``Status.unschedulable`` rejects the pod on all nodes after the other
-        pre-filters ran, ``Status.unresolvable`` at once. In both cases post-filters still run.
+        Legal results: ``None`` to continue; :class:`NodeNames` to restrict the search; ``Status.skip()`` to skip this
+        plugin's filter for the pod; ``Status.unschedulable`` to reject the pod on all nodes after the other pre-filters
+        ran; ``Status.unresolvable`` to reject it immediately. Post-filters run after both rejections.
         """
 
 
 class PreFilterExtensions(PreFilterPlugin):
-    """A pre-filter whose state follows what-ifs: preemption and nominated pods add and remove pods."""
+    """A pre-filter whose state can be updated for added and removed pods (preemption, nominated pods)."""
 
     @abstractmethod
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """Change the state in ``cycle`` as if ``added`` were on the node; not called if ``pre_filter`` skipped."""
+        """Update the state in ``cycle`` as if ``added`` were on the node; not called if ``pre_filter`` skipped."""
 
     @abstractmethod
     def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
-        """Change the state in ``cycle`` as if ``removed`` were gone from the node."""
+        """Update the state in ``cycle`` as if ``removed`` were not on the node."""
 
 
 class FilterPlugin(Plugin):
-    """Decides which nodes can run a pod. Define either method; the other follows from it.
+    """Decides which nodes can run a pod. Define either method; the other is derived from it.
 
-    ``filter`` is asked for single nodes and what-ifs (preemption, nominated pods), ``filter_nodes`` for the cluster.
-    When both are defined they must agree: ``moorage.testing.check_plugin`` compares them.
+    The scheduler calls ``filter`` for single nodes (preemption, nominated pods) and ``filter_nodes`` for the cluster.
+    If both are defined, they must agree: ``moorage.testing.check_plugin`` compares them.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -211,49 +214,49 @@ class FilterPlugin(Plugin):
         require_one_of(cls, FilterPlugin, "filter", "filter_nodes")
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Filter one node: ``None`` to accept it, or a Status saying why not.
+        """Return ``None`` if the node is feasible, or a Status with the reason.
 
-        A node rejected as ``unschedulable`` is one where preemption may help; as ``unresolvable``, not. An error
-        fails the whole attempt. The reasons of the first plugin that rejects a node are the ones users see.
+        Preemption may help on an ``unschedulable`` node, but not on an ``unresolvable`` one. An error fails the whole
+        attempt. Users see the reasons of the first plugin that rejects a node.
         """
         return self.filter_nodes(cycle, pod, NodeTable.of(node)).status_at(0)
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Filter every node of a window at once. Override this when ``filter`` is too slow."""
+        """Filter all nodes of a table in one call. Override it when ``filter`` is too slow."""
         verdicts = ((row, self.filter(cycle, pod, node)) for row, node in nodes.candidates())
         return Verdict.from_rows(len(nodes), verdicts)
 
     def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray | None:
-        """Say of each node how many pods just like this one ``filter`` would accept there, one after the other.
+        """Return for each node how many pods identical to this one ``filter`` would accept, one after another.
 
-        Asked only of filters with ``DependsOn.REQUESTS``, for groups that may go to one of many parts of the cluster;
-        ``None`` (it cannot be told) has the pods tried one by one in each of them. Numbers below 0 count as 0.
+        Called only for filters with ``DependsOn.REQUESTS``, for groups with several possible placements. ``None``
+        (unknown) makes the scheduler try the pods one by one in each placement. Negative numbers count as 0.
         """
         return None
 
 
 class CountingPlugin(Plugin):
-    """A filter that merely adds up what pods ask for, so that whether one more fits is found by subtracting."""
+    """A filter that compares sums of requests, so that a subtraction decides whether another pod fits."""
 
     @abstractmethod
     def left_over(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> dict[str, int]:
-        """Return what is left of each resource that counts once the pod is on the node, which ``filter`` accepts.
+        """Return the remaining amount of each relevant resource with the pod on the node, which ``filter`` accepts.
 
-        Another pod may join exactly if it asks no more than that of any of them; every pod takes one of ``pods``.
+        Another pod fits if and only if it requests at most these amounts. Every pod takes one of ``pods``.
         """
 
     def filter_without(
         self, cycle: CycleState, pod: Pod, nodes: NodeTable, gone: Mapping[str, IntArray]
     ) -> Verdict | None:
-        """Say what ``filter`` would say of each node with so much less taken there; ``None`` if that takes a copy."""
+        """Filter each node as if these amounts were free there; return ``None`` if that needs a copy of the nodes."""
         return None
 
 
 class PostFilterResult(Struct, frozen=True):
-    """What a post-filter did about a pod that fits nowhere.
+    """The result of a post-filter for a pod without a feasible node.
 
-    ``nominated_node`` is ``None`` to leave the pod's nomination as it is, ``""`` to clear it, or the node to nominate.
-    ``message`` is what users read when there is no status, that is, when help was found.
+    ``nominated_node`` is ``None`` to keep the pod's nomination, ``""`` to clear it, or the node to nominate. Users see
+    ``message`` if ``status`` is ``None``, that is, if the post-filter succeeded.
     """
 
     status: Status | None
@@ -263,109 +266,109 @@ class PostFilterResult(Struct, frozen=True):
 
 
 class PostFilterPlugin(Plugin):
-    """Does something for a pod that fits on no node, such as making room."""
+    """Acts for a pod without a feasible node, for example by preemption."""
 
     @abstractmethod
     async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
-        """Try to help; a status of ``None`` ends the search for help, ``unschedulable`` lets the next plugin try.
+        """Try to make the pod schedulable. ``None`` as status means success; otherwise the next plugin runs.
 
-        The world stays frozen while this waits.
+        No events are applied while this call waits.
         """
 
 
 class PreScorePlugin(Plugin):
-    """Looks at the feasible nodes together before they are scored."""
+    """Evaluates all feasible nodes before they are scored."""
 
     @abstractmethod
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Prepare what ``score`` needs; ``Status.skip()`` leaves this plugin's score out. Other statuses are errors."""
+        """Store the state for ``score``; ``Status.skip()`` skips this plugin's score. Other statuses are errors."""
 
 
 class ScorePlugin(Plugin):
-    """Ranks feasible nodes. Define either ``score`` or ``score_nodes``; the other follows from it."""
+    """Ranks feasible nodes. Define either ``score`` or ``score_nodes``; the other is derived from it."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         require_one_of(cls, ScorePlugin, "score", "score_nodes")
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Score one node; after normalising, between 0 and 100, the more the better."""
+        """Return the score of one node. Higher is better; normalized scores are between 0 and 100."""
         return int(self.score_nodes(cycle, pod, NodeTable.of(node))[0])
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        """Score every node of a window at once. Override this when ``score`` is too slow."""
-        # Without `index` a fraction would be cut off in silence.
+        """Score all nodes of a table in one call. Override it when ``score`` is too slow."""
+        # `index` raises for fractions, which NumPy would truncate silently.
         return np.fromiter((index(self.score(cycle, pod, node)) for node in nodes), dtype=np.int64, count=len(nodes))
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
-        """Bring the raw scores of all feasible nodes into 0…100; by default they are there already."""
+        """Map the raw scores of all feasible nodes to 0…100. The default returns them unchanged."""
         return scores
 
 
 class ReservePlugin(Plugin):
-    """Keeps books of its own about what a pod takes on the node it was given."""
+    """Maintains state of its own about the resources that a pod uses on its node."""
 
     @abstractmethod
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Set something aside for the pod; a Status undoes the placement."""
+        """Reserve resources for the pod on the node; a Status reverts the placement."""
 
     @abstractmethod
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
-        """Give it back: called in reverse order for all reserve plugins, also those that never reserved. Must not fail.
+        """Release the reservation. Called in reverse order for all reserve plugins, even if ``reserve`` did not run.
 
-        It never waits: what it has to write, it hands to ``handle.in_background(…, must_finish=True)``.
+        It must not fail and cannot wait. Pass writes to ``handle.in_background(…, must_finish=True)``.
         """
 
 
 class Wait(Struct, frozen=True):
-    """A permit plugin's answer that the pod has to wait, at most this long (15 minutes are the limit)."""
+    """A permit result that makes the pod wait, for at most this time (limit: 15 minutes)."""
 
     seconds: float
 
 
 class PermitPlugin(Plugin):
-    """Decides last before a pod is bound: allow, reject, or wait."""
+    """Allows, rejects or delays a pod before it is bound."""
 
     @abstractmethod
     def permit(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | Wait | None:
-        """Let the pod be bound, reject it, or hold it until ``handle.waiting_pod(uid).allow`` is called."""
+        """Return ``None`` to allow the pod, a Status to reject it, or ``Wait`` (see ``handle.waiting_pod``)."""
 
 
 class PreBindPlugin(Plugin):
-    """Prepares what must be in place before a pod is bound, such as its volumes."""
+    """Does work that must be complete before a pod is bound, such as provisioning its volumes."""
 
     allows_parallel: ClassVar[bool] = False
-    """Whether neighbours in the configured order that say so, too, may run at the same time."""
+    """Whether adjacent plugins in the configured order that also set it may run in parallel."""
 
     @abstractmethod
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Say beforehand whether ``pre_bind`` has anything to do: ``None`` if so, ``Status.skip()`` if not."""
+        """Return ``None`` if ``pre_bind`` has work to do, or ``Status.skip()`` if not."""
 
     @abstractmethod
     async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Do the work; anything but ``None`` undoes the placement."""
+        """Do the work; any Status reverts the placement."""
 
 
 class BindPlugin(Plugin):
-    """Writes to the API which node a pod runs on."""
+    """Binds a pod to its node through the API."""
 
     @abstractmethod
     async def bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Bind the pod, or leave it to the next bind plugin with ``Status.skip()``."""
+        """Bind the pod, or return ``Status.skip()`` to let the next bind plugin do it."""
 
 
 class PostBindPlugin(Plugin):
-    """Called for every pod that was bound."""
+    """Notified of every bound pod."""
 
     @abstractmethod
     async def post_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
-        """Clean up, or take note; nothing depends on it."""
+        """Clean up. The result has no effect."""
 
 
 def require_one_of(cls: type, base: type, *methods: str) -> None:
-    """Refuse a class that defines none of some methods which are derived from each other."""
+    """Raise TypeError for a class that defines none of several methods that are derived from each other."""
     if all(getattr(cls, method) is getattr(base, method) for method in methods):
-        near = (f"; {own} is not asked for, {hint}" for own in vars(cls) if (hint := did_you_mean(own, methods)))
+        near = (f"; {own} is never called, {hint}" for own in vars(cls) if (hint := did_you_mean(own, methods)))
         problem = f"{cls.__name__} must define {' or '.join(methods)}: each is derived from the other"
         raise TypeError(problem + next(near, ""))
 

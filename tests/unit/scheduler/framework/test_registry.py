@@ -110,7 +110,7 @@ MODULES = {
     "a method with a slip of the pen": (
         "author:X",
         "from moorage import FilterPlugin\nclass X(FilterPlugin):\n def filters(self, cycle, pod, node): pass",
-        "each is derived from the other; filters is not asked for, did you mean 'filter'? (",
+        "each is derived from the other; filters is never called, did you mean 'filter'? (",
     ),
     "a base with a slip of the pen": (
         "author:X",
