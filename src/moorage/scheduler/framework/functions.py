@@ -37,18 +37,18 @@ def filter_function(reason: str) -> Callable[[Callable[[Pod, NodeInfo], bool]], 
     return decorate
 
 
-def score_function(score: Callable[[Pod, NodeInfo], int]) -> type[ScorePlugin]:
+def score_function(function: Callable[[Pod, NodeInfo], int]) -> type[ScorePlugin]:
     """Turn a function that scores a node from 0 to 100 into a Score plugin."""
 
     class FunctionScore(ScorePlugin):
         """A function as a Score plugin."""
 
-        name = score.__name__
+        name = function.__name__
 
         def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-            return score(pod, node)
+            return function(pod, node)
 
-    return _named_after(FunctionScore, score)
+    return _named_after(FunctionScore, function)
 
 
 def _named_after(cls: type[T], function: Callable[..., object]) -> type[T]:
