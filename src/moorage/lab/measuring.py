@@ -10,7 +10,7 @@ from moorage.lab.fragmentation import fragmentation_now, typical_of
 from moorage.lab.ledger import CPU, GPU, MEMORY
 from moorage.lab.playing import Play, PodLife, TrialWatch
 from moorage.lab.rows import PodRow, PointRow, TrialId, TrialResult, TrialRow
-from moorage.lab.script import asked_by, capacity_of
+from moorage.lab.script import asked_by, measure_capacity
 from moorage.lab.trial import Trial
 
 POINTS: Final = 100
@@ -27,7 +27,7 @@ class Measures(TrialWatch):
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
         self._of = trial.id
-        self._capacity, self._place = capacity_of(trial.cluster)
+        self._capacity, self._place = measure_capacity(trial.cluster)
         self._asked = 0
         self._next_share = 1
         self._window = _window_of(trial)

@@ -37,7 +37,7 @@ def pods_of(trace: Trace, cluster: LabCluster, conditions: Conditions, seed: int
     return pods
 
 
-def capacity_of(cluster: LabCluster) -> tuple[int, int]:
+def measure_capacity(cluster: LabCluster) -> tuple[int, int]:
     """Return how much there is to give away and of which resource: GPUs if there are some, else CPU."""
     ledger = UsageLedger()
     for node in cluster.nodes:
@@ -52,7 +52,7 @@ def asked_by(pod: TracePod, place: int) -> int:
 
 
 def _clones(pods: Sequence[TracePod], cluster: LabCluster, share: float, chance: Random) -> Iterator[TracePod]:
-    total, place = capacity_of(cluster)
+    total, place = measure_capacity(cluster)
     asked = sum(asked_by(pod, place) for pod in pods)
     if not asked:
         problem = f"no pod of the trace asks for any {'GPU' if place == GPU else 'CPU'}, so clones would never reach it"

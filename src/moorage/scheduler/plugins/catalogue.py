@@ -8,7 +8,7 @@ from moorage.scheduler.plugins.default_binder import DefaultBinder
 from moorage.scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from moorage.scheduler.plugins.deferred_pod_scheduling import DeferredPodScheduling
 from moorage.scheduler.plugins.dynamic_resources.plugin import DynamicResources
-from moorage.scheduler.plugins.gang_scheduling.plugin import GangScheduling
+from moorage.scheduler.plugins.gang_scheduling import GangScheduling
 from moorage.scheduler.plugins.image_locality import ImageLocality
 from moorage.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.scheduler.plugins.node_affinity import NodeAffinity

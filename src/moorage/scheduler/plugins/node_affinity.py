@@ -95,7 +95,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         self._added_preferences = parse_preferences(added.preferred or ())
 
     def sign(self, pod: Pod) -> Hashable | None:
-        affinity, selector = node_affinity_of(pod), pod.spec.node_selector
+        affinity, selector = find_node_affinity(pod), pod.spec.node_selector
         if affinity.required is not None:
             names = named_nodes(affinity.required.node_selector_terms)
             if names is not None and len(names) <= FEW_NAMES:
@@ -104,10 +104,10 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return affinity, None if selector is None else frozenset(selector.items())
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-        required = node_affinity_of(pod).required
+        required = find_node_affinity(pod).required
         if required is None and self._added is None and pod.spec.node_selector is None:
             return Status.skip()
-        cycle[DEMANDS] = demands_of(pod)
+        cycle[DEMANDS] = read_demands(pod)
         names = named_nodes(required.node_selector_terms) if required else None
         if names is None:
             return None
@@ -126,7 +126,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return Verdict(len(nodes), ((forbidden, NOT_ENFORCED), (unwanted & ~forbidden, NOT_WANTED)))
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        if node_affinity_of(pod).preferred is None and not self._added_preferences:
+        if find_node_affinity(pod).preferred is None and not self._added_preferences:
             return Status.skip()
         cycle[PREFERENCES] = self._read_preferences(pod)
         return None
@@ -137,7 +137,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return self._read_preferences(pod) if preferences is None else preferences
 
     def _read_preferences(self, pod: Pod) -> tuple[Preference, ...]:
-        return self._added_preferences + parse_preferences(node_affinity_of(pod).preferred or ())
+        return self._added_preferences + parse_preferences(find_node_affinity(pod).preferred or ())
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         labels, name = node.labels, node.name
@@ -163,7 +163,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         """
         if self._added is not None and not self._added.matches(new.labels, new.name):
             return QueueingHint.SKIP
-        demands = demands_of(pod)
+        demands = read_demands(pod)
         was_closed = old is None or not demands.accepts(old)
         return QueueingHint.QUEUE if was_closed and demands.accepts(new) else QueueingHint.SKIP
 
@@ -174,18 +174,18 @@ _NO_WISHES: Final = NodeAffinitySpec()
 def _demands(cycle: CycleState, pod: Pod) -> Demands:
     """Return what the pod demands; a profile without the pre-filter has it read here."""
     demands = cycle.get(DEMANDS)
-    return demands_of(pod) if demands is None else demands
+    return read_demands(pod) if demands is None else demands
 
 
-def node_affinity_of(pod: Pod) -> NodeAffinitySpec:
+def find_node_affinity(pod: Pod) -> NodeAffinitySpec:
     """Return the node affinity of a pod; no affinity is one without any terms."""
     affinity = pod.spec.affinity
     return _NO_WISHES if affinity is None or affinity.node_affinity is None else affinity.node_affinity
 
 
-def demands_of(pod: Pod) -> Demands:
+def read_demands(pod: Pod) -> Demands:
     """Parse what a pod demands of a node."""
-    required, selector = node_affinity_of(pod).required, pod.spec.node_selector
+    required, selector = find_node_affinity(pod).required, pod.spec.node_selector
     return Demands(
         label_set_matcher(selector) if selector else EVERYTHING,
         None if required is None else node_matcher(required),

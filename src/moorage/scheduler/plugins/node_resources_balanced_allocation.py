@@ -15,10 +15,15 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray, Status
-from moorage.scheduler.plugins.capacities import EXACT_FLOATS, Capacity, capacity_of
 from moorage.scheduler.plugins.dynamic_resources.dra_manager import device_counts
 from moorage.scheduler.plugins.node_resources_fit.strategies import FEW_NODES
-from moorage.scheduler.plugins.standing_amounts import ResourceAmounts, standing_amounts
+from moorage.scheduler.plugins.resource_amounts import (
+    EXACT_FLOATS,
+    Capacity,
+    ResourceAmounts,
+    measure_capacity,
+    shared_amounts,
+)
 
 EVEN: Final = 150
 """Less evenness before, and plus that after, it is twice the score."""
@@ -46,7 +51,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     ) -> None:
         configured = (args.resources if args else ()) or DEFAULT_RESOURCES
         self._resources = tuple(item.name for item in configured if item.name != PODS)
-        self._amounts = standing_amounts(handle)
+        self._amounts = shared_amounts(handle)
         self._stock = device_counts(handle, self._resources) if handle is not None else None
         self._signs_template = self._stock is None
 
@@ -147,7 +152,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             there, used = nodes.allocatable[resource], nodes.requested[resource]
             if self._stock is not None:
                 there, used = self._stock.on_nodes(nodes, resource, there, used)
-            taken.append((used, capacity_of(there)))
+            taken.append((used, measure_capacity(there)))
         return taken
 
 

@@ -37,7 +37,7 @@ from moorage.scheduler.framework.plugin import (
 )
 from moorage.scheduler.framework.queued import QueuedPod
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.plugins.gang_scheduling.plugin import GangScheduling
+from moorage.scheduler.plugins.gang_scheduling import GangScheduling
 from moorage.scheduler.state.handle import ClusterHandle
 from moorage.scheduler.state.pod_groups import Members, group_key
 

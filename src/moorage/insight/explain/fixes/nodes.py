@@ -10,7 +10,7 @@ from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, remove_it
 from moorage.kube.api.affinity import Taint
 from moorage.kube.api.selectors import EVERYTHING, NodeTermMatcher, Requirement, node_matcher
 from moorage.scheduler.framework.nodeinfo import NodeInfo
-from moorage.scheduler.plugins.node_affinity import demands_of
+from moorage.scheduler.plugins.node_affinity import read_demands
 from moorage.scheduler.plugins.node_declared_features import required_features
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -177,7 +177,7 @@ def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] |
 def _demanded(subject: Subject, given: Mapping[str, str], name: str) -> dict[str, str] | None:
     """Change labels as little as will do for the pod and its profile; ``None`` if a node of that name never will."""
     labels = dict(given)
-    demands = demands_of(subject.pod)
+    demands = read_demands(subject.pod)
     _satisfy(labels, demands.labels.requirements if demands.labels is not EVERYTHING else ())
     affinities = [demands.affinity] if demands.affinity is not None else []
     profile = subject.session.cycle_of(subject.pod).profile.config
@@ -306,7 +306,7 @@ def _made_to_measure(subject: Subject) -> dict[str, Any] | None:
 
 def _names_asked_for(subject: Subject) -> list[str]:
     """List the names of nodes that the pod would go to, if it says any."""
-    affinity = demands_of(subject.pod).affinity
+    affinity = read_demands(subject.pod).affinity
     fields = [field for term in (affinity.terms if affinity is not None else ()) for field in term.fields]
     return sorted({name for field in fields for name in field.values if field.accepts(name)})
 

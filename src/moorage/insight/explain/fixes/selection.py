@@ -8,7 +8,7 @@ from moorage.insight.explain.subject import Draft, Remedy, Subject
 from moorage.insight.whatif.edits import remove_items
 from moorage.kube.api.selectors import NODE_NAME_FIELD, NodeSelectorTerm, node_term_matcher
 from moorage.scheduler.framework.nodeinfo import NodeInfo
-from moorage.scheduler.plugins.node_affinity import demands_of, node_affinity_of
+from moorage.scheduler.plugins.node_affinity import find_node_affinity, read_demands
 
 MAX_SETS: Final = 12
 REQUIRED: Final = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
@@ -53,7 +53,7 @@ def _ways(subject: Subject, node: NodeInfo) -> Iterator[tuple[Any, ...]]:
     """List what could be dropped so that a node will do: keys of the selector, and parts of one affinity term."""
     selector = subject.pod.spec.node_selector or {}
     keys = tuple(key for key, text in selector.items() if node.labels.get(key) != text)
-    demands, required = demands_of(subject.pod), node_affinity_of(subject.pod).required
+    demands, required = read_demands(subject.pod), find_node_affinity(subject.pod).required
     if demands.affinity is None or required is None or _is_met(subject, node):
         yield (keys, None, (), ())
         return
@@ -73,11 +73,11 @@ def _ways(subject: Subject, node: NodeInfo) -> Iterator[tuple[Any, ...]]:
 
 
 def _is_met(subject: Subject, node: NodeInfo) -> bool:
-    affinity = demands_of(subject.pod).affinity
+    affinity = read_demands(subject.pod).affinity
     if affinity is None or not affinity.matches(node.labels, node.name):
         return False
     status = subject.obstacles.of(node.row).get("NodeAffinity")
-    return status is None or node_affinity_of(subject.pod).required is None or not _names_conflict(subject)
+    return status is None or find_node_affinity(subject.pod).required is None or not _names_conflict(subject)
 
 
 def _names_conflict(subject: Subject) -> bool:
@@ -99,7 +99,7 @@ def _drop(draft: Draft, subject: Subject, place: int, expressions: tuple[int, ..
 
 
 def _terms(subject: Subject) -> tuple[NodeSelectorTerm, ...]:
-    required = node_affinity_of(subject.pod).required
+    required = find_node_affinity(subject.pod).required
     assert required is not None
     return required.node_selector_terms
 

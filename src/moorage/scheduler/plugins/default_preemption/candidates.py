@@ -1,9 +1,10 @@
 """The nodes where evicting pods would help, found by dry runs on as many as are wanted."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from itertools import chain
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from msgspec import Struct, field
@@ -15,20 +16,21 @@ from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.handle import PreemptionHandle
 from moorage.scheduler.framework.node_statuses import NodeStatuses, histogram
 from moorage.scheduler.framework.nodeinfo import NodeInfo
-from moorage.scheduler.framework.nodetable import RowArray
+from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.framework.victims import Victims
 from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 from moorage.scheduler.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun
 from moorage.scheduler.plugins.default_preemption.eligibility import VictimRules
-from moorage.scheduler.plugins.default_preemption.lesser_pods import LesserPods
-from moorage.scheduler.plugins.default_preemption.memory import Memory, Outcome
+from moorage.scheduler.plugins.default_preemption.lower_priority_pods import LowerPriorityPods
 from moorage.scheduler.plugins.default_preemption.unit_dry_run import UnitDryRun
 from moorage.scheduler.plugins.default_preemption.units import Units
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 MANY_ROWS: Final = 32
 """Fewer nodes are tried one by one."""
+
+Outcome: TypeAlias = Victims | Status
 
 
 class Findings(Struct):
@@ -75,8 +77,8 @@ class CandidateSearch:
         self._percentage = args.min_candidate_nodes_percentage
         self._min_candidates = args.min_candidate_nodes_absolute
         self._chance = chance
-        self._lesser = LesserPods(handle)
-        self._memory = Memory(handle.nodes)
+        self._lesser = LowerPriorityPods(handle)
+        self._memory = CachedOutcomes(handle.nodes)
 
     def find(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> Findings:
         """Try nodes until enough will do, one of them without violating a budget."""
@@ -165,3 +167,27 @@ def _nominated_last(rows: RowArray, nominated: list[int]) -> RowArray:
     """
     claimed = np.isin(rows, nominated)
     return np.concatenate((rows[~claimed], rows[claimed]))
+
+
+class CachedOutcomes:
+    """Outcomes for the last kind of pod, by row, each good until its row changes."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._position = 0
+        self._about: tuple[Hashable | None, int] = (None, 0)
+        self.outcomes: dict[int, Outcome] = {}
+
+    def turn_to(self, kind: Hashable | None, budgets: int, nominated: Iterable[int]) -> None:
+        """Keep only what still holds for pods of a kind under some version of the budgets, and of rows not nominated.
+
+        A node that is nominated to others is judged with them, too: what was found before they were counts no more.
+        """
+        is_known = kind is not None and self._about == (kind, budgets)
+        changed = self._nodes.changed_since(self._position) if is_known else None
+        self._about, self._position = (kind, budgets), self._nodes.position
+        if changed is None:
+            self.outcomes.clear()
+            return
+        for row in chain(changed, nominated):
+            self.outcomes.pop(row, None)

@@ -1,9 +1,11 @@
 """The plugin: who may preempt, where it does the least harm, and the sentence users read."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from time import perf_counter
 from typing import Any, ClassVar, Final
+
+import structlog
 
 from moorage.common.errors import ApiError, ExtenderError
 from moorage.kube.api.cluster import PodDisruptionBudget
@@ -13,17 +15,19 @@ from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.events import EventRegistration
 from moorage.scheduler.framework.group_plugins import GroupPostFilterResult, PodGroupPostFilterPlugin
 from moorage.scheduler.framework.groups import GroupTree
+from moorage.scheduler.framework.handle import PreemptionExtender, PreemptionHandle
 from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.plugin import PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
 from moorage.scheduler.framework.status import Code, Status
+from moorage.scheduler.framework.victims import Victims
 from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 from moorage.scheduler.plugins.default_preemption.candidates import CandidateSearch
 from moorage.scheduler.plugins.default_preemption.eligibility import why_not_eligible
 from moorage.scheduler.plugins.default_preemption.eviction import BackgroundEviction, Eviction, Preemptor
-from moorage.scheduler.plugins.default_preemption.extenders import approved
 from moorage.scheduler.plugins.default_preemption.group_preemption import GroupHandle, GroupPreemption
-from moorage.scheduler.plugins.default_preemption.picking import least_harmful
 from moorage.scheduler.plugins.default_preemption.units import Units
+
+log = structlog.get_logger(__name__)
 
 PREFIX: Final = "preemption: "
 NO_CANDIDATE: Final = "no candidate node for preemption"
@@ -101,10 +105,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
                 return _error(findings.error)
             return _unschedulable(findings.message(len(nodes)), nominated_node="")
         try:
-            candidates = await approved(self._handle, current, findings.candidates)
+            candidates = await call_extenders(self._handle, current, findings.candidates)
             if not candidates:
                 return _unschedulable(NO_CANDIDATE)
-            node_name = least_harmful(candidates, self._handle.clock.wall())
+            node_name = pick_one_node(candidates, self._handle.clock.wall())
             return await self._preempt(current, node_name, candidates[node_name].pods)
         except (ApiError, ExtenderError) as error:
             return _error(str(error))
@@ -131,3 +135,45 @@ def _unschedulable(problem: str, nominated_node: str | None = None) -> PostFilte
 
 def _error(problem: str) -> PostFilterResult:
     return PostFilterResult(Status.error(PREFIX + problem))
+
+
+async def call_extenders(
+    handle: PreemptionHandle, pod: Pod, candidates: Mapping[str, Victims]
+) -> Mapping[str, Victims]:
+    """Let every extender that wants to drop candidates and change victims, one after the other.
+
+    ExtenderError if one that may not be ignored fails.
+    """
+    for extender in handle.extenders:
+        if not candidates:
+            break
+        if not extender.handles_preemption_for(pod):
+            continue
+        try:
+            answer = await extender.process_preemption(pod, candidates, handle.nodes)
+        except ExtenderError as error:
+            if not extender.is_ignorable:
+                raise
+            log.warning("extender left out of preemption", extender=extender.name, pod=pod.key, error=str(error))
+            continue
+        candidates = _with_victims(extender, answer)
+    return candidates
+
+
+def _with_victims(extender: PreemptionExtender, answer: Mapping[str, Victims]) -> Mapping[str, Victims]:
+    empty = [name for name, victims in answer.items() if not victims.pods]
+    if empty and not extender.is_ignorable:
+        raise ExtenderError(f'expected at least one victim pod on node "{empty[0]}"')
+    return {name: victims for name, victims in answer.items() if victims.pods}
+
+
+def pick_one_node(candidates: Mapping[str, Victims], now: float) -> str:
+    """Return the node to take, the first of several that are equally good.
+
+    Fewest violated budgets, then the lowest highest priority, the smallest sum of priorities, the fewest victims, and
+    the most important of them having started last.
+    """
+    harms = {name: victims.harm for name, victims in candidates.items()}
+    least = min([harm.weight for harm in harms.values()])
+    best = [name for name, harm in harms.items() if harm.weight == least]
+    return max(best, key=lambda name: harms[name].start(now))

@@ -1,11 +1,14 @@
 """Which events may let a pod in that affinity kept out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from moorage.kube.api.affinity_terms import NO_LABELS, AffinityTerm, affinity_terms
+from moorage.kube.api.cluster import Namespace
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, match_all
+from moorage.scheduler.state.pod_index import PodIndex
 
 
 def hint_after_assigned_pod(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
@@ -71,3 +74,82 @@ def _any_means(terms: Iterable[AffinityTerm], other: Pod) -> bool:
 def _means(term: AffinityTerm, other: Pod) -> bool:
     # Upstream asks here without the labels of the other pod's namespace, so few namespace selectors select it.
     return term.matches(other.namespace, other.labels, NO_LABELS)
+
+
+class ExtraHints:
+    """Hints that know the terms of pods on nodes, and the labels of namespaces. They say all that upstream's say."""
+
+    def __init__(self, pods: PodIndex, namespaces: NamespaceExpansion) -> None:
+        self._pods = pods
+        self._namespaces = namespaces
+
+    def events(self) -> Sequence[EventRegistration]:
+        """Return the events with their hints, to be asked after upstream's."""
+        pod_change = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE)
+        node_change = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.DELETE)
+        namespace_change = ClusterEvent(Resource.NAMESPACE, Action.ADD | Action.UPDATE)
+        return (
+            EventRegistration(pod_change, self.after_assigned_pod, beyond_upstream=True),
+            EventRegistration(node_change, self.after_node, beyond_upstream=True),
+            EventRegistration(namespace_change, self.after_namespace, beyond_upstream=True),
+        )
+
+    def after_assigned_pod(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
+        """Queue when a pod near which this one wants to be has come, or one that either avoids has gone."""
+        if any(other is not None and not other.node_name and not other.nominated_node_name for other in (old, new)):
+            return QueueingHint.SKIP
+        terms = affinity_terms(pod)
+        wanted, avoided = self._namespaces.expand(terms.affinity), self._namespaces.expand(terms.anti_affinity)
+        was_wanted, is_wanted = (other is not None and match_all(wanted, other) for other in (old, new))
+        helps = (is_wanted and not was_wanted) or (was_wanted and not is_wanted and match_all(wanted, pod))
+        if old is not None and not helps:
+            helps = bool(_keys(avoided, old) - (_keys(avoided, new) if new is not None else set()))
+        if old is not None and new is None and not helps:
+            labels = self._namespaces.labels_of(pod.namespace)
+            own = affinity_terms(old).anti_affinity
+            helps = any(term.matches(pod.namespace, pod.labels, labels) for term in own)
+        return _queue_if(helps)
+
+    def after_node(self, pod: Pod, old: Node | None, new: Node | None) -> QueueingHint:
+        """Queue when a node came, went, or moved between the domains of a key in the pod's terms or about it."""
+        terms = affinity_terms(pod)
+        wanted = self._namespaces.expand(terms.affinity)
+        is_first = match_all(wanted, pod)
+        before, after = (NO_LABELS if node is None else node.labels for node in (old, new))
+        for term in wanted:
+            key = term.topology_key
+            if before.get(key) != after.get(key) and (key in after or is_first):
+                return QueueingHint.QUEUE
+        keys = {term.topology_key for term in terms.anti_affinity} | self._keys_about(pod)
+        if old is None:
+            return _queue_if(bool(keys))
+        return _queue_if(any(key in before and before[key] != after.get(key) for key in keys))
+
+    def after_namespace(self, pod: Pod, old: Namespace | None, new: Namespace) -> QueueingHint:
+        """Queue when a namespace is one that the pod's terms select, or is no longer, or others do not avoid it now."""
+        before = NO_LABELS if old is None else old.labels
+        terms = affinity_terms(pod)
+        for term in (*terms.affinity, *terms.anti_affinity):
+            selector = term.namespace_matcher
+            # A namespace that was not known was not selected, whatever the selector.
+            if (old is not None and selector.matches(before)) != selector.matches(new.labels):
+                return QueueingHint.QUEUE
+        if new.name != pod.namespace:
+            return QueueingHint.SKIP
+        avoiding = self._pods.anti_affinity.about(pod.namespace, pod.labels, before)
+        return _queue_if(not all(group.term.matches(pod.namespace, pod.labels, new.labels) for group in avoiding))
+
+    def _keys_about(self, pod: Pod) -> set[str]:
+        """Return the topology keys of the terms by which pods on nodes avoid this one."""
+        labels = self._namespaces.labels_of(pod.namespace)
+        groups = self._pods.anti_affinity.about(pod.namespace, pod.labels, labels)
+        return {group.term.topology_key for group in groups}
+
+
+def _keys(terms: Sequence[IncomingTerm], other: Pod) -> set[str]:
+    """Return the topology keys of the terms that mean a pod."""
+    return {term.topology_key for term in terms if term.matches(other)}
+
+
+def _queue_if(helps: bool) -> QueueingHint:
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP

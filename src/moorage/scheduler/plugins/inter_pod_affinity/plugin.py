@@ -20,12 +20,11 @@ from moorage.scheduler.framework.plugin import (
     ScorePlugin,
 )
 from moorage.scheduler.framework.status import SKIP, IntArray, Status, Verdict
+from moorage.scheduler.plugins.inter_pod_affinity.cached_rules import CachedRules
 from moorage.scheduler.plugins.inter_pod_affinity.filter import AffinityState
-from moorage.scheduler.plugins.inter_pod_affinity.hints import EVENTS
+from moorage.scheduler.plugins.inter_pod_affinity.hints import EVENTS, ExtraHints
 from moorage.scheduler.plugins.inter_pod_affinity.score import DomainScores, normalize
-from moorage.scheduler.plugins.inter_pod_affinity.standing import StandingRules
 from moorage.scheduler.plugins.inter_pod_affinity.terms import NamespaceExpansion
-from moorage.scheduler.plugins.inter_pod_affinity.wider_hints import WiderHints
 from moorage.scheduler.state.handle import ClusterHandle
 
 FILTER_STATE: Final = StateKey[AffinityState](
@@ -46,8 +45,8 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
         self._args = args or InterPodAffinityArgs()
         self._handle = handle
         namespaces = NamespaceExpansion(handle.lister(Namespace))
-        self._standing = StandingRules(handle.pods, namespaces, self._args.hard_pod_affinity_weight)
-        self._wider_hints = WiderHints(handle.pods, namespaces)
+        self._standing = CachedRules(handle.pods, namespaces, self._args.hard_pod_affinity_weight)
+        self._wider_hints = ExtraHints(handle.pods, namespaces)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (*EVENTS, *self._wider_hints.events())

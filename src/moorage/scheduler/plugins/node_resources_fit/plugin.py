@@ -1,6 +1,7 @@
 """NodeResourcesFit: a pod goes only where what it asks for is left, and rather where more (or less) of it is."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from moorage.scheduler.config.args import NodeResourcesFitArgs
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.events import EventRegistration
 from moorage.scheduler.framework.group_plugins import PlacementScorePlugin
-from moorage.scheduler.framework.groups import GroupTree, Placement
+from moorage.scheduler.framework.groups import GroupTree, Placement, Proposal
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -25,15 +26,13 @@ from moorage.scheduler.framework.plugin import (
     ScorePlugin,
 )
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, IntArray, Status, Verdict, combined
-from moorage.scheduler.plugins.capacities import capacity_of
 from moorage.scheduler.plugins.deferred_pod_scheduling import GATE
 from moorage.scheduler.plugins.dynamic_resources.dra_manager import device_counts
 from moorage.scheduler.plugins.extended_resources import extended_classes
 from moorage.scheduler.plugins.node_resources_fit.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
 from moorage.scheduler.plugins.node_resources_fit.hints import FitHints
-from moorage.scheduler.plugins.node_resources_fit.placements import fullness
-from moorage.scheduler.plugins.node_resources_fit.strategies import FEW_NODES, WeightedScores, strategy_of
-from moorage.scheduler.plugins.standing_amounts import scored_of, standing_amounts
+from moorage.scheduler.plugins.node_resources_fit.strategies import FEW_NODES, WeightedScores, make_strategy
+from moorage.scheduler.plugins.resource_amounts import measure_capacity, scored_usage, shared_amounts
 
 MAX_TOTAL_WEIGHT: Final = 1 << 20
 """Up to which weighted sums fit into 32 bits; what a configuration may say is far below."""
@@ -65,11 +64,11 @@ class NodeResourcesFit(
 
     def __init__(self, *, args: NodeResourcesFitArgs | None = None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()
-        self._strategy = strategy_of(args.scoring_strategy)
+        self._strategy = make_strategy(args.scoring_strategy)
         # Pods are limited in number, not scored: upstream knows no allocatable for them here.
         self._weights = tuple((r.name, r.weight) for r in args.scoring_strategy.resources if r.name != PODS)
         self._scored = tuple(name for name, _ in self._weights)
-        self._amounts = standing_amounts(handle)
+        self._amounts = shared_amounts(handle)
         total_weight = sum(weight for _, weight in self._weights)
         self._scores_left = self._strategy.goes_by_what_is_left and total_weight < MAX_TOTAL_WEIGHT
         self._stock = device_counts(handle, self._scored)
@@ -184,7 +183,7 @@ class NodeResourcesFit(
         for resource, amount, weight in cycle.get(SHARES) or self._read_shares(pod):
             capacity = allocatable.get(resource, 0)
             if capacity:
-                weighted.append((weight, score_resource(scored_of(node, resource) + amount, capacity)))
+                weighted.append((weight, score_resource(scored_usage(node, resource) + amount, capacity)))
             elif self._stock is not None:
                 capacity, taken = self._stock.on_node(node, resource)
                 if capacity:
@@ -204,7 +203,7 @@ class NodeResourcesFit(
             there, taken = allocatable[resource], (nonzero if resource in (CPU, MEMORY) else requested)[resource]
             if self._stock is not None:
                 there, taken = self._stock.on_nodes(nodes, resource, there, taken)
-            capacity = capacity_of(there)
+            capacity = measure_capacity(there)
             scores = self._strategy.score_resource_nodes(taken + amount, capacity)
             weighted.append(WeightedScores(weight, scores, capacity.present))
         return self._strategy.mean_nodes(weighted, len(nodes))
@@ -232,3 +231,34 @@ class NodeResourcesFit(
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return FitHints(self._classes, grows=self._nodes is not None).registrations()
+
+
+def fullness(placements: Sequence[Placement], weights: Sequence[tuple[str, int]]) -> IntArray:
+    """Return the weighted mean, over the resources that count, of the percentage that would be taken."""
+    # Where places are counted, parts of the cluster that take as many pods share one tuple of them.
+    asked = {id(placement.proposals): placement.proposals for placement in placements}
+    sums = {key: _asked(proposals) for key, proposals in asked.items()}
+    scores = [_fullness(placement.nodes, sums[id(placement.proposals)], weights) for placement in placements]
+    return np.array(scores, dtype=np.int64)
+
+
+def _asked(proposals: Iterable[Proposal]) -> Counter[str]:
+    asked: Counter[str] = Counter()
+    for proposal in proposals:
+        asked.update(proposal.pod.scoring_requests)
+    return asked
+
+
+def _fullness(nodes: NodeTable, asked: Counter[str], weights: Iterable[tuple[str, int]]) -> int:
+    total = weighed = 0
+    for resource, weight in weights:
+        offered = nodes.allocatable[resource]
+        capacity = int(offered.sum())
+        if not capacity or (is_scalar(resource) and not asked[resource]):
+            continue
+        taken = (nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested)[resource]
+        # What pods take of a resource that their node does not have counts for nothing.
+        used = int(taken[offered > 0].sum()) + asked[resource]
+        total += weight * (min(used, capacity) * MAX_NODE_SCORE // capacity)
+        weighed += weight
+    return total // weighed if weighed else 0

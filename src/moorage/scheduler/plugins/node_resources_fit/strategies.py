@@ -17,7 +17,7 @@ from moorage.scheduler.config.args import (
     UtilizationShapePoint,
 )
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray
-from moorage.scheduler.plugins.capacities import Capacity, percentage, percentages
+from moorage.scheduler.plugins.resource_amounts import Capacity, percentage, percentages
 
 FEW_NODES: Final = 8
 """So few nodes are scored faster one by one than as columns."""
@@ -144,7 +144,7 @@ class RequestedToCapacityRatio(MostAllocated):
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
         scale = MAX_NODE_SCORE // MAX_SHAPE_SCORE
         points = [(point.utilization, point.score * scale) for point in shape]
-        self._line = [broken_line(points, utilization) for utilization in range(101)]
+        self._line = [broken_linear(points, utilization) for utilization in range(101)]
         self._line_column = np.array(self._line, dtype=np.int64)
 
     def score_resource(self, used: int, capacity: int) -> int:
@@ -169,7 +169,7 @@ class RequestedToCapacityRatio(MostAllocated):
         return round_half_away_nodes(total / np.maximum(weights, 1))
 
 
-def broken_line(points: Sequence[tuple[int, int]], x: int) -> int:
+def broken_linear(points: Sequence[tuple[int, int]], x: int) -> int:
     """Follow straight lines between points; before the first and after the last one the line is level."""
     for index, (right, height) in enumerate(points):
         if x <= right:
@@ -180,7 +180,7 @@ def broken_line(points: Sequence[tuple[int, int]], x: int) -> int:
     return points[-1][1]
 
 
-def strategy_of(configured: ScoringStrategy) -> Strategy:
+def make_strategy(configured: ScoringStrategy) -> Strategy:
     """Build the configured strategy."""
     match configured.type:
         case t if t == LEAST_ALLOCATED:

@@ -23,7 +23,7 @@ from moorage.scheduler.plugins.node_volume_limits.attachable import (
     UnattachableError,
     attaches_anything,
 )
-from moorage.scheduler.plugins.node_volume_limits.columns import VolumeColumns, held_by_pods, limits_of
+from moorage.scheduler.plugins.node_volume_limits.volume_columns import VolumeColumns, held_by_pods, limits_of
 
 NOWHERE: Final = np.empty(0, dtype=np.int64)
 EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
-from moorage.scheduler.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
+from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, ConstraintSource
 
 
 class SpreadHints:

@@ -1,10 +1,12 @@
 """PodTopologySpread: spread the pods of a kind evenly over zones, hosts or any other domains."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, Generic, Protocol, TypeVar
 
+from moorage.common.caches import LRU, MAX_KEY_LABELS
 from moorage.common.errors import SelectorError
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.shape import Shape
 from moorage.scheduler.config.args import PodTopologySpreadArgs
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.events import EventRegistration
@@ -19,12 +21,11 @@ from moorage.scheduler.framework.plugin import (
     ScorePlugin,
 )
 from moorage.scheduler.framework.status import SKIP, IntArray, Status, Verdict
-from moorage.scheduler.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
 from moorage.scheduler.plugins.pod_topology_spread.filter import SpreadCounts, SpreadState
 from moorage.scheduler.plugins.pod_topology_spread.hints import SpreadHints
-from moorage.scheduler.plugins.pod_topology_spread.inclusion import Inclusion
-from moorage.scheduler.plugins.pod_topology_spread.memory import SpreadCache
 from moorage.scheduler.plugins.pod_topology_spread.score import PreferenceCounts, PreferenceState
+from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, ConstraintSource
+from moorage.scheduler.plugins.pod_topology_spread.spread_domains import Inclusion
 from moorage.scheduler.plugins.taint_toleration import COMPARING
 from moorage.scheduler.state.handle import ClusterHandle
 
@@ -104,3 +105,61 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
         return cycle[SCORE_STATE].normalize(nodes, scores)
+
+
+MAX_BYTES: Final = 32 << 20
+BYTES_PER_ROW: Final = 32
+MIN_KEPT: Final = 16
+MAX_KEPT: Final = 1024
+MAX_TEMPLATES: Final = 1024
+
+Template = tuple[Shape, str, frozenset[tuple[str, str]]]
+
+
+class Kept(Protocol):
+    """What is kept for some pods, all of which have these constraints."""
+
+    @property
+    def constraints(self) -> Constraints:
+        """The constraints it is about."""
+        ...
+
+
+K = TypeVar("K", bound=Kept)
+
+
+class SpreadCache(Generic[K]):
+    """Finds what is kept for a pod: by its template, or else by what matters of it."""
+
+    def __init__(self, make: Callable[[Constraints, Pod, Inclusion], K], *, by_number: bool = False) -> None:
+        self._make = make
+        self._by_number = by_number
+        self._by_template: LRU[Template, K] = LRU("spread counts by template", MAX_TEMPLATES)
+        self._kept: LRU[Hashable, K] = LRU("spread counts", MIN_KEPT, on_drop=self._drop_templates)
+
+    def find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
+        """Return what is kept for pods like this one; ``rows`` says how much memory that takes."""
+        metadata = pod.metadata
+        template = (pod.shape, metadata.namespace, frozenset(metadata.labels.items()))
+        known = self._by_template.find(template)
+        if known is None or known.constraints != constraints:
+            known = self._find(constraints, pod, rows)
+            if len(metadata.labels) <= MAX_KEY_LABELS:
+                self._by_template.put(template, known)
+        return known
+
+    def _find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
+        inclusion = Inclusion(pod, by_number=self._by_number)
+        counts_itself = tuple(constraint.matcher.matches(pod.labels) for constraint in constraints)
+        is_written = bool(pod.spec.topology_spread_constraints)
+        key = (constraints, is_written, pod.namespace, counts_itself, inclusion.sign(constraints))
+        kept = self._kept.find(key)
+        if kept is None:
+            kept = self._make(constraints, pod, inclusion)
+            self._kept.resize(max(MIN_KEPT, min(MAX_KEPT, MAX_BYTES // (BYTES_PER_ROW * (rows + 1)))))
+            self._kept.put(key, kept)
+        return kept
+
+    def _drop_templates(self, key: Hashable, dropped: K) -> None:
+        # They would keep in memory what was dropped to save it.
+        self._by_template.clear()

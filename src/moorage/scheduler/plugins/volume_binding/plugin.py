@@ -26,27 +26,27 @@ from moorage.scheduler.framework.plugin import (
 )
 from moorage.scheduler.framework.status import BoolArray, IntArray, Status, Verdict
 from moorage.scheduler.plugins.volume_binding import hints
-from moorage.scheduler.plugins.volume_binding.assume import AssumeCache, OutOfSyncError
-from moorage.scheduler.plugins.volume_binding.binding import BindingError, Reservation, VolumeBinder
-from moorage.scheduler.plugins.volume_binding.bound import (
+from moorage.scheduler.plugins.volume_binding.assume_cache import AssumeCache, OutOfSyncError
+from moorage.scheduler.plugins.volume_binding.bound_volumes import (
     BoundVolume,
     MigratedPlugins,
     TranslationError,
     check_bound,
     check_bound_nodes,
 )
-from moorage.scheduler.plugins.volume_binding.claims import ClaimSorter, PodClaims
-from moorage.scheduler.plugins.volume_binding.matching import StaticVolumes
+from moorage.scheduler.plugins.volume_binding.pod_claims import ClaimSorter, PodClaims
+from moorage.scheduler.plugins.volume_binding.pod_volumes import PodVolumes, VolumeFinder
 from moorage.scheduler.plugins.volume_binding.provisioning import Provisioners
-from moorage.scheduler.plugins.volume_binding.scoring import scorer
-from moorage.scheduler.plugins.volume_binding.wanted import Offer, WantedVolumes
+from moorage.scheduler.plugins.volume_binding.score import scorer
+from moorage.scheduler.plugins.volume_binding.static_volumes import StaticVolumes
+from moorage.scheduler.plugins.volume_binding.volume_binder import BindingError, Reservation, VolumeBinder
 
 NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE: Final = "node(s) did not have enough free storage"
 VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
-WANTED = StateKey[WantedVolumes]("VolumeBinding", missing="not found")
+WANTED = StateKey[VolumeFinder]("VolumeBinding", missing="not found")
 FILTERED = StateKey[bool]("VolumeBinding/filtered")
 """Set when nodes were filtered: without that nothing is known of them, and they offer nothing."""
 ASKED = StateKey[bool]("VolumeBinding/asked to reserve")
@@ -55,7 +55,7 @@ RESERVED = StateKey[Reservation]("VolumeBinding/reserved")
 VOLUMES = StateKey[AssumeCache[PersistentVolume]]("VolumeBinding/volumes given to pods")
 CLAIMS = StateKey[AssumeCache[PersistentVolumeClaim]]("VolumeBinding/claims given volumes")
 NOT_PREPARED: Final = Status.error(WANTED.missing)
-NO_CLAIMS: Final = WantedVolumes()
+NO_CLAIMS: Final = VolumeFinder()
 STAGE_ERRORS: Final = "scheduler_volume_scheduling_stage_error_total"
 """What pods without claims want; they all share it, so it must never be changed."""
 
@@ -217,10 +217,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             EventRegistration(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changed), hints.after_capacity_changed),
         )
 
-    def _wanted(self, claims: PodClaims) -> WantedVolumes:
+    def _wanted(self, claims: PodClaims) -> VolumeFinder:
         bound = tuple(self._bound_volume(claim) for claim in claims.bound)
         if not claims.delayed:
-            return WantedVolumes(bound)
+            return VolumeFinder(bound)
         chosen = [claim for claim in claims.delayed if SELECTED_NODE in claim.annotations]
         others = sorted(
             (claim for claim in claims.delayed if SELECTED_NODE not in claim.annotations), key=exact_request
@@ -232,13 +232,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             *(provisioning.keys for provisioning in to_provision),
         )
         selected = frozenset(claim.annotations[SELECTED_NODE] for claim in chosen)
-        return WantedVolumes(bound, selected, to_match, to_provision, tuple(sorted(keys)))
+        return VolumeFinder(bound, selected, to_match, to_provision, tuple(sorted(keys)))
 
     def _bound_volume(self, claim: PersistentVolumeClaim) -> BoundVolume | None:
         volume = self._volumes.get(claim.spec.volume_name)
         return None if volume is None else BoundVolume.of(volume)
 
-    def _lacking(self, wanted: WantedVolumes, nodes: NodeTable) -> list[tuple[BoolArray, str]] | None:
+    def _lacking(self, wanted: VolumeFinder, nodes: NodeTable) -> list[tuple[BoolArray, str]] | None:
         """Find the nodes without volumes and without space for the claims that wait; ``None`` if that is an error."""
         if not wanted.waits:
             return []
@@ -249,5 +249,5 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         without_space = np.array([not offer.has_space for offer in offers], dtype=np.bool_)
         return [(without_volumes[groups], BIND_CONFLICT), (without_space[groups], NO_SPACE)]
 
-    def _score_offer(self, offer: Offer) -> int:
+    def _score_offer(self, offer: PodVolumes) -> int:
         return 0 if self._score is None else self._score(offer)

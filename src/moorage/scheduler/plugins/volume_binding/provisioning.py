@@ -26,7 +26,7 @@ from moorage.kube.api.storage import (
     TopologySelectorTerm,
 )
 from moorage.scheduler.framework.handle import Handle
-from moorage.scheduler.plugins.volume_binding.topology import ByTopology, requirements_of
+from moorage.scheduler.plugins.volume_binding.by_topology import ByTopology, requirements_of
 
 
 class Refusal(Enum):

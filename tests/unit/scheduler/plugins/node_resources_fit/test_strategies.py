@@ -13,9 +13,9 @@ from moorage.scheduler.config.args import (
     ScoringStrategy,
     UtilizationShapePoint,
 )
-from moorage.scheduler.plugins.capacities import capacity_of, percentages
 from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
-from moorage.scheduler.plugins.node_resources_fit.strategies import broken_line, strategy_of
+from moorage.scheduler.plugins.node_resources_fit.strategies import broken_linear, make_strategy
+from moorage.scheduler.plugins.resource_amounts import measure_capacity, percentages
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
 
@@ -119,7 +119,7 @@ LINES = {
 
 @pytest.mark.parametrize(("points", "x", "want"), LINES.values(), ids=LINES)
 def test_broken_line(points: list[tuple[int, int]], x: int, want: int) -> None:
-    assert broken_line(points, x) == want
+    assert broken_linear(points, x) == want
 
 
 def test_percentages_are_exact_for_any_capacity() -> None:
@@ -128,9 +128,11 @@ def test_percentages_are_exact_for_any_capacity() -> None:
         parts = np.array([capacity * share // 100 for share in range(101)], dtype=np.int64)
         for shift in (-1, 0, 1):
             moved = np.clip(parts + shift, 0, capacity) * 100
-            assert percentages(moved, capacity_of(capacities)).tolist() == [int(part) // capacity for part in moved]
+            assert percentages(moved, measure_capacity(capacities)).tolist() == [
+                int(part) // capacity for part in moved
+            ]
 
 
 def test_an_unknown_strategy_is_refused() -> None:
     with pytest.raises(ValueError, match="scoring strategy Best is not supported"):
-        strategy_of(ScoringStrategy("Best"))
+        make_strategy(ScoringStrategy("Best"))

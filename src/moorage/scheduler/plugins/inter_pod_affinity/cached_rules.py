@@ -27,7 +27,7 @@ Token = tuple[int, ...]
 """Versions of all that rules are made from."""
 
 
-class StandingRules:
+class CachedRules:
     """Rules and preferences by who asks, over tallies that they share; all are LRUs.
 
     What is kept for who asks is stale when its token is: a namespace changed, a term appeared or went, or counts were

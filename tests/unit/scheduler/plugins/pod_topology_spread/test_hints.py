@@ -6,9 +6,9 @@ from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod, PodStatus
 from moorage.scheduler.config.args import PodTopologySpreadArgs
 from moorage.scheduler.framework.events import Action, ClusterEvent, QueueingHint, Resource
-from moorage.scheduler.plugins.pod_topology_spread.constraints import ConstraintSource
 from moorage.scheduler.plugins.pod_topology_spread.hints import SpreadHints
 from moorage.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
+from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import ConstraintSource
 from moorage.testing import make_node
 from moorage.testing.rig import Rig
 

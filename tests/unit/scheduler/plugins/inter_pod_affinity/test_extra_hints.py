@@ -6,10 +6,9 @@ from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.api.selectors import LabelSelector
 from moorage.scheduler.framework.events import Action, ClusterEvent, QueueingHint, Resource
-from moorage.scheduler.plugins.inter_pod_affinity.hints import EVENTS
+from moorage.scheduler.plugins.inter_pod_affinity.hints import EVENTS, ExtraHints
 from moorage.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.scheduler.plugins.inter_pod_affinity.terms import NamespaceExpansion
-from moorage.scheduler.plugins.inter_pod_affinity.wider_hints import WiderHints
 from moorage.testing import make_node
 from moorage.testing.rig import Rig
 
@@ -18,9 +17,9 @@ WEB, DB = pod(node="a1"), pod("db", "a1")
 OPEN = LabelSelector(match_labels={"open": "yes"})
 
 
-def hints(*objects: Node | Pod | Namespace) -> WiderHints:
+def hints(*objects: Node | Pod | Namespace) -> ExtraHints:
     rig = Rig(*objects)
-    return WiderHints(rig.pods, NamespaceExpansion(rig.lister(Namespace)))
+    return ExtraHints(rig.pods, NamespaceExpansion(rig.lister(Namespace)))
 
 
 POD_HINTS: dict[str, tuple[Pod, Pod | None, Pod | None, QueueingHint]] = {

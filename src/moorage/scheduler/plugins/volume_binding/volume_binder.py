@@ -22,9 +22,9 @@ from moorage.kube.api.storage import ObjectReference, PersistentVolume, Persiste
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.plugins.not_found import node_not_found, pod_not_found
-from moorage.scheduler.plugins.volume_binding.assume import AssumeCache, OutOfSyncError
-from moorage.scheduler.plugins.volume_binding.bound import MigratedPlugins
-from moorage.scheduler.plugins.volume_binding.wanted import Offer, StaticBinding
+from moorage.scheduler.plugins.volume_binding.assume_cache import AssumeCache, OutOfSyncError
+from moorage.scheduler.plugins.volume_binding.bound_volumes import MigratedPlugins
+from moorage.scheduler.plugins.volume_binding.pod_volumes import PodVolumes, StaticBinding
 
 POLL_SECONDS: Final = 1.0
 T = TypeVar("T", bound=KubeObject)
@@ -57,7 +57,7 @@ class VolumeBinder:
         self._claims = claims
         self._migrated_plugins = migrated_plugins
 
-    def reserve(self, offer: Offer, node_name: str) -> Reservation:
+    def reserve(self, offer: PodVolumes, node_name: str) -> Reservation:
         """Assume the bindings and provisions of a node, all or none; raise :class:`OutOfSyncError` if one is stale."""
         reservation = Reservation([], [])
         try:

@@ -8,9 +8,9 @@ from msgspec import Struct, field
 
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
-from moorage.scheduler.plugins.volume_binding.bound import BoundVolume
-from moorage.scheduler.plugins.volume_binding.matching import Candidates
+from moorage.scheduler.plugins.volume_binding.bound_volumes import BoundVolume
 from moorage.scheduler.plugins.volume_binding.provisioning import Provision, Provisioning, Refusal
+from moorage.scheduler.plugins.volume_binding.static_volumes import Candidates
 
 MAX_TABLE: Final = 1 << 20
 
@@ -22,7 +22,7 @@ class StaticBinding(Struct, frozen=True):
     claim: PersistentVolumeClaim
 
 
-class Offer(Struct, frozen=True):
+class PodVolumes(Struct, frozen=True):
     """What a node has for the claims that wait for it; ``problem`` is an error, if that is unknown."""
 
     bindings: tuple[StaticBinding, ...] = ()
@@ -32,12 +32,12 @@ class Offer(Struct, frozen=True):
     problem: str = ""
 
 
-NO_VOLUMES: Final = Offer(has_volumes=False)
-NO_SPACE: Final = Offer(has_space=False)
-NOTHING_NEEDED: Final = Offer()
+NO_VOLUMES: Final = PodVolumes(has_volumes=False)
+NO_SPACE: Final = PodVolumes(has_space=False)
+NOTHING_NEEDED: Final = PodVolumes()
 
 
-class WantedVolumes(Struct):
+class VolumeFinder(Struct):
     """The volumes of a pod's bound claims, and the claims that wait for a node.
 
     Offers depend on a few labels of a node only (``keys``), so nodes that agree on them share one. ``selected`` are the
@@ -49,14 +49,14 @@ class WantedVolumes(Struct):
     to_match: Sequence[tuple[Candidates, Provisioning]] = ()
     to_provision: Sequence[Provisioning] = ()
     keys: tuple[str, ...] = ()
-    _offers: dict[tuple[str | None, ...], Offer] = field(default_factory=dict)
+    _offers: dict[tuple[str | None, ...], PodVolumes] = field(default_factory=dict)
 
     @property
     def waits(self) -> bool:
         """Whether there are claims that wait for a node."""
         return bool(self.to_match or self.to_provision)
 
-    def offer_of(self, name: str, labels: Mapping[str, str]) -> Offer:
+    def offer_of(self, name: str, labels: Mapping[str, str]) -> PodVolumes:
         """Return what a node has for the claims that wait."""
         if not self.waits:
             return NOTHING_NEEDED
@@ -64,14 +64,14 @@ class WantedVolumes(Struct):
             return NO_VOLUMES
         return self._offer(labels)
 
-    def offers(self, nodes: NodeTable) -> tuple[list[Offer], RowArray]:
+    def offers(self, nodes: NodeTable) -> tuple[list[PodVolumes], RowArray]:
         """Return the distinct offers of a window, and for each node which of them it has."""
         if self.selected:
             return self._offers_of_selected(nodes)
         representatives, groups = distinct_nodes(self.keys, nodes)
         return [self._offer(nodes[place].labels) for place in representatives.tolist()], groups
 
-    def _offers_of_selected(self, nodes: NodeTable) -> tuple[list[Offer], RowArray]:
+    def _offers_of_selected(self, nodes: NodeTable) -> tuple[list[PodVolumes], RowArray]:
         groups = np.zeros(len(nodes), dtype=np.int64)
         node = nodes.find(next(iter(self.selected))) if len(self.selected) == 1 else None
         if node is None:
@@ -79,20 +79,20 @@ class WantedVolumes(Struct):
         groups[nodes.rows == node.row] = 1
         return [NO_VOLUMES, self._offer(node.labels)], groups
 
-    def _offer(self, labels: Mapping[str, str]) -> Offer:
+    def _offer(self, labels: Mapping[str, str]) -> PodVolumes:
         projection = tuple(labels.get(key) for key in self.keys)
         offer = self._offers.get(projection)
         if offer is None:
             offer = self._offers[projection] = self._compute_offer(labels)
         return offer
 
-    def _compute_offer(self, labels: Mapping[str, str]) -> Offer:
+    def _compute_offer(self, labels: Mapping[str, str]) -> PodVolumes:
         taken: set[str] = set()
         bindings: list[StaticBinding] = []
         to_provision = list(self.to_provision)
         for candidates, otherwise in self.to_match:
             if candidates.problem:
-                return Offer(problem=candidates.problem)
+                return PodVolumes(problem=candidates.problem)
             volume = candidates.best(labels, taken)
             if volume is None:
                 to_provision.append(otherwise)
@@ -103,9 +103,9 @@ class WantedVolumes(Struct):
         for provisioning in to_provision:
             made = provisioning.on(labels)
             if not isinstance(made, Provision):
-                return _REFUSED.get(made) or Offer(problem=provisioning.problem)
+                return _REFUSED.get(made) or PodVolumes(problem=provisioning.problem)
             provisions.append(made)
-        return Offer(tuple(bindings), tuple(provisions))
+        return PodVolumes(tuple(bindings), tuple(provisions))
 
 
 _REFUSED: Final = {Refusal.NOT_HERE: NO_VOLUMES, Refusal.NO_SPACE: NO_SPACE}

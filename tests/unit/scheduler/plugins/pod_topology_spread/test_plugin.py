@@ -8,10 +8,9 @@ from moorage.kube.api.node import HOSTNAME_LABEL
 from moorage.kube.api.selectors import label_set_matcher
 from moorage.scheduler.config.args import PodTopologySpreadArgs
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.plugins.pod_topology_spread.constraints import Constraints, ConstraintSource
-from moorage.scheduler.plugins.pod_topology_spread.inclusion import Inclusion
-from moorage.scheduler.plugins.pod_topology_spread.memory import MIN_KEPT, SpreadCache
-from moorage.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
+from moorage.scheduler.plugins.pod_topology_spread.plugin import MIN_KEPT, PodTopologySpread, SpreadCache
+from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, ConstraintSource
+from moorage.scheduler.plugins.pod_topology_spread.spread_domains import Inclusion
 from moorage.scheduler.state.pod_index import MAX_COUNTS
 from moorage.testing import make_node
 from moorage.testing.rig import (

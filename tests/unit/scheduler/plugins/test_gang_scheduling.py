@@ -11,7 +11,7 @@ from moorage.scheduler.framework.events import QueueingHint
 from moorage.scheduler.framework.groups import GroupTree
 from moorage.scheduler.framework.plugin import Wait
 from moorage.scheduler.framework.status import Code
-from moorage.scheduler.plugins.gang_scheduling.plugin import GangScheduling
+from moorage.scheduler.plugins.gang_scheduling import GangScheduling
 from moorage.testing import make_node
 from moorage.testing.rig import Rig
 

@@ -8,19 +8,31 @@ import pytest
 from msgspec.structs import replace
 from tests.support.metering import Tally
 
+from moorage.cluster.simulation.simulation import Simulation
 from moorage.cluster.simulation.world import World
 from moorage.cluster.virtual_time import run_virtual
+from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError, Conflict
 from moorage.kube.api.meta import Condition, KubeObject, ObjectMeta
 from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import default_config
 from moorage.scheduler.engine.waiting import PermitWait
 from moorage.scheduler.framework.events import Action, ClusterEvent, QueueingHint, Resource
 from moorage.scheduler.framework.plugin import PostFilterResult
+from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.framework.status import Code, Status
-from moorage.scheduler.plugins.default_preemption.eviction import EXECUTIONS, SECONDS, Preemptor, disruption_patch
+from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.default_preemption.eviction import (
+    EXECUTIONS,
+    SECONDS,
+    HeldPods,
+    Preemptor,
+    disruption_patch,
+)
 from moorage.scheduler.plugins.default_preemption.plugin import UNDER_WAY, DefaultPreemption
 from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
+from moorage.scheduler.state.cache import Cache
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig, attempt, nominations_of
 
@@ -476,3 +488,69 @@ def test_an_attempt_without_candidates_is_one_too() -> None:
     scene.rig.meter = tally = Tally()
     scene.play()
     assert (tally.counted, tally.observed) == ({(ATTEMPTS,): 1}, {})
+
+
+VICTIM = make_pod("victim", node="a")
+
+
+def held() -> tuple[Cache, HeldPods]:
+    cache = Cache()
+    for name in "abc":
+        cache.add_node(make_node(name))
+    cache.add_pod(VICTIM)
+    pods = HeldPods(cache.nodes)
+    assert pods.reconsidered() is None, "nothing is known yet: it could be any"
+    pods.add("default/p", "uid-of-p", ["a"])
+    assert pods.reconsidered() == set()
+    return cache, pods
+
+
+def test_a_pod_is_worth_asking_about_when_the_node_of_its_victim_changed_and_once() -> None:
+    cache, pods = held()
+    cache.add_pod(make_pod("other", node="b"))
+    assert pods.reconsidered() == set()
+    cache.remove_pod(VICTIM)
+    assert pods.reconsidered() == {"default/p"}
+    assert pods.reconsidered() == set()
+
+
+def test_a_pod_is_worth_asking_about_when_the_work_for_it_has_come_further() -> None:
+    _, pods = held()
+    pods.reconsider("uid-of-another")
+    assert pods.reconsidered() == set()
+    pods.reconsider("uid-of-p")
+    assert pods.reconsidered() == {"default/p"}
+
+
+def test_when_a_node_goes_it_could_be_any_pod() -> None:
+    cache, pods = held()
+    cache.remove_node("c")
+    assert pods.reconsidered() is None
+    assert pods.reconsidered() == set()
+
+
+NODES = 3
+
+
+@pytest.mark.parametrize("in_background", [True, False])
+def test_important_pods_take_the_place_of_others(in_background: bool) -> None:
+    features = FeatureGates({"SchedulerAsyncPreemption": in_background})
+    clock = VirtualClock()
+    world = World(clock)
+    nodes = [make_node(f"n{i}", allocatable={"cpu": 4}) for i in range(NODES)]
+    low = [make_pod(f"low-{i}", priority=0, requests={"cpu": 2}) for i in range(2 * NODES)]
+    high = [make_pod(f"high-{i}", priority=9, requests={"cpu": 3}) for i in range(NODES)]
+
+    async def live() -> None:
+        simulation = Simulation(world, default_config(), Registry(IN_TREE), features=features, cross_check=True)
+        simulation.load([*nodes, *low])
+        await simulation.run_until_quiet()
+        assert all(pod.node_name for pod in world.store.list(Pod)), "the cluster is full now"
+        world.add(*high)
+        await simulation.run_until_quiet()
+
+    run_virtual(live(), clock)
+    placed = {pod.name: pod.node_name for pod in world.store.list(Pod)}
+    assert sorted(placed[pod.name] for pod in high) == [node.name for node in nodes]
+    assert not [name for name in placed if name.startswith("low")], "every other pod had to go"
+    assert sorted(e.regarding.name for e in world.events if e.reason == "Preempted") == [pod.name for pod in low]

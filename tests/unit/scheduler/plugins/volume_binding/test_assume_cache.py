@@ -1,7 +1,7 @@
 import pytest
 
 from moorage.kube.api.storage import PersistentVolume
-from moorage.scheduler.plugins.volume_binding.assume import AssumeCache, OutOfSyncError
+from moorage.scheduler.plugins.volume_binding.assume_cache import AssumeCache, OutOfSyncError
 from moorage.testing.rig import Rig
 from moorage.testing.storage import make_volume
 

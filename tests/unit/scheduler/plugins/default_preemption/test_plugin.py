@@ -13,8 +13,7 @@ from moorage.kube.api.selectors import LabelSelector, LabelSelectorRequirement
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.victims import Victims
 from moorage.scheduler.plugins.default_preemption.budgets import Budgets
-from moorage.scheduler.plugins.default_preemption.extenders import approved
-from moorage.scheduler.plugins.default_preemption.picking import least_harmful
+from moorage.scheduler.plugins.default_preemption.plugin import call_extenders, pick_one_node
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
 
@@ -71,7 +70,7 @@ PICKS = {
 
 @pytest.mark.parametrize(("candidates", "want"), PICKS.values(), ids=PICKS)
 def test_the_least_harmful_node_is_taken(candidates: dict[str, Victims], want: str) -> None:
-    assert least_harmful(candidates, NOW) == want
+    assert pick_one_node(candidates, NOW) == want
 
 
 def budget(name: str, allowed: int, selector: LabelSelector | None, **fields: object) -> PodDisruptionBudget:
@@ -193,13 +192,13 @@ EXTENDERS = {
 def test_extenders(extenders: list[Service], want: dict[str, Victims]) -> None:
     rig = Rig(make_node("m"), make_node("n"))
     rig.extenders.extend(extenders)
-    assert asyncio.run(approved(rig, make_pod(), CANDIDATES)) == want
+    assert asyncio.run(call_extenders(rig, make_pod(), CANDIDATES)) == want
 
 
 def test_each_extender_sees_what_the_one_before_left() -> None:
     rig, last = Rig(), Service(ONLY_N)
     rig.extenders.extend([Service(ONLY_N), last])
-    asyncio.run(approved(rig, make_pod(), CANDIDATES))
+    asyncio.run(call_extenders(rig, make_pod(), CANDIDATES))
     assert last.asked == [ONLY_N]
 
 
@@ -217,4 +216,4 @@ def test_extender_errors(extender: Service, message: str) -> None:
     rig = Rig()
     rig.extenders.append(extender)
     with pytest.raises(ExtenderError, match=message):
-        asyncio.run(approved(rig, make_pod(), CANDIDATES))
+        asyncio.run(call_extenders(rig, make_pod(), CANDIDATES))

@@ -17,8 +17,8 @@ from moorage.kube.api.claims import (
 from moorage.kube.api.selectors import EVERYTHING, LabelMatcher, label_matcher
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.scheduler.framework.handle import Lister
-from moorage.scheduler.plugins.volume_binding.assume import AssumeCache
-from moorage.scheduler.plugins.volume_binding.topology import ByTopology, requirements_of
+from moorage.scheduler.plugins.volume_binding.assume_cache import AssumeCache
+from moorage.scheduler.plugins.volume_binding.by_topology import ByTopology, requirements_of
 
 FILESYSTEM: Final = "Filesystem"
 

@@ -3,22 +3,22 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from moorage.kube.api.arithmetic import round_half_away, truncated_div
+from moorage.kube.api.arithmetic import round_half_away
 from moorage.kube.api.claims import STORAGE, class_of_claim, requested_storage
 from moorage.kube.api.quantity import value
 from moorage.scheduler.config.args import MAX_SHAPE_SCORE, UtilizationShapePoint
 from moorage.scheduler.framework.status import MAX_NODE_SCORE
-from moorage.scheduler.plugins.volume_binding.wanted import Offer
+from moorage.scheduler.plugins.node_resources_fit.strategies import broken_linear
+from moorage.scheduler.plugins.volume_binding.pod_volumes import PodVolumes
 
 FULL: Final = 100
-ScorePoints = Sequence[tuple[int, int]]
 
 
-def scorer(points: Sequence[UtilizationShapePoint]) -> Callable[[Offer], int]:
+def scorer(points: Sequence[UtilizationShapePoint]) -> Callable[[PodVolumes], int]:
     """Make the function that scores what a node offers, from the configured shape."""
     shape = [(point.utilization, point.score * (MAX_NODE_SCORE // MAX_SHAPE_SCORE)) for point in points]
 
-    def score(offer: Offer) -> int:
+    def score(offer: PodVolumes) -> int:
         classes = _storage_by_class(offer)
         if not classes:
             return 0
@@ -28,19 +28,11 @@ def scorer(points: Sequence[UtilizationShapePoint]) -> Callable[[Offer], int]:
     return score
 
 
-def broken_linear(shape: ScorePoints, at: int) -> int:
-    """Follow straight lines through the points of a shape, level before the first and after the last."""
-    for (left, low), (right, high) in zip([shape[0], *shape], shape, strict=False):
-        if at <= right:
-            return low if left == right else low + truncated_div((high - low) * (at - left), right - left)
-    return shape[-1][1]
-
-
 def _utilization(requested: int, capacity: int) -> int:
     return FULL if capacity == 0 or requested > capacity else requested * FULL // capacity
 
 
-def _storage_by_class(offer: Offer) -> dict[str, tuple[int, int]]:
+def _storage_by_class(offer: PodVolumes) -> dict[str, tuple[int, int]]:
     """Sum up requests and capacity per class: of volumes that are there if any is bound, else of storage pools."""
     classes: dict[str, tuple[int, int]] = {}
     for binding in offer.bindings:

@@ -32,7 +32,7 @@ from moorage.scheduler.config.args import PodTopologySpreadArgs
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.status import SKIP
 from moorage.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
-from moorage.scheduler.plugins.pod_topology_spread.selectors import DefaultSelectors
+from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import DefaultSelectors
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, SCORE_FORMS, Rig, ScoreForm, run_filter, run_score
 

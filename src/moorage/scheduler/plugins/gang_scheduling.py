@@ -1,6 +1,6 @@
 """The plugin: who may enter the queue, when trying a group makes sense, and who waits for whom before the binding."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from moorage.common.errors import PluginError
@@ -12,7 +12,6 @@ from moorage.scheduler.framework.group_plugins import PlacementFeasiblePlugin
 from moorage.scheduler.framework.groups import DescribedGroup, Group, GroupTree
 from moorage.scheduler.framework.plugin import PermitPlugin, PreEnqueuePlugin, Wait
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.plugins.gang_scheduling.quorum import BrokenTree, is_complete, root_above
 from moorage.scheduler.state.handle import ClusterHandle
 from moorage.scheduler.state.pod_groups import Members, PodGroups, group_key
 
@@ -162,3 +161,35 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
 
 def _place(group: Group) -> tuple[bool, str]:
     return isinstance(group, CompositePodGroup), group.key
+
+
+MAX_LEVELS = 3
+"""How many composite groups may stand above a PodGroup."""
+
+
+class BrokenTree(Exception):
+    """The groups above a pod cannot be found."""
+
+
+def root_above(groups: PodGroups, group: PodGroup) -> Group:
+    """Return the top of the tree that a group is part of; BrokenTree says what is missing."""
+    top: Group = group
+    for level, above in enumerate(groups.chain(group)):
+        if level > MAX_LEVELS:
+            raise BrokenTree(f"composite pod groups above podgroup/{group.key} are nested too deeply")
+        top = above
+    parent = groups.parent_of(top)
+    if parent is not None:
+        if groups.composite(parent) is not None:
+            raise BrokenTree(f"composite pod groups above podgroup/{group.key} are part of each other")
+        raise BrokenTree(f"parent composite pod group state not found for {parent}")
+    return top
+
+
+def is_complete(groups: PodGroups, tree: GroupTree, count: Callable[[Members], int]) -> bool:
+    """Tell whether a tree has its quorum, by a count of the pods of its PodGroups."""
+    if not isinstance(tree.group, CompositePodGroup):
+        members = groups.members(tree.key)
+        return members is not None and count(members) >= tree.quorum
+    ready = sum(is_complete(groups, child, count) for child in tree.children)
+    return ready >= tree.quorum

@@ -17,7 +17,7 @@ from moorage.kube.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.plugins.not_found import claim_not_found
-from moorage.scheduler.plugins.volume_binding.assume import AssumeCache
+from moorage.scheduler.plugins.volume_binding.assume_cache import AssumeCache
 
 UNBOUND_IMMEDIATE: Final = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
 

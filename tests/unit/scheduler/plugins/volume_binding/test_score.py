@@ -10,9 +10,9 @@ from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import Status
+from moorage.scheduler.plugins.node_resources_fit.strategies import broken_linear
 from moorage.scheduler.plugins.volume_binding.plugin import VolumeBinding
-from moorage.scheduler.plugins.volume_binding.scoring import broken_linear
-from moorage.scheduler.plugins.volume_binding.wanted import distinct_nodes
+from moorage.scheduler.plugins.volume_binding.pod_volumes import distinct_nodes
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm
 from moorage.testing.storage import (

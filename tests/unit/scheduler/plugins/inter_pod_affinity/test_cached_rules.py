@@ -6,7 +6,7 @@ from tests.unit.scheduler.plugins.inter_pod_affinity.affinity_builders import CL
 from moorage.kube.api.node import HOSTNAME_LABEL
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.plugins.inter_pod_affinity import standing
+from moorage.scheduler.plugins.inter_pod_affinity import cached_rules
 from moorage.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.scheduler.state import pod_index
 from moorage.testing.rig import (
@@ -77,10 +77,10 @@ def test_a_count_that_the_index_gave_up_is_asked_for_again(monkeypatch: pytest.M
 
 
 def test_what_is_kept_is_dropped_before_it_takes_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "MAX_BYTES", 0)
+    monkeypatch.setattr(cached_rules, "MAX_BYTES", 0)
     rig = Rig(*CLUSTER, pod(node="a1"))
     plugin = InterPodAffinity(handle=rig)
-    for number in range(3 * standing.MIN_TALLIES):
+    for number in range(3 * cached_rules.MIN_TALLIES):
         assert_up_to_date(plugin, rig, pod(f"app-{number}", away=[to(f"app-{number}")], likes=[(1, to())]))
 
-    assert len(plugin._standing) <= standing.MIN_TALLIES + 2
+    assert len(plugin._standing) <= cached_rules.MIN_TALLIES + 2

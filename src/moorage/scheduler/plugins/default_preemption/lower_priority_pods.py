@@ -21,7 +21,7 @@ MAX_PRIORITIES: Final = 8
 """Of so many priorities the sums are kept; a cluster has few classes of pods that preempt."""
 
 
-class LesserPods(SideColumns):
+class LowerPriorityPods(SideColumns):
     """The lowest priority on each node, and for some priorities what all pods below them hold there."""
 
     def __init__(self, handle: PreemptionHandle) -> None:

@@ -10,7 +10,7 @@ from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.status import Code
 from moorage.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
-from moorage.scheduler.plugins.standing_amounts import MAX_RESOURCES, StandingAmounts
+from moorage.scheduler.plugins.resource_amounts import MAX_RESOURCES, ClusterAmounts
 from moorage.scheduler.state.cache import Cache
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
@@ -81,7 +81,7 @@ def test_evenness_is_narrow_where_floats_are_exact(taken: int, bits: int) -> Non
 
 
 def test_what_is_free_everywhere_is_known_again_when_the_fullest_node_gives_something_back() -> None:
-    cache, amounts = Cache(), StandingAmounts()
+    cache, amounts = Cache(), ClusterAmounts()
     for number in range(NODES):
         cache.add_node(make_node(f"n{number}", allocatable={"cpu": "8", "pods": 9}))
     large = make_pod("large", node="n3", requests={"cpu": 7})
@@ -107,7 +107,7 @@ def compare(fit: NodeResourcesFit, balanced: NodeResourcesBalancedAllocation, ca
 
 def test_names_that_users_make_up_are_not_kept_for_ever() -> None:
     rig = Rig(make_node("n", allocatable={"cpu": 4}), make_pod("p", node="n", requests={"cpu": 1}))
-    amounts = StandingAmounts()
+    amounts = ClusterAmounts()
     amounts.follow(rig.nodes)
     for number in range(3 * MAX_RESOURCES):
         assert not amounts[f"example.com/thing-{number}"].is_free_everywhere(rig.nodes, 1)

@@ -1,1 +1,0 @@
-"""GangScheduling: pods of a group start together, or not at all."""
