@@ -14,7 +14,7 @@ LIVE ?= tests/live
 # those that are the same every time have been run by `make test`.
 HOSTILE := tests/property/test_storms.py tests/property/test_histories.py tests/unit/scheduler/engine/test_bad_plugins.py tests/unit/scheduler/engine/test_raising_plugins.py \
   tests/unit/scheduler/framework/test_nodeinfo.py tests/unit/scheduler/plugins/dynamic_resources/cel/test_cost.py tests/unit/scheduler/plugins/dynamic_resources/allocation/test_search_bounds.py \
-  tests/unit/scheduler/state/test_pod_index.py tests/unit/cli/test_hostile_files.py tests/unit/cluster/controllers/test_driver.py
+  tests/unit/scheduler/state/test_pod_index.py tests/unit/cli/test_hostile_files.py tests/unit/cluster/controllers/test_manager.py
 WORKLOADS ?= basic
 NODES ?= 5000
 PODS ?= 0

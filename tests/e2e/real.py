@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from moorage.cluster.controllers.catalogue import kubelet_controllers
-from moorage.cluster.controllers.heartbeats import NodeShape, fake_node
+from moorage.cluster.controllers.builtin_controllers import kubelet_controllers
+from moorage.cluster.controllers.fake_nodes import NodeShape, fake_node
 from moorage.cluster.controllers.manager import ControllerManager
 from moorage.common.clock import SystemClock
 from moorage.kube.client.rest import ApiClient

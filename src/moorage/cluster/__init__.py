@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from moorage.cluster.apiserver.server import ApiServer
     from moorage.cluster.applying import Manifest, manifests_in, manifests_of
     from moorage.cluster.controllers.actions import ControllerAction
-    from moorage.cluster.controllers.heartbeats import NodeShape, fake_node
+    from moorage.cluster.controllers.fake_nodes import NodeShape, fake_node
     from moorage.cluster.controllers.informer_cache import InformerCache
     from moorage.cluster.controllers.kubelet import KubeletPace
-    from moorage.cluster.controllers.volumes import TOPOLOGY
+    from moorage.cluster.controllers.persistent_volumes import TOPOLOGY
     from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
     from moorage.cluster.files.custom import notes_on
     from moorage.cluster.files.loading import ClusterInput, Creation, cluster_of
@@ -51,13 +51,13 @@ else:
                 "manifests_of",
             ),
             "controllers.actions": ("ControllerAction",),
-            "controllers.heartbeats": (
+            "controllers.fake_nodes": (
                 "NodeShape",
                 "fake_node",
             ),
             "controllers.informer_cache": ("InformerCache",),
             "controllers.kubelet": ("KubeletPace",),
-            "controllers.volumes": ("TOPOLOGY",),
+            "controllers.persistent_volumes": ("TOPOLOGY",),
             "embedded": (
                 "ClusterOptions",
                 "EmbeddedCluster",

@@ -8,8 +8,8 @@ from typing import Any, Final, Self
 
 from moorage.cluster.applying import Applier, Manifest
 from moorage.cluster.controllers.actions import Create, request_of
-from moorage.cluster.controllers.catalogue import cluster_controllers, kubelet_controllers
-from moorage.cluster.controllers.heartbeats import NodeShape, fake_node
+from moorage.cluster.controllers.builtin_controllers import cluster_controllers, kubelet_controllers
+from moorage.cluster.controllers.fake_nodes import NodeShape, fake_node
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.kubelet import FAIL, KubeletPace
 from moorage.cluster.controllers.manager import Controller, ControllerManager

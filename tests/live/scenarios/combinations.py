@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from moorage.cluster.controllers.catalogue import kubelet_controllers
+from moorage.cluster.controllers.builtin_controllers import kubelet_controllers
 from moorage.cluster.controllers.manager import ControllerManager
 from moorage.common.clock import SystemClock
 from moorage.kube.client.kubeconfig import load_connection

@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from moorage.cluster.controllers.heartbeats import NodeShape, fake_node
+from moorage.cluster.controllers.fake_nodes import NodeShape, fake_node
 from moorage.cluster.controllers.kubelet import START_DELAY, STOP_DELAY
 from moorage.common.errors import NotFound
 from moorage.kube.api.node import HOSTNAME_LABEL

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.cluster.apiserver.access.reviews import Reviews
-from moorage.cluster.apiserver.admission.admission import Admission
+from moorage.cluster.apiserver.access_reviews import Reviews
+from moorage.cluster.apiserver.admission.chain import Admission
 from moorage.cluster.apiserver.admission.service_addresses import kubernetes_service
 from moorage.cluster.apiserver.discovery import openapi
 from moorage.cluster.apiserver.discovery.custom_resources import DEFINITIONS, CustomResources, complete_definition

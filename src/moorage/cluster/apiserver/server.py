@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.cluster.apiserver.access.certificates import loopback_certificate
 from moorage.cluster.apiserver.api import HEALTH, Api
+from moorage.cluster.apiserver.certificates import loopback_certificate
 from moorage.cluster.apiserver.reading.streaming import Watchers
 from moorage.cluster.apiserver.reading.watching import Watch
 from moorage.cluster.apiserver.requests.request import JSON, ApiRequest, ApiResponse

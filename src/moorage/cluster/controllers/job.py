@@ -2,16 +2,24 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, islice
 from typing import Final
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, status_actions
-from moorage.cluster.controllers.commands import annotations_of_command
+from moorage.cluster.controllers.actions import (
+    NAME,
+    After,
+    ControllerAction,
+    Create,
+    Delete,
+    Patch,
+    Tell,
+    status_actions,
+)
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.job_events import with_events
-from moorage.cluster.controllers.job_failures import FailureOutcome, apply_policy
+from moorage.cluster.controllers.job_pod_groups import group_of
+from moorage.cluster.controllers.kubelet import annotations_of_command
 from moorage.cluster.controllers.ownership import (
     adopter_keys,
     is_active,
@@ -22,14 +30,14 @@ from moorage.cluster.controllers.ownership import (
     pod_of,
     with_condition,
 )
-from moorage.cluster.controllers.pod_groups import group_of
 from moorage.common.clock import Clock
+from moorage.kube.api.container import ContainerStatus
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.meta import KubeObject, format_time, parse_time
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import PodGroup, Workload
 from moorage.kube.api.struct import Data
-from moorage.kube.api.workloads import Job, SuccessPolicy
+from moorage.kube.api.workloads import ExitCodes, FailurePolicy, FailureRule, Job, SuccessPolicy
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 BURST: Final = 500
@@ -79,6 +87,14 @@ class JobController:
                 return found.actions
             group = found.name
         return JobProgress(job, pods, self._clock.now(), group).actions()
+
+
+@dataclass(frozen=True, slots=True)
+class FailureOutcome:
+    """Which failures count towards the job's limit, and why the job has failed for good, if it has."""
+
+    counted: list[Pod]
+    fatal: str = ""
 
 
 @dataclass(frozen=True)
@@ -316,3 +332,82 @@ def ranges(numbers: Iterable[int]) -> str:
             runs.append([number])
     texts = (f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
     return ",".join(texts)
+
+
+SOURCE: Final = "job-controller"
+
+
+def with_events(action: ControllerAction, job: Job, now: float) -> ControllerAction:
+    """Return an action with the event that follows it, if one does."""
+
+    def tell(reason: str, message: str, *, is_warning: bool = False) -> Tell:
+        return Tell(job, SOURCE, reason, message, now, is_warning)
+
+    match action:
+        case Create(kind=kind) if kind is Pod:
+            return replace(action, tell=tell("SuccessfulCreate", f"Created pod: {NAME}"))
+        case Create(kind=kind):
+            what = kind.__name__
+            return replace(action, tell=tell(f"{what}Created", f"Created {what} {NAME} for Job {job.name}"))
+        case Delete(thing=Pod(name=name)):
+            return replace(action, tell=tell("SuccessfulDelete", f"Deleted pod: {name}"))
+        case Patch(thing=Job(), patch={"status": {"conditions": conditions}}):
+            for item in _news(conditions, job.status.get("conditions") or ()):
+                match item["type"], item["status"]:
+                    case "Suspended", "True":
+                        return replace(action, tell=tell("Suspended", "Job suspended"))
+                    case "Suspended", "False":
+                        return replace(action, tell=tell("Resumed", "Job resumed"))
+                    case "Complete", "True":
+                        return replace(action, tell=tell("Completed", "Job completed"))
+                    case "Failed", "True":
+                        return replace(action, tell=tell(item["reason"], item["message"], is_warning=True))
+    return action
+
+
+def _news(conditions: list[Data], known: Iterable[Data]) -> list[Data]:
+    before = {item.get("type"): item.get("status") for item in known}
+    return [item for item in conditions if before.get(item["type"]) != item["status"]]
+
+
+def apply_policy(policy: FailurePolicy, failed: Iterable[Pod]) -> FailureOutcome:
+    """Apply a policy to the pods that failed; the first rule that fits a pod decides about it."""
+    counted: list[Pod] = []
+    for pod in failed:
+        action, message = _action(policy, pod)
+        if action == "FailJob":
+            return FailureOutcome(counted, message)
+        if action != "Ignore":
+            counted.append(pod)
+    return FailureOutcome(counted)
+
+
+def _action(policy: FailurePolicy, pod: Pod) -> tuple[str, str]:
+    for number, rule in enumerate(policy.rules):
+        if message := next(_fits(rule, pod), ""):
+            return rule.action, f"{message} matching {rule.action} rule at index {number}"
+    return "Count", ""
+
+
+def _fits(rule: FailureRule, pod: Pod) -> Iterator[str]:
+    """Say in which ways a rule fits a pod."""
+    if rule.on_exit_codes is not None:
+        for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+            code = _exit_code(container)
+            if code and _is_meant(rule.on_exit_codes, container.name, code):
+                yield f"Container {container.name} for pod {pod.key} failed with exit code {code}"
+    for pattern in rule.on_pod_conditions:
+        condition = pod.condition(pattern.type)
+        if condition is not None and condition.status == pattern.status:
+            yield f"Pod {pod.key} has condition {pattern.type}"
+
+
+def _exit_code(container: ContainerStatus) -> int:
+    state = container.state
+    return state.terminated.exit_code if state is not None and state.terminated is not None else 0
+
+
+def _is_meant(codes: ExitCodes, container: str, code: int) -> bool:
+    if codes.container_name is not None and codes.container_name != container:
+        return False
+    return (code in codes.values) == (codes.operator == "In")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch, status_actions
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import (
     adopter_keys,
@@ -14,15 +14,17 @@ from moorage.cluster.controllers.ownership import (
     is_ready,
     managed_pods,
     owner_keys,
+    owner_reference,
     pod_claims,
     pod_of,
+    reference_data,
     scaled,
 )
 from moorage.cluster.controllers.replicaset import BURST, wait_for_availability
-from moorage.cluster.controllers.retention import claim_owners
 from moorage.cluster.controllers.revisions import REVISION_LABEL, History
 from moorage.common.clock import Clock
 from moorage.kube.api.integers import to_int64
+from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.storage import PersistentVolumeClaim
@@ -240,3 +242,27 @@ def _revision(pod: Pod) -> str:
 
 def _ordinal(pod: Pod) -> int:
     return to_int64(pod.name.rpartition("-")[2]) or 0
+
+
+def claim_owners(
+    stateful_set: StatefulSet, pod: Pod | None, claims: Iterable[PersistentVolumeClaim], *, is_surplus: bool
+) -> Iterator[ControllerAction]:
+    """Have the claims of one ordinal named after whoever takes them along; ``is_surplus`` if it was scaled away."""
+    policy = stateful_set.spec.persistent_volume_claim_retention_policy
+    owner: KubeObject | None = None
+    if is_surplus and policy.when_scaled == "Delete":
+        if pod is None:
+            return
+        owner = pod
+    elif policy.when_deleted == "Delete":
+        owner = stateful_set
+    for claim in claims:
+        found = [item for item in claim.metadata.owner_references if item.kind in _KINDS]
+        if [item.uid for item in found] == ([owner.uid] if owner is not None else []):
+            continue
+        kept = [reference_data(item) for item in claim.metadata.owner_references if item.kind not in _KINDS]
+        wanted = [*kept, *([owner_reference(owner)] if owner is not None else [])]
+        yield Patch(claim, {"metadata": {"ownerReferences": wanted}}, if_unchanged=True)
+
+
+_KINDS = frozenset(BY_TYPE[kind].name for kind in (StatefulSet, Pod))

@@ -5,22 +5,21 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from moorage.cluster.apiserver.admission.admission import Admission
+from moorage.cluster.apiserver.admission.chain import Admission
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.writing.writer import select_own_pods
 from moorage.cluster.controllers.cronjob import CronJobController
 from moorage.cluster.controllers.daemonset import DaemonSetController
 from moorage.cluster.controllers.deployment import DeploymentController
 from moorage.cluster.controllers.disruption import DisruptionController
-from moorage.cluster.controllers.ephemeral import EphemeralVolumeController
-from moorage.cluster.controllers.garbage import OWNERS, GarbageCollector
+from moorage.cluster.controllers.garbage_collector import OWNERS, GarbageCollector
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.job import JobController
 from moorage.cluster.controllers.manager import Controller
+from moorage.cluster.controllers.persistent_volumes import ClaimController, EphemeralVolumeController, VolumeController
 from moorage.cluster.controllers.replicaset import ReplicaSetController
 from moorage.cluster.controllers.resource_claims import ClaimUseController, PodClaimController
 from moorage.cluster.controllers.statefulset import StatefulSetController
-from moorage.cluster.controllers.volumes import ClaimController, VolumeController
 from moorage.common.clock import Clock
 from moorage.common.errors import ApiError, InputError
 from moorage.kube.api.cluster import PodDisruptionBudget

@@ -4,8 +4,7 @@ import pytest
 from tests.support.reconciling import NOW, make, said, status_in
 
 from moorage.cluster.controllers.actions import ControllerAction, Create
-from moorage.cluster.controllers.deployment import REVISION, Rollout
-from moorage.cluster.controllers.deployment_status import ReplicaCounts, status_of
+from moorage.cluster.controllers.deployment import REVISION, ReplicaCounts, Rollout, status_of
 from moorage.kube.api.workloads import Deployment, ReplicaSet
 
 Old = tuple[int, int]

@@ -3,9 +3,10 @@ from typing import Any
 import pytest
 from tests.support.reconciling import NOW, make, pod, said, status_in
 
-from moorage.cluster.controllers.actions import Create
+from moorage.cluster.controllers.actions import Create, Patch
 from moorage.cluster.controllers.revisions import REVISION_LABEL, History
-from moorage.cluster.controllers.statefulset import Ordinals
+from moorage.cluster.controllers.statefulset import Ordinals, claim_owners
+from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.storage import PersistentVolumeClaim
 from moorage.kube.api.workloads import ControllerRevision, StatefulSet
@@ -133,3 +134,35 @@ def test_the_update_is_over_when_all_are_new_and_ready() -> None:
 def test_two_billion_pods_are_made_a_burst_at_a_time() -> None:
     many = ordinals(stateful_set(2**31 - 1, podManagementPolicy="Parallel"))
     assert len([action for action in many.actions() if isinstance(action, Create) and action.kind is Pod]) == 500
+
+
+def retaining(deleted: str = "Retain", scaled: str = "Retain") -> StatefulSet:
+    policy = {"whenDeleted": deleted, "whenScaled": scaled}
+    return make(StatefulSet, "db", spec={"persistentVolumeClaimRetentionPolicy": policy})
+
+
+SET, POD = retaining(), pod("db-1")
+RETENTION: dict[str, tuple[StatefulSet, bool, KubeObject | None, list[str] | None]] = {
+    "claims are kept, unless told otherwise": (SET, False, None, None),
+    "those of pods that are scaled away as well": (SET, True, None, None),
+    "they go with the set": (retaining(deleted="Delete"), False, None, ["db"]),
+    "they go with pods that are scaled away": (retaining(scaled="Delete"), True, None, ["db-1"]),
+    "not with pods that stay": (retaining(scaled="Delete"), False, None, None),
+    "a claim that has its owner is left alone": (retaining(deleted="Delete"), False, SET, None),
+    "scaling counts for more than deletion": (retaining("Delete", "Delete"), True, SET, ["db-1"]),
+    "a claim that is to be kept again has no owner": (SET, False, SET, []),
+}
+
+
+@pytest.mark.parametrize(("wanted", "is_surplus", "owner", "want"), RETENTION.values(), ids=RETENTION)
+def test_retention_policy_sets_the_owner_of_claims(
+    wanted: StatefulSet, is_surplus: bool, owner: KubeObject | None, want: list[str] | None
+) -> None:
+    claim = make(PersistentVolumeClaim, "data-db-1", owner=owner)
+    actions = list(claim_owners(wanted, POD, [claim], is_surplus=is_surplus))
+    assert [_owners(action) for action in actions] == ([want] if want is not None else [])
+
+
+def _owners(action: Any) -> list[str]:
+    assert isinstance(action, Patch)
+    return [owner["name"] for owner in action.patch["metadata"]["ownerReferences"]]

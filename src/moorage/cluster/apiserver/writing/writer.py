@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.cluster.apiserver.admission.admission import Admission
+from moorage.cluster.apiserver.admission.chain import Admission
 from moorage.cluster.apiserver.requests.request import Target, is_dry_run
 from moorage.cluster.apiserver.storage.store import Entry, Store
 from moorage.cluster.apiserver.writing.managed_fields import note_update

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from moorage.kube.admission.checks import names, pod_groups
-from moorage.kube.admission.checks.devices import resource_slice
-from moorage.kube.admission.checks.pods import pod_spec
+from moorage.kube.admission.checks import names, scheduling_groups
+from moorage.kube.admission.checks.pod_specs import pod_spec
 from moorage.kube.admission.checks.storage import claim, node, priority_class, storage_class, volume
 from moorage.kube.admission.checks.workloads import (
     budget,
@@ -25,8 +24,23 @@ from moorage.kube.resources import ServedResource
 
 CANDIDATES: Final = "leasecandidates.coordination.k8s.io"
 LABEL_NAMES: Final = frozenset(("namespaces", "services"))
+
+
+ATTRIBUTE_TYPES: Final = ("int", "bool", "string", "version", "ints", "bools", "strings", "versions")
+"""An attribute of a device has one of these fields."""
+
+
+def resource_slice(data: Data) -> Iterator[FieldError]:
+    """Check that every attribute has a value; values of disabled features were dropped before."""
+    for number, device in enumerate((data.get("spec") or {}).get("devices") or ()):
+        for name, attribute in (device.get("attributes") or {}).items():
+            if not any(key in attribute for key in ATTRIBUTE_TYPES):
+                choices = ", ".join(f"`{value}`" for value in ATTRIBUTE_TYPES)
+                yield invalid_value(f"spec.devices[{number}].attributes[{name}]", "", f"must specify one of: {choices}")
+
+
 RULES: Final[Mapping[str, Callable[[Data], Iterator[FieldError]]]] = {
-    "compositepodgroups.scheduling.k8s.io": pod_groups.composite_pod_group,
+    "compositepodgroups.scheduling.k8s.io": scheduling_groups.composite_pod_group,
     "cronjobs.batch": cron_job,
     "daemonsets.apps": daemon_set,
     "deployments.apps": deployment,
@@ -35,7 +49,7 @@ RULES: Final[Mapping[str, Callable[[Data], Iterator[FieldError]]]] = {
     "persistentvolumeclaims": claim,
     "persistentvolumes": volume,
     "poddisruptionbudgets.policy": budget,
-    "podgroups.scheduling.k8s.io": pod_groups.pod_group,
+    "podgroups.scheduling.k8s.io": scheduling_groups.pod_group,
     "pods": lambda data: pod_spec(data.get("spec") or {}, "spec"),
     "priorityclasses.scheduling.k8s.io": priority_class,
     "replicasets.apps": workload,
@@ -44,7 +58,7 @@ RULES: Final[Mapping[str, Callable[[Data], Iterator[FieldError]]]] = {
     "services": service,
     "statefulsets.apps": stateful_set,
     "storageclasses.storage.k8s.io": storage_class,
-    "workloads.scheduling.k8s.io": pod_groups.workload,
+    "workloads.scheduling.k8s.io": scheduling_groups.workload,
 }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from moorage.kube.admission.checks import pod_groups
+from moorage.kube.admission.checks import scheduling_groups
 from moorage.kube.admission.checks.names import IMMUTABLE
 from moorage.kube.field_errors import FieldError, forbidden_field, invalid_value
 
@@ -94,7 +94,7 @@ def _claim(old: Stored, new: Stored) -> Iterator[FieldError]:
 def _job(old: Stored, new: Stored) -> Iterator[FieldError]:
     mode = (old.get("spec") or {}).get("completionMode")
     yield from _fixed("selector", "completionMode", "podFailurePolicy")(old, new)
-    yield from pod_groups.changed_job(old, new)
+    yield from scheduling_groups.changed_job(old, new)
     if mode != "Indexed":
         yield from _fixed("completions")(old, new)
     if not (old.get("spec") or {}).get("suspend"):
@@ -120,17 +120,17 @@ def _resource_claim(old: Stored, new: Stored) -> Iterator[FieldError]:
 
 
 RULES: Final[Mapping[str, Callable[[Stored, Stored], Iterator[FieldError]]]] = {
-    "compositepodgroups.scheduling.k8s.io": pod_groups.changed_composite,
+    "compositepodgroups.scheduling.k8s.io": scheduling_groups.changed_composite,
     "daemonsets.apps": _fixed("selector"),
     "deployments.apps": _fixed("selector"),
     "jobs.batch": _job,
     "persistentvolumeclaims": _claim,
-    "podgroups.scheduling.k8s.io": pod_groups.changed_pod_group,
+    "podgroups.scheduling.k8s.io": scheduling_groups.changed_pod_group,
     "pods": _pod,
     "priorityclasses.scheduling.k8s.io": _priority_class,
     "replicasets.apps": _fixed("selector"),
     "resourceclaims.resource.k8s.io": _resource_claim,
     "statefulsets.apps": _fixed("serviceName", "selector", "podManagementPolicy", "volumeClaimTemplates"),
     "storageclasses.storage.k8s.io": _storage_class,
-    "workloads.scheduling.k8s.io": pod_groups.changed_workload,
+    "workloads.scheduling.k8s.io": scheduling_groups.changed_workload,
 }

@@ -13,8 +13,8 @@ from moorage.kube.admission.checks.names import (
     number_or_percent,
     port_number,
 )
-from moorage.kube.admission.checks.pod_groups import job_scheduling
-from moorage.kube.admission.checks.pods import pod_template
+from moorage.kube.admission.checks.pod_specs import pod_template
+from moorage.kube.admission.checks.scheduling_groups import job_scheduling
 from moorage.kube.admission.checks.selectors import label_selector
 from moorage.kube.api.codec import convert
 from moorage.kube.api.cron import parse, zone_of

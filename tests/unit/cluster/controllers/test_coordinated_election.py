@@ -6,7 +6,7 @@ import pytest
 from tests.support.reconciling import make
 
 from moorage.cluster.controllers.actions import After, ControllerAction, Create, Patch
-from moorage.cluster.controllers.elections import ElectionController
+from moorage.cluster.controllers.coordinated_election import ElectionController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.meta import format_micro_time

@@ -5,7 +5,7 @@ from tests.support.reconciling import make, pod, said, status_in
 
 from moorage.cluster.controllers.actions import Create
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.volumes import PROVISIONED_BY, PROVISIONERS, ClaimController, reconcile
+from moorage.cluster.controllers.persistent_volumes import PROVISIONED_BY, PROVISIONERS, ClaimController, reconcile
 from moorage.kube.api.claims import SELECTED_NODE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node

@@ -1,9 +1,9 @@
 import pytest
 from tests.support.reconciling import make, said
 
-from moorage.cluster.controllers.accounts import AccountController, RootAuthorityController
 from moorage.cluster.controllers.actions import Patch
 from moorage.cluster.controllers.informer_cache import InformerCache
+from moorage.cluster.controllers.namespaces import AccountController, RootAuthorityController
 from moorage.kube.api.cluster import ConfigMap, Namespace, ServiceAccount
 
 SHOP = make(Namespace, "shop")

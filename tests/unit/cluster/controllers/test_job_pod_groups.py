@@ -6,10 +6,10 @@ import pytest
 from tests.support.reconciling import make, pod, said
 
 from moorage.cluster.controllers.actions import Create, Patch
-from moorage.cluster.controllers.garbage import GROUPS, GarbageCollector
+from moorage.cluster.controllers.garbage_collector import GROUPS, GarbageCollector
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.job import JobController
-from moorage.cluster.controllers.pod_groups import JobGroup, PodGroupProtection, group_name, group_of
+from moorage.cluster.controllers.job_pod_groups import JobGroup, PodGroupProtection, group_name, group_of
 from moorage.cluster.controllers.resource_claims import (
     MADE_FOR,
     ClaimUseController,

@@ -13,8 +13,8 @@ from moorage.cluster.apiserver.storage.store import Store, StoredChange
 from moorage.common.caches import LRU
 from moorage.common.errors import ApiError, InputError
 from moorage.kube.admission.checks.placement import comparisons
-from moorage.kube.admission.checks.pod_groups import group_status
 from moorage.kube.admission.checks.rules import metadata_problems, rule_problems
+from moorage.kube.admission.checks.scheduling_groups import group_status
 from moorage.kube.admission.checks.updates import update_problems
 from moorage.kube.admission.defaults import default_pod, with_defaults
 from moorage.kube.admission.device_admission import DeviceAdmission

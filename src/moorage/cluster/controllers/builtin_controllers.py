@@ -1,24 +1,22 @@
 """All controllers of a cluster, and all that fake nodes need, ready to be driven."""
 
-from moorage.cluster.controllers.accounts import AccountController, RootAuthorityController
+from moorage.cluster.controllers.coordinated_election import ElectionController
 from moorage.cluster.controllers.cronjob import CronJobController
 from moorage.cluster.controllers.daemonset import DaemonSetController
 from moorage.cluster.controllers.deployment import DeploymentController
 from moorage.cluster.controllers.disruption import DisruptionController
-from moorage.cluster.controllers.elections import ElectionController
-from moorage.cluster.controllers.ephemeral import EphemeralVolumeController
-from moorage.cluster.controllers.garbage import GROUPS, GarbageCollector
-from moorage.cluster.controllers.heartbeats import Heartbeats
+from moorage.cluster.controllers.fake_nodes import Heartbeats
+from moorage.cluster.controllers.garbage_collector import GROUPS, GarbageCollector
 from moorage.cluster.controllers.job import JobController
+from moorage.cluster.controllers.job_pod_groups import PodGroupProtection
 from moorage.cluster.controllers.kubelet import Kubelet, KubeletPace
 from moorage.cluster.controllers.manager import Controller
-from moorage.cluster.controllers.namespaces import NamespaceController
-from moorage.cluster.controllers.nodes import EvictionController, NodeController
-from moorage.cluster.controllers.pod_groups import PodGroupProtection
+from moorage.cluster.controllers.namespaces import AccountController, NamespaceController, RootAuthorityController
+from moorage.cluster.controllers.node_lifecycle import EvictionController, NodeController
+from moorage.cluster.controllers.persistent_volumes import ClaimController, EphemeralVolumeController, VolumeController
 from moorage.cluster.controllers.replicaset import ReplicaSetController
 from moorage.cluster.controllers.resource_claims import ClaimUseController, GroupClaimController, PodClaimController
 from moorage.cluster.controllers.statefulset import StatefulSetController
-from moorage.cluster.controllers.volumes import ClaimController, VolumeController
 from moorage.common.clock import Clock
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.workloads import ReplicationController

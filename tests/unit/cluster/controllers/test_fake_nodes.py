@@ -1,7 +1,7 @@
 import pytest
 from tests.support.reconciling import NOW, make, said, status_in, waits_in
 
-from moorage.cluster.controllers.heartbeats import NodeShape, beat, fake_node
+from moorage.cluster.controllers.fake_nodes import NodeShape, beat, fake_node
 from moorage.common.errors import InputError
 from moorage.kube.api.meta import format_micro_time
 from moorage.kube.api.node import Node

@@ -2,7 +2,7 @@ import pytest
 from tests.support.reconciling import make, said, waits_in
 
 from moorage.cluster.controllers.actions import Delete
-from moorage.cluster.controllers.garbage import GarbageCollector
+from moorage.cluster.controllers.garbage_collector import GarbageCollector
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import owner_reference
 from moorage.common.clock import VirtualClock

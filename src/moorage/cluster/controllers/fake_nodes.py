@@ -9,7 +9,7 @@ from typing import Final
 from moorage.cluster.controllers.actions import After, ControllerAction, Create, Patch
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.kubelet import FAKE_LABEL, HOST_IP, is_silent
-from moorage.cluster.controllers.nodes import LEASE_NAMESPACE
+from moorage.cluster.controllers.node_lifecycle import LEASE_NAMESPACE
 from moorage.common.clock import Clock
 from moorage.common.errors import InputError, QuantityError
 from moorage.kube.api.integers import to_int64

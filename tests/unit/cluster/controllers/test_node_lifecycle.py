@@ -4,7 +4,7 @@ import pytest
 from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
 
 from moorage.cluster.controllers.actions import Patch
-from moorage.cluster.controllers.nodes import evict, reconcile, stray
+from moorage.cluster.controllers.node_lifecycle import evict, reconcile, stray
 from moorage.kube.api.meta import format_micro_time, format_time
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
