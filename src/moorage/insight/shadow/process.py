@@ -116,9 +116,7 @@ class Shadowing:
         )
         ours = read_shadow(setup, gates)
         parts = assemble(Policy(searching_all(ours.config), ours.registry, gates), DryRunApi(), SteadyClock())
-        parts.scheduler.services.is_following = False
         in_charge = parts.scheduler.build_profiles(theirs.config, theirs.registry)
-        parts.scheduler.services.is_following = True
         followed = set(setup.kinds)
         others = [kind for kind in kinds_of(parts.scheduler.objects) if _name(kind) not in followed]
         if others:

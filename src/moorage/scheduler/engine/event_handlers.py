@@ -5,8 +5,7 @@ deleted, whether or not the source leaves them out. What the cache refuses is lo
 the queue, as upstream has it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
 import structlog
@@ -97,18 +96,17 @@ class EventHandlers:
         gate = "InPlacePodVerticalScalingSchedulerPreemption"
         self._heeds_resizes = features is not None and features.enabled(gate)
 
-    def serve(self, profiles: Collection[str], sources: GroupSources | None) -> Iterator[None]:
-        """Answer to these scheduler names from now on, with these plugins that describe groups.
+    def serve(self, profiles: Collection[str], sources: GroupSources | None) -> None:
+        """Replace the scheduler names of this scheduler, and the plugins that describe groups.
 
-        Pods whose group is another one now are taken out of the one, and into the other. In the steps that are
-        returned, pods of names that we no longer answer to leave the queue, those of new ones enter it, and groups are
-        described again.
+        Pods of removed names leave the queue and pods of new names enter it. Pods whose group differs under the new
+        plugins move to the new group.
         """
         former, self._profiles = self._profiles, frozenset(profiles)
-        before, self._sources = self._sources, sources
-        regrouped = () if self._groups is None else regroup(before, sources, self._pods.list())
+        former_sources, self._sources = self._sources, sources
+        regrouped = () if self._groups is None else regroup(former_sources, sources, self._pods.list())
         for pod, member in regrouped:
-            if self._cache.is_assumed(pod):  # one on its way to a node stays what it was placed as
+            if self._cache.is_assumed(pod):  # a pod that is being bound keeps the group it was placed with
                 continue
             self.pod_deleted(pod)
             if sources is not None:
@@ -116,26 +114,17 @@ class EventHandlers:
             self.pod_added(member)
             if sources is not None:
                 sources.member_settled(member)
-        described = iter(()) if sources is None else sources.describe_again()
-        changed = former ^ self._profiles
-        return chain(described, self._exchange(changed, [*self._pods.list()]) if changed else ())
+        if sources is not None:
+            sources.describe_again()
+        if changed := former ^ self._profiles:
+            for pod in [pod for pod in self._pods.list() if pod.scheduler_name in changed]:
+                if pod.scheduler_name not in self._profiles:
+                    self._leave_queue(pod)
+                elif self._queue.where(pod) is None and self._needs_scheduling(pod):
+                    self._enter_queue(pod)
 
-    def _exchange(self, changed: Collection[str], known: Iterable[Pod]) -> Iterator[None]:
-        """Take pods of some names out of the queue, or into it; ``known`` are those there were, perhaps long ago."""
-        for pod in known:
-            if (name := pod.scheduler_name) in changed:
-                latest = self._pods.find(pod.key)
-                if name in self._profiles:
-                    self._come(latest)
-                else:
-                    self._leave_queue(pod, is_replaced=latest is not None and latest.uid != pod.uid)
-            yield
-
-    def _come(self, pod: Pod | None) -> None:
-        if pod is None or pod.scheduler_name not in self._profiles or self._queue.where(pod) is not None:
-            return
-        if self._is_to_grow(pod) or not (pod.node_name or self._cache.is_assumed(pod)):
-            self._enter_queue(pod)
+    def _needs_scheduling(self, pod: Pod) -> bool:
+        return self._is_to_grow(pod) or not (pod.node_name or self._cache.is_assumed(pod))
 
     def _enter_queue(self, pod: Pod) -> None:
         if self._groups is None or pod.node_name:
@@ -145,10 +134,9 @@ class EventHandlers:
             self._queue.add(pod)
             self._queue.move_all(UNSCHEDULED_POD_ADD, None, pod)
 
-    def _leave_queue(self, pod: Pod, *, is_replaced: bool) -> None:
+    def _leave_queue(self, pod: Pod) -> None:
         self._queue.end_nomination(pod)
-        if not is_replaced:  # by another of its name, which may wait on its own account
-            self._queue.delete(pod)
+        self._queue.delete(pod)
         if self._groups is not None and not pod.node_name:
             self._groups.drop_waiting(pod)
 

@@ -53,8 +53,6 @@ class GroupSources:
         self._queue = queue
         self._with_objects = with_objects
         self._source_of: dict[str, GroupSourcePlugin] = {}
-        self._stale: dict[str, None] = {}
-        """Groups that other plugins described last."""
 
     def take_over(self, former: "GroupSources", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
         """Go on from what others described; return the pods that are in another group now, before and after.
@@ -75,22 +73,10 @@ class GroupSources:
             self._forget(key)
         return moved
 
-    def describe_again(self) -> Iterator[None]:
-        """Have every group described, one at each step: other code, or other arguments, may see it otherwise."""
-        self._stale = dict.fromkeys(self._source_of)
-        return self._describe_stale()
-
-    def _describe_stale(self) -> Iterator[None]:
-        for key in list(self._stale):
-            self.refresh(key)
-            yield
-
-    def refresh(self, key: str) -> None:
-        """Have a group described that was not since other plugins do that."""
-        if key in self._stale:
-            del self._stale[key]
-            if (source := self._source_of.get(key)) is not None:
-                self._describe(source, key)
+    def describe_again(self) -> None:
+        """Describe every group again: other code or other arguments may describe it differently."""
+        for key, source in list(self._source_of.items()):
+            self._describe(source, key)
 
     def _regrouped(self, former: "GroupSources", pod: Pod) -> Pod:
         is_described = group_key(pod) in former._source_of

@@ -167,7 +167,8 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
     def lister(self, kind: type[K]) -> ObjectCache[K]:
         """Return all objects of a kind; asking makes the scheduler list and watch it."""
         name, objects = kind_of(kind).name, self._services.objects
-        if self._services.is_following and kind not in objects.kinds():
+        # Once the profile is complete, the informers are running: another kind would stay empty.
+        if self._profile is not None and kind not in objects.kinds():
             problem = f"{name} is listed by nobody: ask for the lister in the constructor of {self._plugin}"
             raise PluginError(self._plugin, problem)
         self.listed[kind] = None

@@ -1,12 +1,12 @@
-"""The configured plugins of one scheduler name, in the order in which each extension point asks them."""
+"""The configured plugins of one profile, in the order in which each extension point calls them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from moorage.common.errors import PluginError
 from moorage.scheduler.config.catalogue import KNOWN_PLUGINS
-from moorage.scheduler.config.expansion import EnabledPlugins, expand_plugins
+from moorage.scheduler.config.expansion import expand_plugins
 from moorage.scheduler.config.types import ExtensionPoint, ProfileConfig
 from moorage.scheduler.framework.contracts import EXTENSION_POINTS
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration
@@ -38,40 +38,33 @@ from moorage.scheduler.framework.plugin import (
 from moorage.scheduler.framework.registry import Registry, extension_points
 
 MAX_EVENTS: Final = 1000
-"""A plugin may name so many events: there are far fewer kinds and actions."""
+"""The limit of events that a plugin may register for; there are far fewer kinds and actions."""
 
 
 class Profile:
-    """One scheduler name and its plugins, each built once: by :meth:`build`, before anything else is asked of it."""
+    """One scheduler name and its plugins, each built once.
 
-    def __init__(self, config: ProfileConfig, registry: Registry, handle_of: Callable[[type[Plugin]], Handle]) -> None:
+    ``make_handle`` makes the handle of a plugin that is about to be built.
+    """
+
+    def __init__(
+        self, config: ProfileConfig, registry: Registry, make_handle: Callable[[type[Plugin]], Handle]
+    ) -> None:
         self.config = config
         self.name: str = config.scheduler_name or ""
-        self._registry = registry
-        self._handle_of = handle_of
-
-    def build(self) -> Iterator[None]:
-        """Build the plugins, one at each step."""
-        config, registry = self.config, self._registry
-        enabled = expand_plugins(config, lambda name: points_of(registry, name))
+        enabled = expand_plugins(config, lambda name: find_extension_points(registry, name))
         args = {entry.name: entry.args for entry in config.plugin_config}
         names = dict.fromkeys(name for point in EXTENSION_POINTS for name in enabled[ExtensionPoint(point)])
-        known: dict[str, Plugin] = {}
-        yield
-        for name in names:
-            if name in registry:
-                known[name] = registry.build(name, args=args.get(name), handle=self._handle_of(registry[name]))
-                yield
         self.missing = tuple(name for name in names if name not in registry)
-        self._file(known, enabled)
-
-    def _file(self, known: Mapping[str, Plugin], enabled: EnabledPlugins) -> None:
-        """Note which plugins each extension point asks."""
-        self.plugins = known
+        self.plugins: Mapping[str, Plugin] = {
+            name: registry.build(name, args=args.get(name), handle=make_handle(registry[name]))
+            for name in names
+            if name in registry
+        }
         self.weights: Mapping[str, int] = enabled.score_weights
 
         def at(point: str) -> tuple[Any, ...]:
-            return tuple(known[name] for name in enabled[ExtensionPoint(point)] if name in known)
+            return tuple(self.plugins[name] for name in enabled[ExtensionPoint(point)] if name in self.plugins)
 
         self.pre_enqueue: tuple[PreEnqueuePlugin, ...] = at("preEnqueue")
         self.queue_sort: tuple[QueueSortPlugin, ...] = at("queueSort")
@@ -89,13 +82,13 @@ class Profile:
         self.placement_score: tuple[PlacementScorePlugin, ...] = at("placementScore")
         self.group_post_filter: tuple[PodGroupPostFilterPlugin, ...] = at("podGroupPostFilter")
         self.placement_weights: Mapping[str, int] = enabled.placement_score_weights
-        # Not configurable: whichever plugins of the profile can tell whether a group is complete, or who is in one.
-        everyone = known.values()
-        self.placement_feasible = tuple(one for one in everyone if isinstance(one, PlacementFeasiblePlugin))
-        self.group_sources = tuple(one for one in everyone if isinstance(one, GroupSourcePlugin))
+        # These extension points cannot be configured: every plugin that implements one takes part.
+        plugins = self.plugins.values()
+        self.placement_feasible = tuple(plugin for plugin in plugins if isinstance(plugin, PlacementFeasiblePlugin))
+        self.group_sources = tuple(plugin for plugin in plugins if isinstance(plugin, GroupSourcePlugin))
         self.reserving = frozenset(plugin.name for plugin in self.reserve)
         self.pre_binding = frozenset(plugin.name for plugin in self.pre_bind)
-        # Those that are asked before a bind alone have not been asked to reserve, and may find fault with that.
+        # A plugin that was skipped at reserve must not be called before the bind: it could reject the pod.
         idle = (plugin.name for plugin in self.pre_filter if plugin._idle_when_skipped)
         self.idle_when_skipped = self.reserving.intersection(idle)
         self.extensions = tuple(plugin for plugin in self.pre_filter if isinstance(plugin, PreFilterExtensions))
@@ -108,12 +101,13 @@ class Profile:
         return f"Profile({self.name})"
 
     def registrations(
-        self, listed: Callable[[str], Iterable[EventRegistration]] = lambda _name: ()
+        self, events_of_listed_kinds: Mapping[str, Iterable[EventRegistration]] | None = None
     ) -> dict[str, tuple[EventRegistration, ...]]:
-        """Return the events that could cure each plugin's rejections, for the plugins that can reject.
+        """Return the events that could make rejected pods schedulable, for each plugin that can reject pods.
 
-        ``listed`` are changes of the kinds that a plugin lists, which count unless it names its events itself.
+        Plugins that do not override ``events_to_register`` are also registered for the kinds that they list.
         """
+        listed = events_of_listed_kinds or {}
         rejecting: Iterable[Plugin] = (
             *self.pre_enqueue,
             *self.pre_filter,
@@ -121,29 +115,17 @@ class Profile:
             *self.reserve,
             *self.permit,
         )
-        return {plugin.name: self._events_of(plugin, listed) for plugin in rejecting}
-
-    @staticmethod
-    def _events_of(
-        plugin: Plugin, listed: Callable[[str], Iterable[EventRegistration]]
-    ) -> tuple[EventRegistration, ...]:
-        where = f'running EventsToRegister plugin "{plugin.name}"'
-        try:
-            # One that never ends would fill memory.
-            named = tuple(islice(plugin.events_to_register(), MAX_EVENTS + 1))
-        except PLUGIN_FAULTS as error:
-            pass_on_interrupt(error)
-            raise PluginError(plugin.name, f"{where}: {described(error)}") from error
-        if len(named) > MAX_EVENTS:
-            raise PluginError(plugin.name, f"{where}: it names more than {MAX_EVENTS} events")
-        for each in named:
-            if not _is_registration(each):
-                advice = "list EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)) and the like"
-                raise PluginError(plugin.name, f"{where}: it names {shown(each)}; {advice}")
-        return (*named, *listed(plugin.name)) if _inherits(plugin, Plugin, "events_to_register") else named
+        return {
+            plugin.name: (
+                (*_read_registrations(plugin), *listed.get(plugin.name, ()))
+                if _inherits(plugin, Plugin, "events_to_register")
+                else _read_registrations(plugin)
+            )
+            for plugin in rejecting
+        }
 
     def per_node_plugins(self) -> tuple[str, ...]:
-        """Name the plugins that filter or score node by node, for want of a columnar form."""
+        """Return the names of the plugins that filter or score node by node because they have no columnar form."""
         return tuple(
             plugin.name
             for plugin in self.node_plugins
@@ -152,15 +134,35 @@ class Profile:
         )
 
 
-def _is_registration(named: object) -> bool:
-    if not (isinstance(named, EventRegistration) and isinstance(named.event, ClusterEvent)):
-        return False
-    known = isinstance(named.event.resource, str) and isinstance(named.event.action, Action)
-    return known and (named.hint is None or callable(named.hint))
+def _read_registrations(plugin: Plugin) -> tuple[EventRegistration, ...]:
+    where = f'running EventsToRegister plugin "{plugin.name}"'
+    try:
+        # An endless iterator would fill the memory.
+        registrations = tuple(islice(plugin.events_to_register(), MAX_EVENTS + 1))
+    except PLUGIN_FAULTS as error:
+        pass_on_interrupt(error)
+        raise PluginError(plugin.name, f"{where}: {described(error)}") from error
+    if len(registrations) > MAX_EVENTS:
+        raise PluginError(plugin.name, f"{where}: it names more than {MAX_EVENTS} events")
+    for registration in registrations:
+        if not _is_valid(registration):
+            advice = "list EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)) and the like"
+            raise PluginError(plugin.name, f"{where}: it names {shown(registration)}; {advice}")
+    return registrations
 
 
-def points_of(registry: Registry, name: str) -> frozenset[str] | None:
-    """Return the extension points of a plugin, by the class we have or else by upstream's table."""
+def _is_valid(registration: object) -> bool:
+    return (
+        isinstance(registration, EventRegistration)
+        and isinstance(registration.event, ClusterEvent)
+        and isinstance(registration.event.resource, str)
+        and isinstance(registration.event.action, Action)
+        and (registration.hint is None or callable(registration.hint))
+    )
+
+
+def find_extension_points(registry: Registry, name: str) -> frozenset[str] | None:
+    """Return the extension points of a plugin: from the registered class, or from upstream's table."""
     if name in registry:
         return extension_points(registry[name])
     facts = KNOWN_PLUGINS.get(name)
@@ -168,13 +170,13 @@ def points_of(registry: Registry, name: str) -> frozenset[str] | None:
 
 
 def derives_filter(profile: Profile, name: str) -> bool:
-    """Return whether a filter plugin filters single nodes by its columnar form, for want of another."""
+    """Return whether a plugin has only the columnar form of filter."""
     plugin = profile.plugins.get(name)
     return isinstance(plugin, FilterPlugin) and _inherits(plugin, FilterPlugin, "filter")
 
 
 def normalizes(plugin: ScorePlugin) -> bool:
-    """Return whether a plugin brings its scores into range itself."""
+    """Return whether a plugin normalizes its own scores."""
     return not _inherits(plugin, ScorePlugin, "normalize_scores")
 
 

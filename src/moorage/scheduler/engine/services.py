@@ -83,5 +83,3 @@ class Services(Struct):
     meter: PluginMeter = SILENT_METER
     ties: Ties | None = None
     """Chooses between nodes of equal score; as upstream does, if it is not given."""
-    is_following: bool = False
-    """Whether it is settled which kinds are listed and watched: those that plugins have asked for by now."""

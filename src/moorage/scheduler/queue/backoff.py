@@ -98,9 +98,10 @@ class BackoffQueue:
         """Take the pod whose penalty ends first, though it has not ended; never one after an error."""
         return self._rejected.pop()
 
-    def pop_any(self) -> QueuedPodInfo | None:
-        """Take out the pod whose penalty ends first; those after an error behind all others."""
-        return self._rejected.pop() or self._failed.pop()
+    def drain(self) -> Iterator[QueuedPodInfo]:
+        """Take out all pods: the rejected ones in order, then the failed ones."""
+        yield from self._rejected.drain()
+        yield from self._failed.drain()
 
     def release(self, now: float) -> Iterator[QueuedPodInfo]:
         """Take out all pods whose penalty is over."""

@@ -16,8 +16,6 @@ from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.queue.observing import QueueObserver, report_failure
 
 _SLACK: Final = 64
-_ROOM: Final = 1 << 32
-"""Numbers that are left for pods that change their place in a former heap before they come."""
 NOBODY: Final[frozenset[str]] = frozenset()
 _OBJECTIONS: Final = frozenset((Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
 
@@ -296,7 +294,6 @@ class KeyedHeap:
         self.entries: dict[str, list[Any]] = {}
         """What is in it, by name; a plain dict, since every pod that is bound is looked for here."""
         self._sequence = 0
-        self._last_popped = 0
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -362,7 +359,6 @@ class KeyedHeap:
                 info: QueuedPodInfo = entry[2]
                 if entries.get(info.key) is entry:
                     del entries[info.key]
-                    self._last_popped = entry[1]
                     return info
         except PLUGIN_FAULTS:
             if self._guard is None or self._is_guarded:
@@ -371,15 +367,10 @@ class KeyedHeap:
             return self.pop()
         return None
 
-    def follow(self, former: "KeyedHeap") -> None:
-        """Begin after another heap, from which pods come by and by, each with :meth:`put_popped`."""
-        self._sequence = former._sequence + _ROOM
-
-    def put_popped(self, info: QueuedPodInfo, sort_key: Any, former: "KeyedHeap") -> None:
-        """Add a pod that was just popped from the former heap: it came before all that have been put in here."""
-        latest, self._sequence = self._sequence, former._last_popped - 1
-        self.put(info, sort_key)
-        self._sequence = latest
+    def drain(self) -> Iterator[QueuedPodInfo]:
+        """Take out all pods in order."""
+        while (info := self.pop()) is not None:
+            yield info
 
     def _guard_all(self) -> None:
         assert self._guard is not None

@@ -1,6 +1,6 @@
 """Who wakes whom: did an event cure what plugins rejected a pod for? The hints that they registered say so."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import chain
 from time import perf_counter
@@ -17,7 +17,6 @@ from moorage.scheduler.framework.plugin import (
 )
 from moorage.scheduler.queue.backoff import Backoff
 from moorage.scheduler.queue.entries import Gates, QueuedPodInfo
-from moorage.scheduler.queue.handover import NOT_SERVED
 from moorage.scheduler.queue.inflight import Happening
 from moorage.scheduler.queue.observing import QueueObserver, report_failure
 
@@ -49,13 +48,10 @@ class Queueing(Struct, frozen=True):
     backoff: Backoff
 
 
-def gates_of(
-    profiles: Mapping[str, ProfileQueueing], observer: QueueObserver | None, gone: Iterable[str] = ()
-) -> Gates:
-    """Collect the pre-enqueue plugins of all profiles; nobody enters whose profile is gone."""
-    own_group = frozenset(chain.from_iterable(profile.group_plugins for profile in profiles.values()))
-    asked: dict[str, Sequence[PreEnqueuePlugin]] = {name: profile.pre_enqueue for name, profile in profiles.items()}
-    return Gates(asked | dict.fromkeys(gone, (NOT_SERVED,)), observer, own_group)
+def build_gates(profiles: Mapping[str, ProfileQueueing], observer: QueueObserver | None) -> Gates:
+    """Collect the pre-enqueue plugins of all profiles."""
+    group_plugins = frozenset(chain.from_iterable(profile.group_plugins for profile in profiles.values()))
+    return Gates({name: profile.pre_enqueue for name, profile in profiles.items()}, observer, group_plugins)
 
 
 class RequeueStrategy(Enum):
@@ -88,10 +84,6 @@ class Hints:
         self._profiles = profiles
         self._observer = observer
         self._interests: dict[ClusterEvent, Interest] = {}
-
-    def names(self) -> Set[str]:
-        """Return the names of all profiles."""
-        return self._profiles.keys()
 
     def has(self, profile: str) -> bool:
         """Tell whether there is such a profile."""

@@ -10,7 +10,6 @@ from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.plugin import QueueSortPlugin
 from moorage.scheduler.queue.backoff import Backoff, BackoffQueue
 from moorage.scheduler.queue.entries import Gates, KeyedHeap, QueuedPodInfo, SortGuard
-from moorage.scheduler.queue.handover import ActiveHandover, BackoffHandover
 from moorage.scheduler.queue.hints import RequeueStrategy
 from moorage.scheduler.queue.inflight import InFlight
 from moorage.scheduler.queue.nominations import Nominations
@@ -51,8 +50,6 @@ class Places(ABC):
         self._pop_from_backoff = pop_from_backoff
         self._parked = ParkedPods()
         self._in_flight = InFlight()
-        self._asked_anew: set[str] | None = None
-        """Who was parked since the configuration changed, while the others are handed over; ``None`` after that."""
         self._sort_by(sort, gates, backoff or Backoff())
         self.groups: GroupQueue | None = None
         """Pods that wait as members of groups; ``None`` unless there are groups (gate GenericWorkload)."""
@@ -62,56 +59,10 @@ class Places(ABC):
         guard = SortGuard(sort, self._observer)
         self._gates = gates
         self._sort_key = guard.key
-        self._active: KeyedHeap | ActiveHandover = KeyedHeap(guard.guarded)
-        self._backoff: BackoffQueue | BackoffHandover = BackoffQueue(guard, backoff, aligned=self._pop_from_backoff)
+        self._active = KeyedHeap(guard.guarded)
+        self._backoff = BackoffQueue(guard, backoff, aligned=self._pop_from_backoff)
         self._entries: tuple[dict[str, list[Any]], ...]
         self._entries = (self._active.entries, *self._backoff.entries, self._parked.entries)
-
-    def _change_order(self, sort: QueueSortPlugin, gates: Gates, backoff: Backoff, label: str) -> Iterator[None]:
-        """Sort by another plugin and ask others from now on; return the steps in which entries are handed over."""
-        assert self._asked_anew is None, "one change after the other"
-        active, backing_off, former_key = self._active, self._backoff, self._sort_key
-        self._sort_by(sort, gates, backoff)
-        assert isinstance(active, KeyedHeap)
-        assert isinstance(self._active, KeyedHeap)
-        assert isinstance(backing_off, BackoffQueue)
-        assert isinstance(self._backoff, BackoffQueue)
-
-        def admit(info: QueuedPodInfo) -> bool:
-            is_admitted = gates.admit(info)
-            if not is_admitted:
-                self.hold_back(info, label)
-            return is_admitted
-
-        # Without SchedulerPopFromBackoffQ pods are asked about when their penalty is over.
-        asked_early = admit if self._pop_from_backoff else lambda _info: True
-        self._active = ActiveHandover(active, former_key, self._active, self._sort_key, admit)
-        self._backoff = BackoffHandover(backing_off, self._backoff, asked_early)
-        self._entries = (*self._entries, active.entries, *backing_off.entries)
-        self._asked_anew = set()
-        return self._hand_over(self._active, self._backoff, list(self._parked.entries), label)
-
-    def _hand_over(
-        self, active: ActiveHandover, backing_off: BackoffHandover, parked: list[str], label: str
-    ) -> Iterator[None]:
-        while len(active.former):
-            active.hand_over()
-            yield
-        self._active = active.following
-        while len(backing_off.former):
-            backing_off.hand_over()
-            yield
-        self._backoff = backing_off.following
-        self._entries = (self._active.entries, *self._backoff.entries, self._parked.entries)
-        for key in parked:
-            info = self._parked.get(key)
-            assert self._asked_anew is not None
-            if info is not None and key not in self._asked_anew:
-                # Whoever rejected it may be gone.
-                self._parked.remove(key)
-                self.requeue(info, RequeueStrategy.AFTER_BACKOFF, label, self._clock.now())
-            yield
-        self._asked_anew = None
 
     def __len__(self) -> int:
         """Count the pods that wait, those in flight not included."""
@@ -239,8 +190,6 @@ class Places(ABC):
         """Have an entry wait for an event that helps."""
         is_new = info.key not in self._parked
         self._parked.put(info)
-        if self._asked_anew is not None:
-            self._asked_anew.add(info.key)
         if is_new:
             self.notify_moved(info, UNSCHEDULABLE, label)
 

@@ -15,7 +15,7 @@ rejected a pod. All order is deterministic: the queue-sort plugin's, then first 
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ from moorage.scheduler.queue.backoff import WINDOW, Backoff, Ticker
 from moorage.scheduler.queue.changes import pod_changes
 from moorage.scheduler.queue.entries import QueuedPodInfo
 from moorage.scheduler.queue.groups import GroupQueue, QueuedGroup, is_member
-from moorage.scheduler.queue.hints import Hints, Interest, ProfileQueueing, Queueing, RequeueStrategy, gates_of
+from moorage.scheduler.queue.hints import Hints, Interest, ProfileQueueing, Queueing, RequeueStrategy, build_gates
 from moorage.scheduler.queue.nominations import Nominations
 from moorage.scheduler.queue.observing import ACTIVE, POD_POPPED, QueueObserver
 from moorage.scheduler.queue.places import Places
@@ -77,7 +77,7 @@ class SchedulingQueue(Places):
         groups: PodGroups | None = None,
         observer: QueueObserver | None = None,
     ) -> None:
-        gates = gates_of(profiles, observer)
+        gates = build_gates(profiles, observer)
         super().__init__(
             clock=clock,
             sort=sort,
@@ -94,17 +94,32 @@ class SchedulingQueue(Places):
         self._backoff_ticker = Ticker((math.floor(now) if pop_from_backoff else now) + WINDOW, WINDOW)
         self._parked_ticker = Ticker(now, UNSCHEDULABLE_FLUSH_PERIOD)
 
-    def reconfigure(self, queueing: Queueing) -> Iterator[None]:
-        """Go on under other plugins from now on: no pod is lost, and who was rejected or held back is looked at again.
+    def reconfigure(self, queueing: Queueing) -> None:
+        """Replace the plugins, and sort and admit all pending pods again.
 
-        That takes no longer if many wait: they are handed over in the steps that are returned, which are to be gone
-        through soon, with anything between them but another change.
+        Rejected pods are retried after their backoff, because the plugin that rejected them may be gone.
         """
-        gates = gates_of(queueing.profiles, self._observer, gone=self._hints.names() - queueing.profiles.keys())
+        label, now = CONFIGURATION_CHANGED.label, self._clock.now()
         self._hints = Hints(queueing.profiles, self._observer)
         if self._in_flight:
-            self._record(CONFIGURATION_CHANGED, CONFIGURATION_CHANGED.label, None, None)
-        return self._change_order(queueing.sort, gates, queueing.backoff, CONFIGURATION_CHANGED.label)
+            self._record(CONFIGURATION_CHANGED, label, None, None)
+        active, backing_off, rejected = self._active, self._backoff, list(self._parked)
+        self._sort_by(queueing.sort, build_gates(queueing.profiles, self._observer), queueing.backoff)
+        # In the former order, so that pods with equal keys keep it.
+        for info in active.drain():
+            if self._gates.admit(info):
+                self._active.put(info, self._sort_key(info))
+            else:
+                self.hold_back(info, label)
+        for info in backing_off.drain():
+            # Without SchedulerPopFromBackoffQ pods are admitted when their backoff ends.
+            if self._pop_from_backoff and not self._gates.admit(info):
+                self.hold_back(info, label)
+            else:
+                self._backoff.put(info)
+        for info in rejected:
+            self._parked.remove(info.key)
+            self.requeue(info, RequeueStrategy.AFTER_BACKOFF, label, now)
 
     def serves(self, profile: str) -> bool:
         """Tell whether pods of a scheduler name belong here."""
@@ -307,8 +322,7 @@ class SchedulingQueue(Places):
             if (info := self._parked.get(key)) is not None:
                 self.make_active(info, FORCE_ACTIVATE.label, now)
             elif (info := self._backoff.remove(key)) is not None:
-                # While a change is being taken up, it may be the former plugins that let it in.
-                self.make_active(info, FORCE_ACTIVATE.label, now, from_backoff=self._asked_anew is None)
+                self.make_active(info, FORCE_ACTIVATE.label, now, from_backoff=True)
             elif pod.uid in self._in_flight and not (self.groups is not None and is_member(pod)):
                 self._record(FORCE_ACTIVATE, FORCE_ACTIVATE.label, None, pod)
 

@@ -135,7 +135,6 @@ def assemble(
     mending.relist = connection.relist
     deliveries = Deliveries(watching.around_apply(scheduler.handlers.apply), loop, mending)
     connection.follow(scheduler.objects, deliveries.on_changes, kept_whole(policy.config.extenders))
-    scheduler.services.is_following = True
     return Parts(connection, beside, scheduler, loop, deliveries, extenders, policy, tuned, asyncio.Lock())
 
 

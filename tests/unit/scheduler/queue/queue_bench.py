@@ -1,7 +1,6 @@
 """A queue on the bench: a clock to move, doors to close, hints to answer, and an observer that counts."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from moorage.common.clock import VirtualClock
@@ -126,11 +125,12 @@ class Bench:
             **{"observer": self.counts, **options},
         )
 
-    def change(self, sort: QueueSortPlugin) -> Iterator[None]:
-        """Have the queue go on with another order, and doors that are built anew; return the steps that are left."""
+    def change(self, sort: QueueSortPlugin) -> None:
+        """Reconfigure the queue with another order and new instances of the doors."""
         self.first, self.second = self.first.again(), self.second.again()
         profile = ProfileQueueing([self.first, self.second], self.registrations)
-        return self.queue.reconfigure(Queueing(sort, {PROFILE: profile}, Backoff()))
+        self.queue.reconfigure(Queueing(sort, {PROFILE: profile}, Backoff()))
+        self.check()
 
     def hint(self, plugin: str) -> Any:
         def answer(pod: Pod, old: Any, new: Any) -> QueueingHint:

@@ -1,6 +1,5 @@
 """Random histories: whatever happens in whatever order, no pod is lost and none is in two places."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import settings
@@ -18,7 +17,6 @@ from tests.unit.scheduler.queue.queue_bench import (
 )
 
 from moorage.kube.api.pod import Pod, PodStatus
-from moorage.scheduler.engine.steps import go_through
 from moorage.scheduler.framework.events import UNSCHEDULABLE_TIMEOUT, QueueingHint
 from moorage.scheduler.framework.plugin import QueueSortPlugin
 from moorage.scheduler.queue.entries import QueuedPodInfo
@@ -44,7 +42,6 @@ class Histories(RuleBasedStateMachine):
     def start(self, gate: bool) -> None:
         self.bench = Bench(pop_from_backoff=gate)
         self.queue = self.bench.queue
-        self.steps: Iterator[None] = iter(())
 
     def pod(self, name: str, uid: str, priority: int, node: str, labels: dict[str, str]) -> Pod:
         status = PodStatus(nominated_node_name=node)
@@ -126,15 +123,9 @@ class Histories(RuleBasedStateMachine):
 
     @rule(sort=st.sampled_from([ByPriority, ByNameBackwards]), names=st.sets(NAMES))
     def change(self, sort: type[QueueSortPlugin], names: set[str]) -> None:
-        go_through(self.steps)  # one change after the other
         self.bench.first.open()
         self.bench.first.close(*names)
-        self.steps = self.bench.change(sort())
-
-    @rule(number=st.integers(1, 3))
-    def hand_over(self, number: int) -> None:
-        for _ in range(number):
-            next(self.steps, None)
+        self.bench.change(sort())
 
     @rule(seconds=st.sampled_from([0.1, 0.5, 1, 3, 40, 400]))
     def wait(self, seconds: float) -> None:
@@ -163,7 +154,6 @@ class Histories(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "queue"):
             return
-        go_through(self.steps)
         # In the end, with all doors open, everybody gets another try within five and a half minutes.
         self.bench.first.open()
         self.bench.second.open()

@@ -252,7 +252,7 @@ _ALL: Final = (
     _histogram(
         "moorage_config_reload_hold_seconds",
         "step",
-        "How long a change kept the loop from trying pods, by pieces: build (of plugins), swap, handover (of pods).",
+        "How long a reload paused scheduling, by step: build (plugins), swap (pending pods are admitted again).",
         ALPHA,
         _TENTHS,
     ),

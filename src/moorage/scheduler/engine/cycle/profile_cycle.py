@@ -1,6 +1,6 @@
 """The phases of an attempt as one profile has them, put together: what the scheduler calls for each pod."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class ProfileCycle:
-    """One profile at work, once :meth:`build` is through. Every phase is an attribute, so that it can be timed."""
+    """Runs the plugins of one profile. Every phase is an attribute, so that it can be timed."""
 
     def __init__(
         self,
@@ -39,26 +39,16 @@ class ProfileCycle:
         extenders: Sequence[Extender] = (),
     ) -> None:
         self.extenders = extenders
-        self.handles = ProfileHandles(services, config.scheduler_name or "", extenders)
-        self.profile = Profile(config, registry, self.handles.make)
         self.cache = services.cache
-        self._services = services
-        self._rotation, self._percentage, self._cross_check = rotation, percentage, cross_check
-
-    def build(self) -> Iterator[None]:
-        """Build the plugins and put the phases together, in small steps."""
+        self.handles = ProfileHandles(services, config.scheduler_name or "", extenders)
         try:
-            yield from self.profile.build()
+            self.profile = profile = Profile(config, registry, self.handles.make)
         except BaseException:
-            self.handles.cancel()  # those that could be built may have begun something
+            self.handles.cancel()  # the plugins built before the failure may have started background work
             raise
-        yield
-        self._put_together(self.profile, self._services)
-
-    def _put_together(self, profile: Profile, services: Services) -> None:
-        self.filtering = Filtering(profile, services, self._rotation, self._percentage)
+        self.filtering = Filtering(profile, services, rotation, percentage)
         self.scoring = Scoring(profile, services.cache, services.ties)
-        self.extending = Extending(self.extenders, services.cache)
+        self.extending = Extending(extenders, services.cache)
         self.find = self.filtering.find
         self.choose = self.scoring.choose
         self.post_filter = partial(post_filter, profile)
@@ -70,7 +60,7 @@ class ProfileCycle:
         self.score_placements = partial(group_points.score_placements, profile)
         self.post_filter_group = partial(group_points.post_filter_group, profile)
         self.handles.attach(profile, self.filtering.nominated.filter_node)
-        if cross_check := self._cross_check:
+        if cross_check:
             self.filtering.cross_check = self.scoring.cross_check = CrossCheck(
                 profile, float(cross_check), is_live=cross_check is not True
             )

@@ -77,8 +77,6 @@ class GroupCycle:
     async def try_group(self, queued: QueuedGroup, *, preempts: bool = True) -> None:
         """Try a popped group; requeue members that are not placed. Post-filters run only if ``preempts`` is set."""
         began = perf_counter()
-        if self._sources is not None:
-            self._refresh(queued, self._sources)
         tree = self._tree_of(queued, queued.members)
         if (problem := self._problem_with(queued, tree)) is not None:
             self._fail(queued, tree, problem)
@@ -118,12 +116,6 @@ class GroupCycle:
             attempt.conditions = conditions
             self._scheduler.observer.group_ended(attempt)
         self._finish(queued, code)
-
-    def _refresh(self, queued: QueuedGroup, sources: GroupSources) -> None:
-        """Have a group described by the plugins in use, if that was to be done yet."""
-        for leaf in [*queued.by_leaf]:
-            sources.refresh(leaf)
-        queued.root = self._groups.root_of(queued.pod) or queued.root
 
     async def _search_again(self, cycle: ProfileCycle, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
         """Look for places for the group that is being tried, in another cluster than the first time."""

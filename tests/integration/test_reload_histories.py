@@ -1,4 +1,4 @@
-"""Changes that are being taken up: what happens to pods meanwhile, and where random histories of changes end."""
+"""Reloads: profiles that come and go, and random histories compared with a start under the last configuration."""
 
 import asyncio
 import random
@@ -9,11 +9,9 @@ import pytest
 
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.scheduler import Scheduler
-from moorage.scheduler.engine.steps import go_through
 from moorage.scheduler.framework.plugin import Plugin, PreEnqueuePlugin, QueueSortPlugin
 from moorage.scheduler.framework.queued import QueuedPod
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing import Cluster, in_virtual_time
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -70,68 +68,47 @@ def scheduler_of(cluster: Cluster) -> Scheduler:
     return cluster.embedded.scheduling.scheduler
 
 
-def swap(cluster: Cluster, text: str) -> Scheduler:
-    """Have other profiles be in force, and hand over nobody yet."""
-    scheduler, policy = scheduler_of(cluster), load_policy(collect_plugins(PLUGINS), text)
-    scheduler.services.is_following = False
-    scheduler.change_profiles(scheduler.build_profiles(policy.config, policy.registry))
-    scheduler.services.is_following = True
-    return scheduler
-
-
 TWO = ("default-scheduler", "other")
 
 
 @in_virtual_time
-async def test_pods_of_a_profile_that_goes_are_neither_tried_nor_left_behind() -> None:
+async def test_pods_of_a_removed_profile_leave_the_queue() -> None:
     async with Cluster(nodes=1, plugins=PLUGINS, config=config("red", *TWO)) as cluster:
-        names = ("waits", "is-deleted", "is-bound", "is-created-again")
-        await cluster.apply(*(pod(name, "other", red="yes") for name in names))
-        await cluster.apply(pod("rejected", "other", size="huge"))
+        await cluster.apply(*(pod(name, "other", red="yes") for name in ("gated", "bound-elsewhere")))
+        await cluster.apply(pod("rejected", "other", size="huge"), pod("stays", size="huge"))
         await cluster.sleep(5.0)
-        scheduler = swap(cluster, config("plain", "default-scheduler"))
-        assert len(scheduler.queue) == 5
-        deleted, again = cluster.pod("is-deleted"), cluster.pod("is-created-again")
-        assert deleted is not None
-        assert again is not None
-        await cluster.client.delete(deleted)
-        await cluster.client.delete(again)
-        await cluster.apply(pod("is-created-again", size="huge"))
-        target = {"target": {"kind": "Node", "name": cluster.nodes()[0].name}}
-        path = "/api/v1/namespaces/default/pods/is-bound/binding"
-        await cluster.client.request("POST", path, msgspec.json.encode(target))
-        await cluster.sleep(5.0)
-        go_through(scheduler.handing_over)
+        scheduler = scheduler_of(cluster)
+        assert len(scheduler.queue) == 4
+        await cluster.reload(plugins=PLUGINS, config=config("plain", "default-scheduler"))
         scheduler.queue.check_invariants()
-        assert [info.pod.name for info in scheduler.queue] == ["is-created-again"]
+        assert [info.pod.name for info in scheduler.queue] == ["stays"]
+        target = {"target": {"kind": "Node", "name": cluster.nodes()[0].name}}
+        path = "/api/v1/namespaces/default/pods/bound-elsewhere/binding"
+        await cluster.client.request("POST", path, msgspec.json.encode(target))
         await cluster.sleep(400.0)
-        assert {found.name for found in cluster.pods() if found.node_name} == {"is-bound"}
+        assert bound_pods(cluster) == {"bound-elsewhere"}
 
 
 @in_virtual_time
-async def test_pods_of_a_profile_that_comes_enter_once() -> None:
+async def test_pods_of_a_new_profile_enter_the_queue_once() -> None:
     async with Cluster(nodes=1, plugins=PLUGINS, config=config("plain", "default-scheduler")) as cluster:
-        await cluster.apply(*(pod(name, "other") for name in ("early", "touched", "deleted")))
+        await cluster.apply(pod("early", "other"), pod("gated", "other", red="yes"), pod("huge", "other", size="huge"))
         await cluster.sleep(5.0)
-        await cluster.apply(pod("hopeless", "other", size="huge"))
-        scheduler = swap(cluster, config("plain", *TWO))
-        await cluster.apply(pod("touched", "other", green="yes"), pod("late", "other"))
-        await cluster.apply(pod("hopeless", "other", size="huge", green="yes"))
-        deleted = cluster.pod("deleted")
-        assert deleted is not None
-        await cluster.client.delete(deleted)
+        scheduler = scheduler_of(cluster)
+        assert [*scheduler.queue] == []
+        await cluster.reload(plugins=PLUGINS, config=config("red", *TWO))
+        await cluster.apply(pod("late", "other"))
         await cluster.sleep(5.0)
-        assert {found.name for found in cluster.pods() if found.node_name} == {"touched", "late"}
-        (hopeless,) = scheduler.queue
-        go_through(scheduler.handing_over)
-        scheduler.services.wake()
-        await cluster.sleep(5.0)
-        assert {found.name for found in cluster.pods() if found.node_name} == {"touched", "late", "early"}
-        assert [*scheduler.queue] == [hopeless], "it is not another one"
+        scheduler.queue.check_invariants()
+        assert bound_pods(cluster) == {"early", "late"}
+        assert {info.pod.name: scheduler.queue.where(info.pod) for info in scheduler.queue} == {
+            "gated": "gated",
+            "huge": "unschedulable",
+        }
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_random_changes_end_where_the_last_configuration_would_have_begun(seed: int) -> None:
+def test_random_reloads_end_like_a_start_with_the_last_configuration(seed: int) -> None:
     run_history(random.Random(seed))
 
 
@@ -162,6 +139,10 @@ async def run_history(chance: random.Random) -> None:
         expected = places(fresh)
     assert {name for name, place in expected.items() if place == "bound"} <= bound.keys()
     assert {**expected, **dict.fromkeys(bound, "bound")} == ended
+
+
+def bound_pods(cluster: Cluster) -> set[str]:
+    return {pod.name for pod in cluster.pods() if pod.node_name}
 
 
 def random_pod(chance: random.Random, name: str) -> dict[str, Any]:
