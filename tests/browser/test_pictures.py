@@ -45,7 +45,7 @@ def test_at_a_glance(look: Look, full: ServedPage, place: Path) -> None:
     for name, dark in (("overview", False), ("overview-dark", True)):
         window = look(WIDE, dark=dark)
         window.open(full.url)
-        window.wait_for("Do without the volume data")
+        window.wait_for("Remove the volume data")
         take(window, place / f"ui-{name}.png")
 
 
@@ -68,7 +68,7 @@ def test_a_pod(look: Look, full: ServedPage, place: Path) -> None:
 def test_on_a_phone(look: Look, full: ServedPage, place: Path) -> None:
     window = look(PHONE, dark=True)
     window.open(full.url)
-    window.wait_for("Do without the volume data")
+    window.wait_for("Remove the volume data")
     take(window, place / "ui-phone.png")
 
 

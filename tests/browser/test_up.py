@@ -55,7 +55,7 @@ def test_what_happens_in_a_cluster_arrives_on_its_page(look: Look, tmp_path: Pat
         window = look()
         window.open(url)
         window.wait_for("Insufficient cpu")
-        window.wait_for("held back by SchedulingGates")
+        window.wait_for("gated by SchedulingGates")
         window.page.click("text=Decisions")
         window.wait_for("turned down")
         assert "default/newcomer" not in window.text()

@@ -164,7 +164,7 @@ def _print(explanation: "PodExplanation | WorkloadExplanation", output: Explanat
     from rich.console import Console
 
     from moorage.insight.explain.explanation import PodExplanation
-    from moorage.insight.explain.page import print_explanation, print_workload
+    from moorage.insight.explain.text import print_explanation, print_workload
 
     console = Console(soft_wrap=not sys.stdout.isatty())
     if isinstance(explanation, PodExplanation):

@@ -101,12 +101,12 @@ def test_a_workload_is_counted(cluster: str, capsys: pytest.CaptureFixture[str])
 PAGES = {
     "pending": (
         "big",
-        ["is pending", "2 nodes: Insufficient cpu, at least 1 short", "What would make it fit", "1. Lower"],
+        ["is pending", "2 nodes: Insufficient cpu, short by at least 1", "Changes that would make it fit", "1. Lower"],
     ),
-    "fits": ("fits", ["fits, and would go to n2", "n2 against n1"]),
-    "has a node": ("runs", ["has the node n1"]),
-    "has a node that it is leaving": ("stopping", ["has the node n1"]),
-    "a workload": ("deploy/web", ["2 of 3 pods fit", "What stops the next one"]),
+    "fits": ("fits", ["fits on node n2", "Scores: n2 and the runner-up n1"]),
+    "has a node": ("runs", ["is on node n1"]),
+    "has a node that it is leaving": ("stopping", ["is on node n1"]),
+    "a workload": ("deploy/web", ["2 of 3 pods fit", "The next pod does not fit"]),
 }
 
 
@@ -128,9 +128,9 @@ MISTAKES = {
     "no such pod": (["bog"], "did you mean 'default/big'?"),
     "a pod of another namespace": (["big", "-n", "shop"], "there is 'default/big'"),
     "another scheduler's": (["foreign"], "it asks for the scheduler 'other'"),
-    "a pod that is being deleted": (["leaving"], "it is being deleted"),
-    "a pod that has ended": (["ended"], "it has ended (Failed)"),
-    "no such node": (["big", "--node", "n9"], "there is no such node"),
+    "a pod that is being deleted": (["leaving"], "the pod is being deleted"),
+    "a pod that has ended": (["ended"], "the pod has finished (Failed)"),
+    "no such node": (["big", "--node", "n9"], "node not found"),
     "no such workload": (["deployment/wob"], "did you mean 'default/web'?"),
     "two sources": (["big", "--snapshot", "s"], "files or from a snapshot"),
 }

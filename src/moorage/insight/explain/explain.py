@@ -52,13 +52,13 @@ def explain_pod(
     """Explain a pod; ``node`` asks why not there, ``spared`` are pods that must not go for it."""
     pod = session.pod(key)
     if pod.is_finished:
-        raise InputError(f"Pod {pod.key}", f"it has ended ({pod.status.phase}): nothing is decided about it any more")
+        raise InputError(f"Pod {pod.key}", f"the pod has finished ({pod.status.phase})")
     if pod.is_terminating and not pod.node_name:
-        raise InputError(f"Pod {pod.key}", "it is being deleted: no node is looked for any more")
+        raise InputError(f"Pod {pod.key}", "the pod is being deleted")
     session.cycle_of(pod)
     if node and session.scheduler.cache.node(node) is None:
         known = session.scheduler.cache.nodes.names
-        raise InputError(f"--node {node}", "there is no such node", hint=did_you_mean(node, known))
+        raise InputError(f"--node {node}", "node not found", hint=did_you_mean(node, known))
     with session.branch():
         if pod.node_name:
             return _placed(session, pod, node)

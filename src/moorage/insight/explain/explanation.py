@@ -71,7 +71,7 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def stopped_sentence(self) -> str:
         """Say that there may be other changes, and why they were not looked for; nothing if all were."""
-        return f"The search stopped before everything was tried: {self.stopped}." if self.stopped else ""
+        return f"The search for changes is incomplete: {self.stopped}." if self.stopped else ""
 
     def as_data(self) -> dict[str, Any]:
         """Write it down as the format has it."""

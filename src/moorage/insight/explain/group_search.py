@@ -20,7 +20,7 @@ from moorage.scheduler.decisions.decision import Decision, Result
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 
-ELSEWHERE: Final = Status.unresolvable("node(s) are in another domain than the rest of the group").by("the group")
+ELSEWHERE: Final = Status.unresolvable("node(s) are in another domain than the other pods of the group").by("the group")
 OWN_FIELDS: Final = ("hostname", "nodeName")
 """What members that are alike may differ in."""
 MAX_LEAVING: Final = 64
@@ -174,7 +174,7 @@ def _need_fewer(subject: GroupSubject) -> Iterator[Remedy]:
 
     found = subject.largest(1, needed, edits_for, subject.view.most)
     if found is not None:
-        text = f"Let {name} start with {found} pods: lower its minCount from {needed} to {found}"
+        text = f"Lower minCount of the group {name} from {needed} to {found}, so that it starts with {found} pods"
         if offer := subject.offer("group", text, *edits_for(found)):
             yield offer
 
@@ -184,7 +184,8 @@ def _leave_the_domain(subject: GroupSubject) -> Iterator[Remedy]:
     if subject.view.topology_key:
         namespace, _, name = subject.view.key.rpartition("/")
         edit = subject.draft_of("PodGroup", name, namespace).remove("spec", "schedulingConstraints").edit()
-        text = f"Let the pods of {name} be in several domains of {subject.view.topology_key}: drop the constraint"
+        span = f"span several {subject.view.topology_key} domains"
+        text = f"Remove the topology constraint of the group {name}, so that it can {span}"
         if offer := subject.offer("topology", text, replace(edit, must_replace=True)):
             yield offer
 

@@ -1,10 +1,19 @@
-"""An explanation as one HTML page that needs nothing else: no scripts, no fonts, no pictures from elsewhere."""
+"""Explanations as a self-contained HTML page, without scripts and external resources."""
 
 from html import escape
 from typing import Final
 
 from moorage.insight.explain.explanation import PodExplanation, ScoreDifference, WorkloadExplanation
-from moorage.insight.explain.page import NOTHING_FOUND, change_line, group_line, group_lines, headline, wake_lines
+from moorage.insight.explain.text import (
+    NO_CHANGE,
+    change_line,
+    group_line,
+    group_lines,
+    headline,
+    node_line,
+    preemption_line,
+    retry_lines,
+)
 from moorage.scheduler.decisions.decision import Result
 
 _STYLE: Final = """
@@ -19,36 +28,33 @@ td:first-child,th:first-child{text-align:left}.bar{display:inline-block;height:.
 _WIDTH: Final = 160
 
 
-def html_page(explained: PodExplanation | WorkloadExplanation, *, node: str = "") -> str:
-    """Write the page."""
-    if isinstance(explained, WorkloadExplanation):
-        title = f"{explained.workload}: {explained.fits} of {explained.of} pods fit"
-        body = f"<h1>{escape(title)}</h1>" + (_pod(explained.next, node) if explained.next is not None else "")
+def html_page(explanation: PodExplanation | WorkloadExplanation, *, node: str = "") -> str:
+    """Return the page."""
+    if isinstance(explanation, WorkloadExplanation):
+        title = f"{explanation.workload}: {explanation.fits} of {explanation.of} pods fit"
+        body = f"<h1>{escape(title)}</h1>" + (_pod(explanation.next, node) if explanation.next is not None else "")
     else:
-        title, body = explained.decision.pod, _pod(explained, node)
+        title, body = explanation.decision.pod, _pod(explanation, node)
     head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
-def _pod(explained: PodExplanation, node: str) -> str:
-    decision = explained.decision
-    parts = [f"<h1>{escape(decision.pod)}</h1><p>{escape(headline(explained))}</p>"]
-    if explained.group is not None:
-        parts.append(_section("Its group", [escape(line) for line in group_lines(explained.group)]))
+def _pod(explanation: PodExplanation, node: str) -> str:
+    decision = explanation.decision
+    parts = [f"<h1>{escape(decision.pod)}</h1><p>{escape(headline(explanation))}</p>"]
+    if explanation.group is not None:
+        parts.append(_section("Pod group", [escape(line) for line in group_lines(explanation.group)]))
     if node and (entry := decision.nodes.get(node)) is not None:
-        said = ", ".join(entry.reasons) if entry.is_rejected else "it would do"
-        parts.append(f"<h2>Node {escape(node)}</h2><p>{escape(said)}</p>")
-    elif explained.reasons:
-        parts.append(_section("What keeps it off the nodes", [escape(group_line(item)) for item in explained.reasons]))
+        parts.append(f"<h2>Node {escape(node)}</h2><p>{escape(node_line(entry))}</p>")
+    elif explanation.reasons:
+        parts.append(_section("Rejected nodes", [escape(group_line(item)) for item in explanation.reasons]))
     if decision.post_filter is not None:
-        nomination = decision.post_filter
-        line = f"node {nomination.nominated_node} would be cleared of {', '.join(nomination.victims) or 'nobody'}"
-        parts.append(_section("Preemption", [escape(line)]))
-    if explained.because:
-        parts.append(_scores(explained))
-    parts.append(_changes(explained))
-    if explained.wakes:
-        parts.append(_section("What wakes it", [escape(line) for line in wake_lines(explained)]))
+        parts.append(_section("Preemption", [escape(preemption_line(decision.post_filter))]))
+    if explanation.because:
+        parts.append(_scores(explanation))
+    parts.append(_changes(explanation))
+    if explanation.wakes:
+        parts.append(_section("Events that trigger a retry", [escape(line) for line in retry_lines(explanation)]))
     return "".join(parts)
 
 
@@ -56,26 +62,28 @@ def _section(title: str, items: list[str]) -> str:
     return f"<h2>{escape(title)}</h2><ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
 
 
-def _changes(explained: PodExplanation) -> str:
+def _changes(explanation: PodExplanation) -> str:
     import msgspec
 
-    stopped = f"<p class=quiet>{escape(explained.stopped_sentence)}</p>" if explained.stopped else ""
-    if not explained.changes:
-        is_stuck = explained.decision.result is not Result.SCHEDULED and not explained.is_bound
-        return f"<p>{NOTHING_FOUND}</p>{stopped}" if is_stuck else stopped
+    stopped = f"<p class=quiet>{escape(explanation.stopped_sentence)}</p>" if explanation.stopped else ""
+    if not explanation.changes:
+        is_pending = explanation.decision.result is not Result.SCHEDULED and not explanation.is_bound
+        return f"<p>{NO_CHANGE}</p>{stopped}" if is_pending else stopped
     items = []
-    for change in explained.changes:
+    for change in explanation.changes:
         edits = msgspec.json.format(msgspec.json.encode(change.edits), indent=2).decode()
-        items.append(f"<li>{escape(change_line(change))}<details><summary class=quiet>as edits</summary>"
+        items.append(f"<li>{escape(change_line(change))}<details><summary class=quiet>as patches</summary>"
                      f"<pre>{escape(edits)}</pre></details></li>")  # fmt: skip
-    return f"<h2>What would make it fit</h2><ol>{''.join(items)}</ol>{stopped}"
+    return f"<h2>Changes that would make it fit</h2><ol>{''.join(items)}</ol>{stopped}"
 
 
-def _scores(explained: PodExplanation) -> str:
-    largest = max(1, *(abs(item.winner - item.runner_up) for item in explained.because))
-    rows = "".join(_score(item, largest) for item in explained.because)
-    head = f"<tr><th>plugin</th><th>{escape(explained.decision.node)}</th><th>{escape(explained.runner_up)}</th></tr>"
-    return f"<h2>Why there</h2><table>{head}{rows}</table>"
+def _scores(explanation: PodExplanation) -> str:
+    largest = max(1, *(abs(item.winner - item.runner_up) for item in explanation.because))
+    rows = "".join(_score(item, largest) for item in explanation.because)
+    head = (
+        f"<tr><th>plugin</th><th>{escape(explanation.decision.node)}</th><th>{escape(explanation.runner_up)}</th></tr>"
+    )
+    return f"<h2>Scores</h2><table>{head}{rows}</table>"
 
 
 def _score(item: ScoreDifference, largest: int) -> str:

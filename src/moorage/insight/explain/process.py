@@ -9,7 +9,7 @@ import msgspec
 from moorage.common.errors import MoorageError
 from moorage.insight.explain.explain import explain_pod
 from moorage.insight.explain.in_scheduler import ExplainRequest
-from moorage.insight.explain.page import change_line
+from moorage.insight.explain.text import change_line
 from moorage.insight.whatif.reading import ReadCluster, read_cluster
 from moorage.insight.whatif.session import Session
 from moorage.kube.client.kubeconfig import load_connection

@@ -160,7 +160,7 @@ def _released(subject: Subject) -> tuple[str, str, PatchObject] | None:
         return "gate", f"Remove the scheduling gate {names}", edit
     group = (spec.get("schedulingGroup") or {}).get("podGroupName")
     if group and ObjectId("PodGroup", subject.pod.namespace, group) not in subject.session.objects:
-        text = f"Make it no member of the pod group {group}, which is not there"
+        text = f"Remove it from the pod group {group}, which does not exist"
         return "group", text, subject.draft().remove("spec", "schedulingGroup").edit()
     return None
 
@@ -227,7 +227,7 @@ def together(subject: Subject) -> Iterator[Remedy]:
         if any_found:
             return
     if any(count > MAX_TOGETHER for count in rows):
-        raise LimitReached(f"on the nodes that are left more than {MAX_TOGETHER} things are in the way at once")
+        raise LimitReached(f"every other node has more than {MAX_TOGETHER} problems")
 
 
 def _rows_by_obstacles(subject: Subject) -> dict[int, dict[tuple[str, ...], list[int]]]:

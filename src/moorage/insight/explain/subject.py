@@ -99,9 +99,9 @@ class Limits(Struct):
     def spend(self) -> None:
         """Count a trial; LimitReached if it is one too many, or there is no time for it."""
         if self.trials >= self.max_trials:
-            raise LimitReached(f"{self.max_trials} trials are enough")
+            raise LimitReached(f"the limit of {self.max_trials} trials was reached")
         if monotonic() > self.deadline:
-            raise LimitReached("its time was over; --seconds gives it more")
+            raise LimitReached("the time limit was reached (raise it with --timeout)")
         self.trials += 1
 
 

@@ -85,8 +85,8 @@ def _check_is_pod(session: Session, wanted: str) -> None:
     kind = _kind(word, [name for name in BY_NAME if name != "Pod"]) if slash else None
     if kind is not None and ObjectId("Pod", word, name) not in session.objects:
         known = ", ".join(sorted(known.lower() for known in WORKLOADS))
-        hint = f"explain takes a pod (NAME or NAMESPACE/NAME) or one of {known}"
-        raise InputError(wanted, f"a {kind.name} is nothing that explain can place", hint=hint)
+        hint = f"use a pod (NAME or NAMESPACE/NAME) or KIND/NAME, where KIND is one of {known}"
+        raise InputError(wanted, f"a {kind.name} cannot be scheduled", hint=hint)
 
 
 def _kind(word: str, names: Iterable[str]) -> Kind | None:
@@ -135,7 +135,7 @@ def explain_workload(
 
 def _check_count(title: str, wanted: int) -> None:
     if wanted > MAX_PODS:
-        raise InputError(title, f"{wanted} pods are more than can be tried", hint=f"the limit is {MAX_PODS}")
+        raise InputError(title, f"too many pods: {wanted}", hint=f"the limit is {MAX_PODS}")
 
 
 def _is_of(pod: Pod, workload: NamedWorkload) -> bool:

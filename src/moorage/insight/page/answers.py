@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.common.errors import InputError, MoorageError, did_you_mean
-from moorage.insight.explain import page
+from moorage.insight.explain import text
 from moorage.insight.explain.explain import compare, explain_pod
 from moorage.insight.explain.explanation import PodExplanation
 from moorage.insight.explain.groups import pods_that_count
@@ -49,19 +49,19 @@ def explain(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
     because = explained.because
     return {
         "pod": explained.decision.pod,
-        "headline": page.headline(explained),
+        "headline": text.headline(explained),
         "node": explained.decision.node,
         "isBound": explained.is_bound,
         "result": "bound" if explained.is_bound else explained.decision.result,
         "facts": _facts(pod),
-        "reasons": [{"line": page.group_line(item), **msgspec.to_builtins(item)} for item in explained.reasons],
+        "reasons": [{"line": text.group_line(item), **msgspec.to_builtins(item)} for item in explained.reasons],
         "preemption": explained.decision.post_filter,
-        "changes": [{"line": page.change_line(item), **msgspec.to_builtins(item)} for item in explained.changes],
+        "changes": [{"line": text.change_line(item), **msgspec.to_builtins(item)} for item in explained.changes],
         "stopped": explained.stopped,
         "isSearched": asked.get("changes") != "no",
         "because": [msgspec.to_builtins(item) for item in because],
         "runnerUp": explained.runner_up,
-        "wakes": page.wake_lines(explained),
+        "wakes": text.retry_lines(explained),
         "group": explained.group,
         "table": _table(session, pod, explained),
     }
@@ -207,7 +207,7 @@ def helps(session: Session, asked: Mapping[str, Any]) -> dict[str, str]:
             explained = explain_pod(session, str(key), seconds=HELP_SECONDS)
         except MoorageError:
             continue  # it is gone by now, or another scheduler's
-        found[str(key)] = page.change_line(explained.changes[0]) if explained.changes else ""
+        found[str(key)] = text.change_line(explained.changes[0]) if explained.changes else ""
     return found
 
 

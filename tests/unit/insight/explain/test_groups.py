@@ -7,7 +7,7 @@ from tests.unit.insight.explain.clusters import Object, node, pod, session
 
 from moorage.insight.explain.explain import explain_pod
 from moorage.insight.explain.explanation import PodExplanation
-from moorage.insight.explain.page import group_lines
+from moorage.insight.explain.text import group_lines
 from moorage.insight.explain.workloads import explain_workload, workload_named
 from moorage.insight.whatif.edits import edit_from
 from moorage.insight.whatif.session import Session
@@ -49,7 +49,7 @@ def test_a_group_says_how_many_fit_and_what_stops_it() -> None:
     assert (fits, of) == (6, 8)
     assert stuck.group is not None
     lines = group_lines(stuck.group)
-    assert lines[0] == "ring: 6 of 8 pods fit together; it takes 8 to start"
+    assert lines[0] == "ring: 6 of 8 pods fit together; it needs 8 to start"
     assert "minCount (8) cannot be satisfied: 6 scheduled, 1 remaining" in lines[1]
     assert [(item.reason, item.nodes, item.short) for item in stuck.reasons] == [("Insufficient cpu", 2, {"cpu": "1"})]
 
@@ -57,7 +57,7 @@ def test_a_group_says_how_many_fit_and_what_stops_it() -> None:
 def test_changes_let_the_whole_group_start() -> None:
     _, _, stuck = explained_group(*SIX_OF_EIGHT)
     texts = {change.kind: change.text for change in stuck.changes}
-    assert texts["group"] == "Let ring start with 6 pods: lower its minCount from 8 to 6"
+    assert texts["group"] == "Lower minCount of the group ring from 8 to 6, so that it starts with 6 pods"
     assert texts["request"] == "Lower the cpu request of container main from 1 to 666m, in all 8 pods"
     assert texts["add-node"] == "Add a node like n1"
     assert texts["delete-pod"] == "Delete default/blocker"
@@ -97,11 +97,14 @@ def test_no_rack_holds_them_all() -> None:
     fits, of, stuck = explained_group(*things)
     assert (fits, of) == (8, 10)
     assert stuck.group is not None
-    assert "no rack holds 10; the best of 2, r2, holds 8" in group_lines(stuck.group)
+    assert "no rack fits 10 pods; the best of 2 (r2) fits 8" in group_lines(stuck.group)
     assert [item.nodes for item in stuck.reasons] == [2], "only the nodes of the rack that the rest is in"
     texts = {change.kind: change.text for change in stuck.changes}
-    assert texts["topology"] == "Let the pods of ring be in several domains of rack: drop the constraint"
-    assert texts["group"] == "Let ring start with 8 pods: lower its minCount from 10 to 8"
+    assert (
+        texts["topology"]
+        == "Remove the topology constraint of the group ring, so that it can span several rack domains"
+    )
+    assert texts["group"] == "Lower minCount of the group ring from 10 to 8, so that it starts with 8 pods"
     assert texts["add-node"] == "Add a node like r2-0"
 
 
@@ -131,11 +134,11 @@ def test_too_few_members() -> None:
     with opened(node("n1"), gang(3), *members(2)) as cluster:
         explained = explain_pod(cluster, "default/ring-0")
     assert explained.group is not None
-    assert "only 2 of the 3 pods that it needs have been made" in group_lines(explained.group)
+    assert "only 2 of the 3 required pods exist" in group_lines(explained.group)
     once = "waiting for minCount pods from a gang to appear in scheduling queue"
     assert explained.decision.message == once, "not once for each of its pods"
     assert [change.text for change in explained.changes] == [
-        "Let ring start with 2 pods: lower its minCount from 3 to 2"
+        "Lower minCount of the group ring from 3 to 2, so that it starts with 2 pods"
     ]
 
 

@@ -246,7 +246,7 @@ def test_three_obstacles_take_three_changes() -> None:
         (change,) = explain_pod(opened, "default/p").changes
     assert change.kind == "several"
     assert change.text == (
-        "Tolerate gpu=only:NoSchedule. Drop disk=ssd from its node selector. "
+        "Tolerate gpu=only:NoSchedule. Remove disk=ssd from its node selector. "
         "Lower the cpu request of container main from 5 to 4"
     )
     assert outcome([node("n1", taints=[TAINT]), wants], change.edits) == ("n1", ())
@@ -281,8 +281,7 @@ def test_too_many_obstacles_are_not_looked_into_and_it_says_so() -> None:
         explained = explain_pod(opened, "default/p")
     assert explained.changes == ()
     assert explained.as_data()["stopped"] == (
-        "The search stopped before everything was tried: "
-        "on the nodes that are left more than 4 things are in the way at once."
+        "The search for changes is incomplete: every other node has more than 4 problems."
     )
 
 

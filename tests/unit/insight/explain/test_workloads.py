@@ -44,7 +44,7 @@ def test_pods_of_others_may_go_for_it() -> None:
 
 
 def test_other_kinds_are_refused() -> None:
-    with session(WEB) as opened, pytest.raises(InputError, match="a DaemonSet is nothing that explain can place"):
+    with session(WEB) as opened, pytest.raises(InputError, match="a DaemonSet cannot be scheduled"):
         workload_named(opened, "ds/agent", "default")
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.insight.page.clusters import SMALL, Content, loaded, node, pod, policy, still
 
 from moorage.insight.explain.explain import explain_pod
-from moorage.insight.explain.page import change_line, group_line, headline, wake_lines
+from moorage.insight.explain.text import change_line, group_line, headline, retry_lines
 from moorage.insight.page.paths import SAFETY, public_paths
 from moorage.insight.page.service import PageService
 from moorage.insight.page.still import StillCluster
@@ -79,7 +79,7 @@ def test_a_pods_page_says_what_explain_says(key: str) -> None:
     assert said["headline"] == headline(explained)
     assert [item["line"] for item in said["reasons"]] == [group_line(item) for item in explained.reasons]
     assert [item["line"] for item in said["changes"]] == [change_line(item) for item in explained.changes]
-    assert said["wakes"] == wake_lines(explained)
+    assert said["wakes"] == retry_lines(explained)
     assert [item["plugin"] for item in said["because"]] == [item.plugin for item in explained.because]
 
 

@@ -38,7 +38,7 @@ def _arguments(
     subject: Subject, plugin: str, args: dict[str, Any], path: tuple[str | int, ...], view: dict[str, Any]
 ) -> Iterator[tuple[str, list[Operation]]]:
     if plugin == "NodeAffinity" and (args.get("addedAffinity") or {}):
-        yield "Take addedAffinity out of the arguments of NodeAffinity", [remove(*path, "addedAffinity")]
+        yield "Remove addedAffinity from the arguments of NodeAffinity", [remove(*path, "addedAffinity")]
     if plugin == "PodTopologySpread":
         hard = [
             n
@@ -47,7 +47,7 @@ def _arguments(
         ]
         if hard and not subject.pod.spec.topology_spread_constraints:
             made = [put(view, (*path, "defaultConstraints", n, "whenUnsatisfiable"), "ScheduleAnyway") for n in hard]
-            yield "Make the default spread constraints preferences (whenUnsatisfiable: ScheduleAnyway)", made
+            yield "Relax the default topology spread constraints to whenUnsatisfiable: ScheduleAnyway", made
 
 
 def leave_out_plugins(subject: Subject, plugins: set[str]) -> Iterator[Remedy]:
@@ -58,7 +58,7 @@ def leave_out_plugins(subject: Subject, plugins: set[str]) -> Iterator[Remedy]:
             continue
         for plugin in sorted(plugins - INDISPENSABLE):
             operations = _without(profile.get("plugins") or {}, ("profiles", place, "plugins"), plugin, view)
-            text = f"Switch the plugin {plugin} off in the profile {profile['schedulerName']}"
+            text = f"Disable the plugin {plugin} in the profile {profile['schedulerName']}"
             if (offer := _offer(subject, text, operations)) is not None:
                 yield offer
                 return

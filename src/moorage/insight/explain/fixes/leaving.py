@@ -130,7 +130,7 @@ def _note(pod: Pod) -> str:
     if pod.is_terminating:
         return " (it is on its way out already)"
     owner = next((item for item in pod.metadata.owner_references if item.controller), None)
-    return f" (its {owner.kind} {owner.name} will make another)" if owner is not None else ""
+    return f" (its {owner.kind} {owner.name} will create a replacement)" if owner is not None else ""
 
 
 def raise_priority(subject: Subject) -> Iterator[Remedy]:
@@ -140,7 +140,7 @@ def raise_priority(subject: Subject) -> Iterator[Remedy]:
     for name, value in _classes(subject):
         if value > pod.priority or pod.spec.preemption_policy == "Never":
             edit = _with_class(subject, name)
-            text = f"Give it the priority class {name} ({value}): others would be preempted for it"
+            text = f"Set its priority class to {name} ({value}), so that it can preempt other pods"
             if (
                 offer := preempting.offer("priority", text, *edit, cost=1)
             ) is not None and offer.attempt.nominated_node:
@@ -155,7 +155,7 @@ def raise_priority(subject: Subject) -> Iterator[Remedy]:
         if value <= MAX_USER_PRIORITY and ObjectId("PriorityClass", "", name) not in subject.session.objects:
             made: dict[str, Any] = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
             made |= {"metadata": {"name": name}, "value": value}
-            text = f"Make a priority class of {value} and give it to the pod: others would be preempted for it"
+            text = f"Create a priority class with value {value} and set it, so that the pod can preempt other pods"
             edits = (CreateObject(made), *_with_class(subject, name))
             if (
                 offer := preempting.offer("priority", text, *edits, cost=2)

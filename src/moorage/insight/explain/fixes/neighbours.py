@@ -36,7 +36,7 @@ def drop_terms(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     if found is not None:
         said = [f"the required {_words(field)} term {_term_text(affinity[field][REQUIRED][at])}" for field, at in found]
         if (
-            offer := subject.offer("affinity", f"Drop {' and '.join(said)}", *edits_for(found), cost=len(found))
+            offer := subject.offer("affinity", f"Remove {' and '.join(said)}", *edits_for(found), cost=len(found))
         ) is not None:
             yield offer
 
@@ -67,7 +67,8 @@ def drop_labels(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
 
     found = subject.fewest(list(labels), edits_for)
     if found is not None:
-        text = f"Take the label {' and '.join(f'{key}={labels[key]}' for key in found)} off the pod: others avoid it"
+        names = " and ".join(f"{key}={labels[key]}" for key in found)
+        text = f"Remove the label {names} from the pod: other pods select it"
         if offer := subject.offer("label", text, *edits_for(found), cost=len(found)):
             yield offer
 
@@ -89,9 +90,7 @@ def free_ports(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
             path = ("spec", kind, container, "ports", place)
             draft.remove(*path) if is_host else draft.remove(*path, "hostPort")
         said = ", ".join(f"{wanted[n][2].port}/{wanted[n][2].protocol}" for n in taken)
-        if (
-            offer := subject.offer("port", f"Do without the host port {said}", draft.edit(), cost=len(taken))
-        ) is not None:
+        if (offer := subject.offer("port", f"Remove the host port {said}", draft.edit(), cost=len(taken))) is not None:
             yield offer
             return
 
@@ -123,7 +122,7 @@ def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
         found = subject.largest(-MAX_SKEW, -now, skewed, -now - 1)
         if found is not None:
             key = constraints[place].get("topologyKey")
-            text = f"Raise maxSkew of the spread over {key} from {now} to {-found}"
+            text = f"Raise maxSkew of the topology spread over {key} from {now} to {-found}"
             if offer := subject.offer("spread", text, *skewed(found), cost=1):
                 yield offer
                 return
@@ -139,7 +138,7 @@ def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     chosen = subject.fewest(hard, softened)
     if chosen is not None:
         keys = " and ".join(str(constraints[at].get("topologyKey")) for at in chosen)
-        text = f"Make the spread over {keys} a preference (whenUnsatisfiable: {SOFT})"
+        text = f"Relax the topology spread over {keys} to whenUnsatisfiable: {SOFT}"
         if offer := subject.offer("spread", text, *softened(chosen), cost=2):
             yield offer
 

@@ -42,7 +42,7 @@ def untaint(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         listed = draft.content.get("spec", {}).get("taints") or []
         places = [place for place, item in enumerate(listed) if _is_one_of(item, taints)]
         draft.do(*remove_items(("spec", "taints"), places))
-        text = f"Take the taint {_listed(taint.text for taint in taints)} off node {name}"
+        text = f"Remove the taint {_listed(taint.text for taint in taints)} from node {name}"
         if offer := subject.offer("node-taint", text, draft.edit(), cost=len(taints)):
             yield offer
             return
@@ -105,7 +105,7 @@ def tolerate_cordon(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     draft = subject.live_draft()
     toleration = {"key": UNSCHEDULABLE, "operator": "Exists", "effect": "NoSchedule"}
     draft.append(("spec", "tolerations"), [toleration])
-    text = f"Tolerate {UNSCHEDULABLE}:NoSchedule, so that cordoned nodes will do"
+    text = f"Tolerate {UNSCHEDULABLE}:NoSchedule, so that the pod can run on cordoned nodes"
     if offer := subject.offer("toleration", text, draft.edit(), cost=2):
         yield offer
 
@@ -119,7 +119,7 @@ def declare_features(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         draft = subject.draft_of("Node", name)
         listed = draft.content.get("status", {}).get("declaredFeatures") or []
         draft.put(("status", "declaredFeatures"), sorted({*listed, *lacking[row]}))
-        text = f"Have node {name} support {_listed(sorted(lacking[row]))}: upgrade its kubelet"
+        text = f"Upgrade the kubelet of node {name}, so that it supports {_listed(sorted(lacking[row]))}"
         if offer := subject.offer("node-feature", text, draft.edit()):
             yield offer
             return
@@ -157,11 +157,11 @@ def _label_text(labels: Mapping[str, str | None]) -> str:
     added = [f"{key}={text}" for key, text in labels.items() if text is not None]
     taken = [key for key, text in labels.items() if text is None]
     parts = ([f"the label {_listed(added)} to"] if added else []) + (
-        [f"the label {_listed(taken)} off"] if taken else []
+        [f"the label {_listed(taken)} from"] if taken else []
     )
     if added and taken:
-        return f"Put the label {_listed(added)} on, and take {_listed(taken)} off,"
-    return f"Add {parts[0]}" if added else f"Take {parts[0]}"
+        return f"Add the label {_listed(added)} to, and remove {_listed(taken)} from,"
+    return f"Add {parts[0]}" if added else f"Remove {parts[0]}"
 
 
 def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] | None:
@@ -230,7 +230,9 @@ def add_node(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
             yield offer
             return
     made = _made_to_measure(subject) if not known else None
-    if made is not None and (offer := subject.offer("add-node", "Add a node: there is none", CreateObject(made))):
+    if made is not None and (
+        offer := subject.offer("add-node", "Add a node: the cluster has none", CreateObject(made))
+    ):
         yield offer
 
 

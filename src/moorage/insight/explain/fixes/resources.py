@@ -238,8 +238,8 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Rem
         if found is None:
             return None
         totals[name] = -found
-    more = [f"{written(name, steps * unit_of(name) - have[name])} more {name}" for name, steps in totals.items()]
-    return subject.offer("node-capacity", f"Give node {node.name} {' and '.join(more)}", *edits_for(totals))
+    more = [f"{written(name, steps * unit_of(name) - have[name])} {name}" for name, steps in totals.items()]
+    return subject.offer("node-capacity", f"Add {' and '.join(more)} to node {node.name}", *edits_for(totals))
 
 
 def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:

@@ -33,7 +33,7 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         if kind in found:
             continue
         if (
-            offer := subject.offer(kind, f"Drop {' and '.join(said)}", draft.edit(), cost=_size(subject, way))
+            offer := subject.offer(kind, f"Remove {' and '.join(said)}", draft.edit(), cost=_size(subject, way))
         ) is not None:
             found.add(kind)
             yield offer

@@ -29,7 +29,7 @@ def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     found = subject.fewest(places, edits_for)
     if found is not None:
         names = " and ".join(str(volumes[place].get("name")) for place in found)
-        if offer := subject.offer("volume", f"Do without the volume {names}", *edits_for(found), cost=5):
+        if offer := subject.offer("volume", f"Remove the volume {names}", *edits_for(found), cost=5):
             yield offer
 
 
@@ -61,7 +61,7 @@ def make_claim(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
                     "storageClassName": name,
                 },
             }
-            text = f"Make the claim {source.claim_name}, of storage class {name}"
+            text = f"Create the claim {source.claim_name} with the storage class {name}"
             if offer := subject.offer("claim", text, CreateObject(made), cost=1):
                 yield offer
                 return
@@ -78,8 +78,10 @@ def change_class(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
         for other in [item for item in _provisioning(subject) if item != claim.spec.storage_class_name][:MAX_NODES]:
             draft = Draft(target, subject.session.objects.content(target), must_replace=True)
             edit = draft.put(("spec", "storageClassName"), other).edit()
-            was = f" instead of {claim.spec.storage_class_name}" if claim.spec.storage_class_name else ""
-            if offer := subject.offer("claim", f"Make the claim {name} of storage class {other}{was}", edit, cost=2):
+            was = f" from {claim.spec.storage_class_name}" if claim.spec.storage_class_name else ""
+            if offer := subject.offer(
+                "claim", f"Change the storage class of the claim {name}{was} to {other}", edit, cost=2
+            ):
                 yield offer
                 return
 
@@ -126,7 +128,7 @@ def make_volume(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
             "apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata,
             "spec": spec, "status": {"phase": "Available"},
         }  # fmt: skip
-        text = f"Make a volume for the claim {name}"
+        text = f"Create a volume for the claim {name}"
         if offer := subject.offer("volume", text, CreateObject(made), cost=2):
             yield offer
             return
@@ -149,7 +151,7 @@ def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
             most = count + len(subject.nodes[row].pods) * 8 + len(subject.pod.spec.volumes) + 1
             found = subject.largest(-most, -count, edits_for, -count - 1)
             if found is not None:
-                text = f"Let node {node.name} hold {-found} volumes of {driver.name} instead of {count}"
+                text = f"Raise the volume limit of {driver.name} on node {node.name} from {count} to {-found}"
                 if offer := subject.offer("node-capacity", text, *edits_for(found), cost=2):
                     yield offer
                     return
@@ -169,7 +171,7 @@ def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     found = subject.fewest(list(range(len(claims))), edits_for)
     if found is not None:
         names = " and ".join(str(claims[place].get("name")) for place in found)
-        if offer := subject.offer("claim", f"Do without the claim {names}", *edits_for(found), cost=5):
+        if offer := subject.offer("claim", f"Remove the claim {names}", *edits_for(found), cost=5):
             yield offer
 
 
@@ -191,7 +193,7 @@ def loosen_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     found = subject.fewest(paths, edits_for)
     if found is not None:
         said = " and ".join(f"{text} of the claim {target.name}" for target, _, text in found)
-        if offer := subject.offer("claim", f"Drop {said}", *edits_for(found), cost=2):
+        if offer := subject.offer("claim", f"Remove {said}", *edits_for(found), cost=2):
             yield offer
 
 
@@ -238,9 +240,8 @@ def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
 
             found = subject.largest(1, count, edits_for, count - 1)
             if found is not None:
-                text = (
-                    f"Ask for {found} instead of {count} devices in the claim {target.name}, request {request['name']}"
-                )
+                where = f"the request {request['name']} of the claim {target.name}"
+                text = f"Request {found} instead of {count} devices in {where}"
                 if offer := subject.offer("claim", text, *edits_for(found), cost=1):
                     yield offer
                     return
