@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any, TypeVar
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, Patch, Sweep
+from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, EmptyNamespace, Patch, RequeueAfter
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.codec import convert
 from moorage.kube.api.kinds import BY_TYPE
@@ -84,15 +84,15 @@ def _word(action: ControllerAction) -> str:
         case Create(kind, data):
             metadata = data["metadata"]
             return f"create {kind.__name__} {metadata.get('name') or metadata.get('generateName')}"
-        case Delete(thing, grace):
-            return f"delete {thing.name}" + (" at once" if grace == 0 else "")
-        case Patch(thing, patch) if "replicas" in patch.get("spec", {}):
-            return f"scale {thing.name} to {patch['spec']['replicas']}"
-        case Patch(thing, patch, subresource):
-            return "" if subresource else f"change {thing.name}"
-        case After():
+        case Delete(obj, grace):
+            return f"delete {obj.name}" + (" at once" if grace == 0 else "")
+        case Patch(obj, patch) if "replicas" in patch.get("spec", {}):
+            return f"scale {obj.name} to {patch['spec']['replicas']}"
+        case Patch(obj, patch, subresource):
+            return "" if subresource else f"change {obj.name}"
+        case RequeueAfter():
             return ""
-        case Sweep(namespace):
+        case EmptyNamespace(namespace):
             return f"sweep {namespace.name}"
 
 
@@ -107,4 +107,4 @@ def status_in(actions: Iterable[ControllerAction]) -> dict[str, Any]:
 
 def waits_in(actions: Iterable[ControllerAction]) -> list[float]:
     """Return how long the actions want to wait."""
-    return [action.seconds for action in actions if isinstance(action, After)]
+    return [action.seconds for action in actions if isinstance(action, RequeueAfter)]

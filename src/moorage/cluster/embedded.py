@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from moorage.cluster.applying import Applier, Manifest
-from moorage.cluster.controllers.actions import Create, request_of
+from moorage.cluster.controllers.actions import Create, build_request
 from moorage.cluster.controllers.builtin_controllers import cluster_controllers, kubelet_controllers
 from moorage.cluster.controllers.fake_nodes import NodeShape, fake_node
 from moorage.cluster.controllers.informer_cache import InformerCache
@@ -128,7 +128,7 @@ class EmbeddedCluster:
 
         async def register(number: int) -> None:
             data = fake_node(naming(number), number, shape or self._options.shape, self._clock.now())
-            asked = request_of(Create(Node, data))
+            asked = build_request(Create(Node, data))
             async with gate:
                 try:
                     await self.client.request(asked.method, asked.path, asked.body)

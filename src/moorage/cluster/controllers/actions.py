@@ -15,33 +15,33 @@ NAME: Final = "{name}"
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class Event:
     """Tell users of something that was done for an object, as an event of it."""
 
-    thing: KubeObject
+    obj: KubeObject
     source: str
     reason: str
     message: str
     now: float
     is_warning: bool = False
 
-    def event(self, name: str, number: int) -> Data:
+    def data(self, name: str, number: int) -> Data:
         """Write the event, given the name of what was written; no two events of an object have the same number."""
-        kind, moment = BY_TYPE[type(self.thing)], format_time(self.now)
-        metadata = self.thing.metadata
+        kind, moment = BY_TYPE[type(self.obj)], format_time(self.now)
+        metadata = self.obj.metadata
         return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{self.thing.name}.{int(self.now * 1e9) + number:x}",
-                "namespace": self.thing.namespace,
+                "name": f"{self.obj.name}.{int(self.now * 1e9) + number:x}",
+                "namespace": self.obj.namespace,
             },
             "involvedObject": {
                 "apiVersion": kind.api_version,
                 "kind": kind.name,
-                "namespace": self.thing.namespace,
-                "name": self.thing.name,
-                "uid": self.thing.uid,
+                "namespace": self.obj.namespace,
+                "name": self.obj.name,
+                "uid": self.obj.uid,
                 "resourceVersion": metadata.resource_version,
             },
             "reason": self.reason,
@@ -62,7 +62,7 @@ class Create:
 
     kind: type[KubeObject]
     data: Data
-    tell: Tell | None = None
+    event: Event | None = None
 
     @property
     def namespace(self) -> str:
@@ -77,26 +77,26 @@ class Patch:
     ``if_unchanged`` refuses if the object has changed since it was looked at: for lists, which a merge replaces.
     """
 
-    thing: KubeObject
+    obj: KubeObject
     patch: Data
     subresource: str = ""
     if_unchanged: bool = False
     content_type: str = MERGE_PATCH
-    tell: Tell | None = None
+    event: Event | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
     """Delete an object, that very one; ``grace`` of 0 ends a pod at once."""
 
-    thing: KubeObject
+    obj: KubeObject
     grace: int | None = None
     propagation: str = ""
-    tell: Tell | None = None
+    event: Event | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class EmptyNamespace:
     """Delete everything in a namespace, whatever the server serves, and let it go when nothing is left."""
 
     namespace: KubeObject
@@ -104,14 +104,14 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class RequeueAfter:
     """Look again when so many seconds have passed, even if nothing changes."""
 
     seconds: float
 
 
 Write: TypeAlias = Create | Patch | Delete
-ControllerAction: TypeAlias = Write | Sweep | After
+ControllerAction: TypeAlias = Write | EmptyNamespace | RequeueAfter
 _encode = msgspec.json.Encoder().encode
 
 
@@ -126,35 +126,35 @@ class ActionRequest:
     content_type: str = JSON
 
 
-def request_of(action: Write) -> ActionRequest:
+def build_request(action: Write) -> ActionRequest:
     """Put an action as a request."""
     match action:
         case Create(kind, data):
             known = BY_TYPE[kind]
             whole = {"apiVersion": known.api_version, "kind": known.name, **data}
             return ActionRequest("POST", known.path(namespace=action.namespace), _encode(whole), kind)
-        case Patch(thing):
+        case Patch(obj):
             return ActionRequest(
-                "PATCH", _path(thing, action.subresource), _patch(action), type(thing), action.content_type
+                "PATCH", _path(obj, action.subresource), _patch(action), type(obj), action.content_type
             )
-        case Delete(thing):
-            return ActionRequest("DELETE", _path(thing), _encode(_options(action)), type(thing))
+        case Delete(obj):
+            return ActionRequest("DELETE", _path(obj), _encode(_options(action)), type(obj))
 
 
-def _path(thing: KubeObject, subresource: str = "") -> str:
-    return BY_TYPE[type(thing)].path(thing.name, thing.namespace, subresource)
+def _path(obj: KubeObject, subresource: str = "") -> str:
+    return BY_TYPE[type(obj)].path(obj.name, obj.namespace, subresource)
 
 
 def _patch(action: Patch) -> bytes:
     if not action.if_unchanged:
         return _encode(action.patch)
-    version = action.thing.metadata.resource_version
+    version = action.obj.metadata.resource_version
     metadata = {**action.patch.get("metadata", {}), "resourceVersion": version}
     return _encode({**action.patch, "metadata": metadata})
 
 
 def _options(action: Delete) -> Data:
-    options: Data = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.thing.uid}}
+    options: Data = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.obj.uid}}
     if action.grace is not None:
         options["gracePeriodSeconds"] = action.grace
     if action.propagation:
@@ -162,9 +162,7 @@ def _options(action: Delete) -> Data:
     return options
 
 
-def status_actions(
-    thing: KubeObject, found: Data, wanted: Data, *, if_unchanged: bool = False
-) -> list[ControllerAction]:
+def status_actions(obj: KubeObject, found: Data, wanted: Data, *, if_unchanged: bool = False) -> list[ControllerAction]:
     """Bring a status up to date, if it is not: what is missing counts as zero, false or empty."""
     changed = {key: value for key, value in wanted.items() if found.get(key, type(value)()) != value}
-    return [Patch(thing, {"status": changed}, "status", if_unchanged)] if changed else []
+    return [Patch(obj, {"status": changed}, "status", if_unchanged)] if changed else []

@@ -7,7 +7,7 @@ that has been there longest. A leader that is not the best one is asked to make 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Create, Patch
+from moorage.cluster.controllers.actions import ControllerAction, Create, Patch, RequeueAfter
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.common.clock import Clock
 from moorage.kube.api.meta import KubeObject, format_micro_time, parse_time
@@ -34,12 +34,12 @@ class ElectionController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a lease when it changes, or a candidate for it."""
-        if isinstance(thing, LeaseCandidate):
-            return (f"{thing.namespace}/{thing.spec.lease_name}",)
-        candidates = cache[LeaseCandidate].in_namespace(thing.namespace)
-        return (thing.key,) if any(item.spec.lease_name == thing.name for item in candidates) else ()
+        if isinstance(obj, LeaseCandidate):
+            return (f"{obj.namespace}/{obj.spec.lease_name}",)
+        candidates = cache[LeaseCandidate].in_namespace(obj.namespace)
+        return (obj.key,) if any(item.spec.lease_name == obj.name for item in candidates) else ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Elect somebody if nobody leads; else see to it that the best one does."""
@@ -53,7 +53,7 @@ class ElectionController:
         holder = lease.spec.holder_identity if lease is not None else None
         if lease is None or not holder or _left(lease, now) <= 0:
             return _elect(candidates, lease, key, now)
-        again = After(_left(lease, now) + 0.1)
+        again = RequeueAfter(_left(lease, now) + 0.1)
         best = next((item for item in candidates if not _is_silent(item, now)), None)
         if best is None or best.name in (holder, lease.spec.preferred_holder):
             return (again,)
@@ -68,7 +68,7 @@ def _elect(candidates: list[LeaseCandidate], lease: Lease | None, key: str, now:
     unasked = [item for item in silent if item not in waiting]
     if waiting or (unasked and not alive):
         yield from _ask(unasked, now)
-        yield After(1.0)
+        yield RequeueAfter(1.0)
         return
     if not alive:
         return
@@ -101,7 +101,7 @@ def _prefer(best: LeaseCandidate, lease: Lease, now: float) -> Iterator[Controll
         spec = {"preferredHolder": best.name, "strategy": STRATEGY}
         yield Patch(lease, {"spec": spec}, if_unchanged=True)
     else:
-        yield After(1.0)
+        yield RequeueAfter(1.0)
 
 
 def _is_alive(candidate: LeaseCandidate, now: float) -> bool:

@@ -6,7 +6,7 @@ from datetime import tzinfo
 from functools import cached_property
 from typing import Final
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, RequeueAfter, status_actions
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.job import finished_at
 from moorage.cluster.controllers.ownership import owner_keys, owner_reference
@@ -29,9 +29,9 @@ class CronJobController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a cron job when it changes, or one of its jobs."""
-        return (thing.key,) if isinstance(thing, CronJob) else owner_keys(thing, CronJob)
+        return (obj.key,) if isinstance(obj, CronJob) else owner_keys(obj, CronJob)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make the job that is due, forget old ones, and wait for the next."""
@@ -65,7 +65,7 @@ class Runs:
         started = due if any(isinstance(action, Create) for action in made) else None
         yield from status_actions(self.cron_job, self.cron_job.status, self._status(started))
         if not self.cron_job.spec.suspend and (following := self._schedule.after(self.now, self._zone)) is not None:
-            yield After(following - self.now + 0.05)
+            yield RequeueAfter(following - self.now + 0.05)
 
     @cached_property
     def _schedule(self) -> Schedule:

@@ -54,13 +54,13 @@ class DaemonSetController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a daemon set when it changes, or a pod it has or might take over; at all of them when a node does."""
-        if isinstance(thing, Node):
+        if isinstance(obj, Node):
             return [daemon_set.key for daemon_set in cache[DaemonSet]]
-        if isinstance(thing, DaemonSet):
-            return (thing.key,)
-        return owner_keys(thing, DaemonSet) or adopter_keys(thing, cache[DaemonSet].in_namespace(thing.namespace))
+        if isinstance(obj, DaemonSet):
+            return (obj.key,)
+        return owner_keys(obj, DaemonSet) or adopter_keys(obj, cache[DaemonSet].in_namespace(obj.namespace))
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Bring pods to nodes that lack one and take them from nodes that should have none."""

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, Patch, status_actions
+from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch, RequeueAfter, status_actions
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import (
     adopter_keys,
@@ -44,15 +44,15 @@ class DeploymentController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a deployment when it changes, or one of its replica sets, or one of their pods ends."""
-        if isinstance(thing, Deployment):
-            return (thing.key,)
-        if isinstance(thing, ReplicaSet):
-            owners = cache[Deployment].in_namespace(thing.namespace)
-            return owner_keys(thing, Deployment) or adopter_keys(thing, owners)
-        owner = controller_of(thing, ReplicaSet)
-        made_by = cache[ReplicaSet].get(f"{thing.namespace}/{owner.name}") if owner is not None else None
+        if isinstance(obj, Deployment):
+            return (obj.key,)
+        if isinstance(obj, ReplicaSet):
+            owners = cache[Deployment].in_namespace(obj.namespace)
+            return owner_keys(obj, Deployment) or adopter_keys(obj, owners)
+        owner = controller_of(obj, ReplicaSet)
+        made_by = cache[ReplicaSet].get(f"{obj.namespace}/{owner.name}") if owner is not None else None
         return () if made_by is None else owner_keys(made_by, Deployment)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
@@ -295,7 +295,7 @@ def status_of(
     yield from status_actions(deployment, deployment.status, {**status, "conditions": conditions})
     deadline = deployment.spec.progress_deadline_seconds
     if deadline is not None and not is_complete:
-        yield After(float(deadline) + 1.0)
+        yield RequeueAfter(float(deadline) + 1.0)
 
 
 def _availability(is_up: bool) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from moorage.cluster.controllers.actions import After, ControllerAction, status_actions
+from moorage.cluster.controllers.actions import ControllerAction, RequeueAfter, status_actions
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import is_ready, scaled, with_condition
 from moorage.common.clock import Clock
@@ -32,13 +32,13 @@ class DisruptionController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a budget when it changes, or a pod it may protect, or what made that pod."""
-        if isinstance(thing, PodDisruptionBudget):
-            return (thing.key,)
-        budgets = cache[PodDisruptionBudget].in_namespace(thing.namespace)
-        if isinstance(thing, Pod):
-            return [budget.key for budget in budgets if protects(budget, thing)]
+        if isinstance(obj, PodDisruptionBudget):
+            return (obj.key,)
+        budgets = cache[PodDisruptionBudget].in_namespace(obj.namespace)
+        if isinstance(obj, Pod):
+            return [budget.key for budget in budgets if protects(budget, obj)]
         return [budget.key for budget in budgets]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
@@ -69,11 +69,11 @@ def expected_pods(budget: PodDisruptionBudget, pods: Iterable[Pod], cache: Infor
     return sum(maker.spec.replicas for maker in makers.values())
 
 
-def maker_of(thing: KubeObject, cache: InformerCache) -> Maker | None:
+def maker_of(obj: KubeObject, cache: InformerCache) -> Maker | None:
     """Find what was asked for so many of a pod: a deployment rather than the replica set between them."""
-    owner = thing.metadata.controller
+    owner = obj.metadata.controller
     for kind in _MAKERS:
-        found = cache[kind].get(f"{thing.namespace}/{owner.name}") if owner is not None else None
+        found = cache[kind].get(f"{obj.namespace}/{owner.name}") if owner is not None else None
         if found is not None and owner is not None and found.uid == owner.uid:
             return maker_of(found, cache) or found
     return None
@@ -99,7 +99,7 @@ def reconcile(budget: PodDisruptionBudget, pods: list[Pod], expected: int, now: 
         wanted["disruptedPods"] = {**dict.fromkeys(known), **granted}
     yield from status_actions(budget, msgspec.to_builtins(budget.status), wanted, if_unchanged=True)
     if granted:
-        yield After(min(parse_time(since) for since in granted.values()) + EVICTION_SECONDS - now + 1.0)
+        yield RequeueAfter(min(parse_time(since) for since in granted.values()) + EVICTION_SECONDS - now + 1.0)
 
 
 def _granted(budget: PodDisruptionBudget, pods: list[Pod], now: float) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Create, Patch
+from moorage.cluster.controllers.actions import ControllerAction, Create, Patch, RequeueAfter
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.kubelet import FAKE_LABEL, HOST_IP, is_silent
 from moorage.cluster.controllers.node_lifecycle import LEASE_NAMESPACE
@@ -142,9 +142,9 @@ class Heartbeats:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a fake node when it comes or changes; changes of its own lease are ignored."""
-        return (thing.name,) if isinstance(thing, Node) else ()
+        return (obj.name,) if isinstance(obj, Node) else ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Renew the lease of a node when it is time."""
@@ -166,11 +166,11 @@ def beat(node: Node, lease: Lease | None, interval: float, now: float) -> Iterat
         owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
         metadata = {"name": node.name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
         yield Create(Lease, {"metadata": metadata, "spec": renewed})
-        yield After(interval)
+        yield RequeueAfter(interval)
         return
     due = (parse_time(lease.spec.renew_time) if lease.spec.renew_time else 0.0) + interval
     if due <= now:
         yield Patch(lease, {"spec": renewed})
-        yield After(interval)
+        yield RequeueAfter(interval)
     else:
-        yield After(due - now)
+        yield RequeueAfter(due - now)

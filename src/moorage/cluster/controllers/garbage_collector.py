@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Delete, Patch
+from moorage.cluster.controllers.actions import ControllerAction, Delete, Patch, RequeueAfter
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import reference_data, without_owner
 from moorage.common.clock import Clock
@@ -69,45 +69,43 @@ class GarbageCollector:
         self._owners: tuple[type[KubeObject], ...] = (*OWNERS, *more)
         self.kinds: Sequence[type[KubeObject]] = tuple(dict.fromkeys((*self._owners, *DEPENDENTS)))
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at an object that has owners, or an end to await; and at what it owned."""
-        if thing.metadata.owner_references or thing.metadata.finalizers:
-            yield _key(thing)
-        if isinstance(thing, self._owners) and (thing.is_terminating or _is_gone(thing, cache)):
-            yield from (_key(dependent) for dependent in dependents_of(thing.uid, cache))
-        if thing.is_terminating or _is_gone(thing, cache):
-            yield from (
-                f"{owner.kind}/{_place_of(owner, thing.namespace)}" for owner in thing.metadata.owner_references
-            )
+        if obj.metadata.owner_references or obj.metadata.finalizers:
+            yield _key(obj)
+        if isinstance(obj, self._owners) and (obj.is_terminating or _is_gone(obj, cache)):
+            yield from (_key(dependent) for dependent in dependents_of(obj.uid, cache))
+        if obj.is_terminating or _is_gone(obj, cache):
+            yield from (f"{owner.kind}/{_place_of(owner, obj.namespace)}" for owner in obj.metadata.owner_references)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Delete an object that nobody owns any more; let one go whose dependents are settled."""
         kind, _, rest = key.partition("/")
         indexes = (cache[item] for item in self.kinds if BY_TYPE[item].name == kind)
-        thing = next((found for index in indexes if (found := index.get(rest)) is not None), None)
-        if thing is None:
+        obj = next((found for index in indexes if (found := index.get(rest)) is not None), None)
+        if obj is None:
             return ()
-        if thing.is_terminating:
-            return self._settle(thing, list(dependents_of(thing.uid, cache)), cache)
-        return self._collect(thing, cache)
+        if obj.is_terminating:
+            return self._settle(obj, list(dependents_of(obj.uid, cache)), cache)
+        return self._collect(obj, cache)
 
-    def _collect(self, thing: KubeObject, cache: InformerCache) -> Iterator[ControllerAction]:
-        references = thing.metadata.owner_references
-        owners = [self._state_of(owner, thing.namespace, cache) for owner in references]
+    def _collect(self, obj: KubeObject, cache: InformerCache) -> Iterator[ControllerAction]:
+        references = obj.metadata.owner_references
+        owners = [self._state_of(owner, obj.namespace, cache) for owner in references]
         lost = [state for state in owners if state is not OwnerState.THERE]
         if not lost:
             return
-        created = thing.metadata.creation_timestamp
+        created = obj.metadata.creation_timestamp
         age = self._clock.now() - parse_time(created) if created else PATIENCE
         if OwnerState.WAITING not in lost and age < PATIENCE:
-            yield After(PATIENCE - age)
+            yield RequeueAfter(PATIENCE - age)
         elif OwnerState.THERE in owners:
             # One owner is enough to stay; those that are gone, or wait for it to go, are named no more.
             states = zip(references, owners, strict=True)
-            yield _owned_by(thing, [owner for owner, state in states if state is OwnerState.THERE])
+            yield _owned_by(obj, [owner for owner, state in states if state is OwnerState.THERE])
         else:
             # An owner that waits stays until everything below it is gone, so nothing below it may be left to itself.
-            yield Delete(thing, propagation="Foreground" if OwnerState.WAITING in lost else "Background")
+            yield Delete(obj, propagation="Foreground" if OwnerState.WAITING in lost else "Background")
 
     def _settle(
         self, owner: KubeObject, dependents: list[KubeObject], cache: InformerCache
@@ -133,7 +131,7 @@ class GarbageCollector:
             if not any(_blocks(item, owner) for item in dependents):
                 yield _without_finalizer(owner, FOREGROUND)
             else:
-                yield After(PATIENCE)
+                yield RequeueAfter(PATIENCE)
 
     def _state_of(self, owner: OwnerReference, namespace: str, cache: InformerCache) -> OwnerState:
         """Return what has become of an owner; those of kinds we do not watch are taken to be there."""
@@ -160,19 +158,19 @@ def _blocks(dependent: KubeObject, owner: KubeObject) -> bool:
     return any(item.block_owner_deletion is True for item in references if item.uid == owner.uid)
 
 
-def _is_in_a_circle(thing: KubeObject, dependents: list[KubeObject]) -> bool:
+def _is_in_a_circle(obj: KubeObject, dependents: list[KubeObject]) -> bool:
     """Return whether an object and one below it wait for each other, perhaps: then neither may block."""
-    is_blocking = any(item.block_owner_deletion is True for item in thing.metadata.owner_references)
+    is_blocking = any(item.block_owner_deletion is True for item in obj.metadata.owner_references)
     return is_blocking and any(item.is_terminating and FOREGROUND in item.metadata.finalizers for item in dependents)
 
 
-def _owned_by(thing: KubeObject, owners: Sequence[OwnerReference]) -> Patch:
-    return Patch(thing, {"metadata": {"ownerReferences": [reference_data(item) for item in owners]}}, if_unchanged=True)
+def _owned_by(obj: KubeObject, owners: Sequence[OwnerReference]) -> Patch:
+    return Patch(obj, {"metadata": {"ownerReferences": [reference_data(item) for item in owners]}}, if_unchanged=True)
 
 
-def _without_finalizer(thing: KubeObject, finalizer: str) -> Patch:
-    kept = [name for name in thing.metadata.finalizers if name != finalizer]
-    return Patch(thing, {"metadata": {"finalizers": kept}}, if_unchanged=True)
+def _without_finalizer(obj: KubeObject, finalizer: str) -> Patch:
+    kept = [name for name in obj.metadata.finalizers if name != finalizer]
+    return Patch(obj, {"metadata": {"finalizers": kept}}, if_unchanged=True)
 
 
 def _place_of(owner: OwnerReference, namespace: str) -> str:
@@ -186,10 +184,10 @@ def _kind_of(owner: OwnerReference) -> type[KubeObject] | None:
     return _BY_NAME.get((owner.api_version.rpartition("/")[0], owner.kind))
 
 
-def _is_gone(thing: KubeObject, cache: InformerCache) -> bool:
-    found = cache[type(thing)].get(thing.key)
-    return found is None or found.uid != thing.uid
+def _is_gone(obj: KubeObject, cache: InformerCache) -> bool:
+    found = cache[type(obj)].get(obj.key)
+    return found is None or found.uid != obj.uid
 
 
-def _key(thing: KubeObject) -> str:
-    return f"{BY_TYPE[type(thing)].name}/{thing.key}"
+def _key(obj: KubeObject) -> str:
+    return f"{BY_TYPE[type(obj)].name}/{obj.key}"

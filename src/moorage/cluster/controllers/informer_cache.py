@@ -20,19 +20,19 @@ class ObjectIndex(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._things: dict[str, T] = {}
+        self._objects: dict[str, T] = {}
         self._places: dict[tuple[str, str], dict[str, T]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._things)
+        return len(self._objects)
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self._things.values())
+        return iter(self._objects.values())
 
     def get(self, key: str) -> T | None:
         """Return the object of a key (``namespace/name`` or ``name``), or ``None``."""
-        return self._things.get(key)
+        return self._objects.get(key)
 
     def in_namespace(self, namespace: str) -> Collection[T]:
         """Return all objects of a namespace."""
@@ -55,36 +55,36 @@ class ObjectIndex(Generic[T]):
 
     def has_seen(self, uid: str, version: int) -> bool:
         """Return whether an object is known as it was at a version, or since; or is known to be gone."""
-        found = next((thing for thing in self._things.values() if thing.uid == uid), None)
+        found = next((obj for obj in self._objects.values() if obj.uid == uid), None)
         return uid in self._gone or (found is not None and _version(found) >= version)
 
-    def put(self, thing: T) -> None:
+    def put(self, obj: T) -> None:
         """Take in a version of an object, unless a newer one is known or the object is known to be gone."""
-        known = self._things.get(thing.key)
-        if thing.uid in self._gone:
+        known = self._objects.get(obj.key)
+        if obj.uid in self._gone:
             return
-        if known is not None and known.uid == thing.uid and _version(known) >= _version(thing):
+        if known is not None and known.uid == obj.uid and _version(known) >= _version(obj):
             return
         if known is not None:
             self._unlist(known)
-        self._things[thing.key] = thing
-        for place in _places(thing):
-            self._places.setdefault(place, {})[thing.key] = thing
+        self._objects[obj.key] = obj
+        for place in _places(obj):
+            self._places.setdefault(place, {})[obj.key] = obj
 
-    def drop(self, thing: KubeObject) -> None:
+    def drop(self, obj: KubeObject) -> None:
         """Take an object out for good."""
-        self._gone[thing.uid] = None
+        self._gone[obj.uid] = None
         if len(self._gone) > MAX_GONE:
             self._gone.popitem(last=False)
-        known = self._things.get(thing.key)
-        if known is not None and known.uid == thing.uid:
-            del self._things[thing.key]
+        known = self._objects.get(obj.key)
+        if known is not None and known.uid == obj.uid:
+            del self._objects[obj.key]
             self._unlist(known)
 
-    def _unlist(self, thing: T) -> None:
-        for place in _places(thing):
+    def _unlist(self, obj: T) -> None:
+        for place in _places(obj):
             listed = self._places[place]
-            del listed[thing.key]
+            del listed[obj.key]
             if not listed:
                 del self._places[place]
 
@@ -98,8 +98,8 @@ class InformerCache:
     def __init__(self, objects: Iterable[KubeObject] = ()) -> None:
         self.refusals: dict[tuple[str, str], str] = {}
         self._indexes: dict[type[KubeObject], ObjectIndex[Any]] = {}
-        for thing in objects:
-            self[type(thing)].put(thing)
+        for obj in objects:
+            self[type(obj)].put(obj)
 
     def __getitem__(self, kind: type[T]) -> ObjectIndex[T]:
         index = self._indexes.get(kind)
@@ -108,15 +108,15 @@ class InformerCache:
         return cast("ObjectIndex[T]", index)
 
 
-def _version(thing: KubeObject) -> int:
-    return int(thing.metadata.resource_version or 0)
+def _version(obj: KubeObject) -> int:
+    return int(obj.metadata.resource_version or 0)
 
 
-def _places(thing: KubeObject) -> list[tuple[str, str]]:
-    places = [("owner", uid) for uid in {owner.uid for owner in thing.metadata.owner_references}]
+def _places(obj: KubeObject) -> list[tuple[str, str]]:
+    places = [("owner", uid) for uid in {owner.uid for owner in obj.metadata.owner_references}]
     if not places:
-        places.append(("orphans", thing.namespace))
-    places.append(("namespace", thing.namespace))
-    if isinstance(thing, Pod) and thing.node_name:
-        places.append(("node", thing.node_name))
+        places.append(("orphans", obj.namespace))
+    places.append(("namespace", obj.namespace))
+    if isinstance(obj, Pod) and obj.node_name:
+        places.append(("node", obj.node_name))
     return places

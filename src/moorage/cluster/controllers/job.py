@@ -9,12 +9,12 @@ from typing import Final
 
 from moorage.cluster.controllers.actions import (
     NAME,
-    After,
     ControllerAction,
     Create,
     Delete,
+    Event,
     Patch,
-    Tell,
+    RequeueAfter,
     status_actions,
 )
 from moorage.cluster.controllers.informer_cache import InformerCache
@@ -57,16 +57,16 @@ class JobController:
         self._makes_groups = makes_groups
         self.kinds: tuple[type[KubeObject], ...] = (Job, Pod, *((Workload, PodGroup) if makes_groups else ()))
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a job when it changes, or one of its pods, or a pod it might take over."""
-        if isinstance(thing, Job):
-            return (thing.key,)
-        if isinstance(thing, Workload):
+        if isinstance(obj, Job):
+            return (obj.key,)
+        if isinstance(obj, Workload):
             # Of a job, or of what manages the job.
-            owner = thing.metadata.controller
+            owner = obj.metadata.controller
             jobs = cache[Job].owned_by(owner.uid) if owner is not None else ()
-            return [*owner_keys(thing, Job), *(job.key for job in jobs)]
-        return owner_keys(thing, Job) or adopter_keys(thing, cache[Job].in_namespace(thing.namespace))
+            return [*owner_keys(obj, Job), *(job.key for job in jobs)]
+        return owner_keys(obj, Job) or adopter_keys(obj, cache[Job].in_namespace(obj.namespace))
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make pods, end the job, or delete it when its time is over."""
@@ -151,7 +151,7 @@ class JobProgress:
             yield from self._make_pods()
         yield from status_actions(self.job, self._told, {**self._status(), "conditions": self._conditions()})
         if self.job.spec.active_deadline_seconds is not None:
-            yield After(max(0.1, self._started + self.job.spec.active_deadline_seconds - self.now))
+            yield RequeueAfter(max(0.1, self._started + self.job.spec.active_deadline_seconds - self.now))
 
     @property
     def _told(self) -> Data:
@@ -183,7 +183,7 @@ class JobProgress:
     def _make_pods(self) -> Iterator[ControllerAction]:
         missing = self._wanted - len(self.active)
         if missing > 0 and (seconds := self._pause()) > 0:
-            yield After(seconds)
+            yield RequeueAfter(seconds)
         elif missing > 0:
             numbers = self._free_numbers() if self.is_indexed else count()
             yield from (Create(Pod, self._pod(number)) for number in islice(numbers, min(missing, BURST)))
@@ -280,7 +280,7 @@ class JobProgress:
         lifetime, ended = self.job.spec.ttl_seconds_after_finished, finished_at(self.job)
         if lifetime is not None and ended is not None:
             left = ended + lifetime - self.now
-            yield After(left) if left > 0 else Delete(self.job, propagation="Background")
+            yield RequeueAfter(left) if left > 0 else Delete(self.job, propagation="Background")
 
 
 def met_rule(policy: SuccessPolicy, done: set[int]) -> int | None:
@@ -340,28 +340,28 @@ SOURCE: Final = "job-controller"
 def with_events(action: ControllerAction, job: Job, now: float) -> ControllerAction:
     """Return an action with the event that follows it, if one does."""
 
-    def tell(reason: str, message: str, *, is_warning: bool = False) -> Tell:
-        return Tell(job, SOURCE, reason, message, now, is_warning)
+    def event(reason: str, message: str, *, is_warning: bool = False) -> Event:
+        return Event(job, SOURCE, reason, message, now, is_warning)
 
     match action:
         case Create(kind=kind) if kind is Pod:
-            return replace(action, tell=tell("SuccessfulCreate", f"Created pod: {NAME}"))
+            return replace(action, event=event("SuccessfulCreate", f"Created pod: {NAME}"))
         case Create(kind=kind):
             what = kind.__name__
-            return replace(action, tell=tell(f"{what}Created", f"Created {what} {NAME} for Job {job.name}"))
-        case Delete(thing=Pod(name=name)):
-            return replace(action, tell=tell("SuccessfulDelete", f"Deleted pod: {name}"))
-        case Patch(thing=Job(), patch={"status": {"conditions": conditions}}):
+            return replace(action, event=event(f"{what}Created", f"Created {what} {NAME} for Job {job.name}"))
+        case Delete(obj=Pod(name=name)):
+            return replace(action, event=event("SuccessfulDelete", f"Deleted pod: {name}"))
+        case Patch(obj=Job(), patch={"status": {"conditions": conditions}}):
             for item in _news(conditions, job.status.get("conditions") or ()):
                 match item["type"], item["status"]:
                     case "Suspended", "True":
-                        return replace(action, tell=tell("Suspended", "Job suspended"))
+                        return replace(action, event=event("Suspended", "Job suspended"))
                     case "Suspended", "False":
-                        return replace(action, tell=tell("Resumed", "Job resumed"))
+                        return replace(action, event=event("Resumed", "Job resumed"))
                     case "Complete", "True":
-                        return replace(action, tell=tell("Completed", "Job completed"))
+                        return replace(action, event=event("Completed", "Job completed"))
                     case "Failed", "True":
-                        return replace(action, tell=tell(item["reason"], item["message"], is_warning=True))
+                        return replace(action, event=event(item["reason"], item["message"], is_warning=True))
     return action
 
 

@@ -29,11 +29,11 @@ class PodGroupProtection:
     kinds = (PodGroup, Pod)
     pause = 0.0
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a group when it changes, or one of its pods does."""
-        if isinstance(thing, Pod):
-            return () if thing.group_key is None else (thing.group_key,)
-        return (thing.key,)
+        if isinstance(obj, Pod):
+            return () if obj.group_key is None else (obj.group_key,)
+        return (obj.key,)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Take the finalizer off a group that nobody needs any more."""
@@ -143,9 +143,9 @@ def group_name(workload: str, template: str) -> str:
     return f"{workload}-{template}"[: MAX_NAME - len(suffix) - 1] + f"-{suffix}"
 
 
-def _owner(thing: KubeObject) -> Data:
+def _owner(obj: KubeObject) -> Data:
     """Refer to an owner that does not manage what it owns."""
-    reference = owner_reference(thing)
+    reference = owner_reference(obj)
     return {name: reference[name] for name in ("apiVersion", "kind", "name", "uid")}
 
 

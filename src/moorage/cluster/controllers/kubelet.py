@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Delete, Patch
+from moorage.cluster.controllers.actions import ControllerAction, Delete, Patch, RequeueAfter
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.common.clock import Clock
 from moorage.common.durations import parse_duration
@@ -68,21 +68,21 @@ class Kubelet:
         self._since: dict[str, tuple[str, float]] = {}
         self._missed: set[str] = set()
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a pod that has a node when it changes; at all pods of a node when that falls silent or comes back.
 
         Pods and nodes are watched apart, so a pod may be seen before its node is: then it is looked at once more.
         """
-        if isinstance(thing, Pod):
-            if cache[Pod].get(thing.key) is None:
-                self._since.pop(thing.uid, None)
-            return (thing.key,) if thing.node_name else ()
-        known = cache[Node].get(thing.name)
-        if known is not None and thing.name in self._missed:
-            self._missed.remove(thing.name)
-        elif known is not None and FAIL not in thing.annotations and FAIL not in known.annotations:
+        if isinstance(obj, Pod):
+            if cache[Pod].get(obj.key) is None:
+                self._since.pop(obj.uid, None)
+            return (obj.key,) if obj.node_name else ()
+        known = cache[Node].get(obj.name)
+        if known is not None and obj.name in self._missed:
+            self._missed.remove(obj.name)
+        elif known is not None and FAIL not in obj.annotations and FAIL not in known.annotations:
             return ()
-        return [pod.key for pod in cache[Pod].on_node(thing.name)]
+        return [pod.key for pod in cache[Pod].on_node(obj.name)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Take the next step in a pod's life, or wait for it."""
@@ -133,7 +133,7 @@ def next_step(pod: Pod, pace: KubeletPace, *, since: float, now: float) -> Itera
 
 
 def _when_due(moment: float, now: float, action: Callable[[], ControllerAction]) -> Iterator[ControllerAction]:
-    yield After(moment - now) if moment > now else action()
+    yield RequeueAfter(moment - now) if moment > now else action()
 
 
 def _lifetime(pod: Pod, pace: KubeletPace) -> float | None:

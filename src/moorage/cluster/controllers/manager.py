@@ -21,9 +21,18 @@ from typing import Any, Final, Protocol
 import msgspec
 import structlog
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, Sweep, Tell, Write, request_of
+from moorage.cluster.controllers.actions import (
+    ControllerAction,
+    Create,
+    Delete,
+    EmptyNamespace,
+    Event,
+    RequeueAfter,
+    Write,
+    build_request,
+)
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.namespaces import sweep
+from moorage.cluster.controllers.namespaces import empty_namespace
 from moorage.common.errors import ApiError, Forbidden, MoorageError, NotFound
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import KubeObject
@@ -62,7 +71,7 @@ class Controller(Protocol):
         """How many seconds to let pass before a key is looked at again: many changes are then one."""
         ...
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Return which keys to look at again when an object has come, changed or gone."""
         ...
 
@@ -179,19 +188,19 @@ class ControllerManager:
             elif change.before is not None:
                 self.cache[kind.type].drop(change.before)
         for change in changes:
-            for thing in (change.before, change.after):
-                if thing is not None:
-                    self._look_at_affected(thing)
+            for obj in (change.before, change.after):
+                if obj is not None:
+                    self._look_at_affected(obj)
 
-    def _look_at_affected(self, thing: KubeObject) -> None:
-        for number in self._watchers[type(thing)]:
+    def _look_at_affected(self, obj: KubeObject) -> None:
+        for number in self._watchers[type(obj)]:
             controller = self._controllers[number]
             try:
-                keys = list(controller.affected(thing, self.cache))
+                keys = list(controller.affected(obj, self.cache))
             except Exception:
                 # One object that makes no sense to one controller; the watch brings thousands of others.
                 self.failures[controller.name] += 1
-                log.exception("controller cannot read an object", controller=controller.name, key=thing.key)
+                log.exception("controller cannot read an object", controller=controller.name, key=obj.key)
                 continue
             for key in keys:
                 self._look_at(Item(number, key))
@@ -242,9 +251,9 @@ class ControllerManager:
             self._failed(item, error)
             return
         for action in actions:
-            if isinstance(action, After):
+            if isinstance(action, RequeueAfter):
                 self._look_at_later(item, action.seconds)
-        writes = [action for action in actions if not isinstance(action, After)]
+        writes = [action for action in actions if not isinstance(action, RequeueAfter)]
         if writes:
             self._busy.add(item)
             group.create_task(self._write(item, writes), name=f"{controller.name} of {item.key}")
@@ -255,7 +264,7 @@ class ControllerManager:
         self._failures.pop(item, None)
         self.cache.refusals.pop((self._controllers[item.controller].name, item.key), None)
 
-    async def _write(self, item: Item, writes: Sequence[Write | Sweep]) -> None:
+    async def _write(self, item: Item, writes: Sequence[Write | EmptyNamespace]) -> None:
         try:
             await self._carry_out_all(writes)
         except Exception as error:
@@ -269,7 +278,7 @@ class ControllerManager:
             if item in self._ready:
                 self._news.set()
 
-    async def _carry_out_all(self, writes: Sequence[Write | Sweep]) -> None:
+    async def _carry_out_all(self, writes: Sequence[Write | EmptyNamespace]) -> None:
         """Carry out actions in order; neighbours of one sort go at once."""
         if len(writes) == 1:
             await self._carry_out(writes[0])
@@ -280,11 +289,11 @@ class ControllerManager:
                 if isinstance(result, BaseException):
                     raise result
 
-    async def _carry_out(self, action: Write | Sweep) -> None:
-        if isinstance(action, Sweep):
-            await sweep(self._client, action.namespace, action.now)
+    async def _carry_out(self, action: Write | EmptyNamespace) -> None:
+        if isinstance(action, EmptyNamespace):
+            await empty_namespace(self._client, action.namespace, action.now)
             return
-        asked = request_of(action)
+        asked = build_request(action)
         async with self._requests:
             try:
                 body = await self._client.request(asked.method, asked.path, asked.body, asked.content_type)
@@ -292,27 +301,27 @@ class ControllerManager:
                 if isinstance(action, Create):
                     raise
                 # Somebody else was faster.
-                self.cache[asked.kind].drop(action.thing)
+                self.cache[asked.kind].drop(action.obj)
                 return
-        written = action.thing if not isinstance(action, Create) else None
+        written = action.obj if not isinstance(action, Create) else None
         if isinstance(action, Delete) and msgspec.json.decode(body, type=_Answered).kind == "Status":
             # Instead of the object, a Status that it is gone already.
-            self.cache[asked.kind].drop(action.thing)
+            self.cache[asked.kind].drop(action.obj)
         else:
             written = decoded(asked.kind, body)
             self.cache[asked.kind].put(written)
-        if action.tell is not None and written is not None:
-            await self._tell(action.tell, written.name)
+        if action.event is not None and written is not None:
+            await self._record(action.event, written.name)
 
-    async def _tell(self, tell: Tell, name: str) -> None:
-        event = tell.event(name, next(self._numbers))
-        path = f"/api/v1/namespaces/{tell.thing.namespace}/events"
+    async def _record(self, event: Event, name: str) -> None:
+        data = event.data(name, next(self._numbers))
+        path = f"/api/v1/namespaces/{event.obj.namespace}/events"
         async with self._requests:
             try:
-                await self._client.request("POST", path, msgspec.json.encode(event))
+                await self._client.request("POST", path, msgspec.json.encode(data))
             except ApiError as error:
                 # What it tells of has been done all the same.
-                log.debug("an event was not written", reason=tell.reason, error=str(error))
+                log.debug("an event was not written", reason=event.reason, error=str(error))
 
     def _failed(self, item: Item, error: Exception) -> None:
         failures = self._failures[item] = self._failures.get(item, 0) + 1

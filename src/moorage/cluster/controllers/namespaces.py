@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Create, Patch, Sweep
+from moorage.cluster.controllers.actions import ControllerAction, Create, EmptyNamespace, Patch, RequeueAfter
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import with_condition
 from moorage.common.clock import Clock
@@ -34,9 +34,9 @@ class NamespaceController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a namespace when it changes."""
-        return (thing.key,)
+        return (obj.key,)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Empty a namespace that is being deleted, and look again until it is gone."""
@@ -50,8 +50,8 @@ def reconcile(namespace: Namespace, now: float) -> Iterator[ControllerAction]:
         return
     if namespace.status.get("phase") != "Terminating":
         yield Patch(namespace, {"status": {"phase": "Terminating"}}, "status")
-    yield Sweep(namespace, now)
-    yield After(PATIENCE)
+    yield EmptyNamespace(namespace, now)
+    yield RequeueAfter(PATIENCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Remains:
     finalizers: Counter[str]
 
 
-async def sweep(client: ApiClient, namespace: KubeObject, now: float) -> None:
+async def empty_namespace(client: ApiClient, namespace: KubeObject, now: float) -> None:
     """Delete all objects in a namespace, pods before everything else; if there were none, take off our finalizer."""
     left = [remains async for remains in _remains(client, namespace.name)]
     # What pods use, a secret or a claim, stays until they are gone.
@@ -175,9 +175,9 @@ class AccountController:
     kinds = (Namespace, ServiceAccount)
     pause = 0.1
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a namespace when it comes, or its account goes."""
-        return (thing.name,) if isinstance(thing, Namespace) else (thing.namespace,)
+        return (obj.name,) if isinstance(obj, Namespace) else (obj.namespace,)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make the account if it is missing."""
@@ -195,13 +195,13 @@ class RootAuthorityController:
     kinds = (Namespace, ConfigMap)
     pause = 0.1
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a namespace when it comes, or its copy is touched; at all of them when there is a new authority."""
-        if isinstance(thing, Namespace):
-            return (thing.name,)
-        if thing.key == AUTHORITY:
+        if isinstance(obj, Namespace):
+            return (obj.name,)
+        if obj.key == AUTHORITY:
             return [namespace.name for namespace in cache[Namespace]]
-        return (thing.namespace,) if thing.name == ROOT else ()
+        return (obj.namespace,) if obj.name == ROOT else ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make the copy if it is missing, and mend it if it says something else."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Delete, Patch
+from moorage.cluster.controllers.actions import ControllerAction, Delete, Patch, RequeueAfter
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import is_ready
 from moorage.common.clock import Clock
@@ -43,11 +43,11 @@ class NodeController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a node when it changes or its lease is renewed."""
-        if isinstance(thing, Node):
-            return (thing.name,)
-        return (thing.name,) if thing.namespace == LEASE_NAMESPACE else ()
+        if isinstance(obj, Node):
+            return (obj.name,)
+        return (obj.name,) if obj.namespace == LEASE_NAMESPACE else ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Set the condition and the taints a node should have."""
@@ -65,7 +65,7 @@ def reconcile(node: Node, lease: Lease | None, now: float) -> Iterator[Controlle
         if ready is None or ready.status != "Unknown":
             yield Patch(node, {"status": {"conditions": _unknown(node, now)}}, "status", if_unchanged=True)
     else:
-        yield After(deadline - now + 0.1)
+        yield RequeueAfter(deadline - now + 0.1)
     status = "Unknown" if deadline <= now else (ready.status if ready is not None else "Unknown")
     wanted = [*taints_for(status, cordoned=node.spec.unschedulable), *_pressures(node)]
     found = [taint for taint in node.taints if taint.key in OWN_TAINTS]
@@ -132,14 +132,14 @@ class EvictionController:
         self._clock = clock
         self._since: dict[str, float] = {}
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a pod on a node when it comes or the node's taints change."""
-        if isinstance(thing, Pod):
-            return (thing.key,) if thing.node_name else ()
-        node = cache[Node].get(thing.name)
-        if node is not None and not any(taint.effect == NO_EXECUTE for taint in (*node.taints, *_taints(thing))):
+        if isinstance(obj, Pod):
+            return (obj.key,) if obj.node_name else ()
+        node = cache[Node].get(obj.name)
+        if node is not None and not any(taint.effect == NO_EXECUTE for taint in (*node.taints, *_taints(obj))):
             return ()
-        return [pod.key for pod in cache[Pod].on_node(thing.name)]
+        return [pod.key for pod in cache[Pod].on_node(obj.name)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Delete a pod whose time on its node is over."""
@@ -158,11 +158,11 @@ class EvictionController:
 def stray(pod: Pod, since: float, now: float) -> Iterator[ControllerAction]:
     """Decide about a pod whose node is gone: nobody is there to say that it has stopped."""
     left = since + STRAY_SECONDS - now
-    yield After(left) if left > 0 else Delete(pod, grace=0)
+    yield RequeueAfter(left) if left > 0 else Delete(pod, grace=0)
 
 
-def _taints(thing: KubeObject) -> tuple[Taint, ...]:
-    return thing.taints if isinstance(thing, Node) else ()
+def _taints(obj: KubeObject) -> tuple[Taint, ...]:
+    return obj.taints if isinstance(obj, Node) else ()
 
 
 def evict(pod: Pod, node: Node, since: float, now: float) -> Iterator[ControllerAction]:
@@ -177,7 +177,7 @@ def evict(pod: Pod, node: Node, since: float, now: float) -> Iterator[Controller
     seconds = tolerated_seconds(pod, taints)
     if seconds is not None:
         left = since + seconds - now
-        yield After(left) if left > 0 else Delete(pod)
+        yield RequeueAfter(left) if left > 0 else Delete(pod)
 
 
 def tolerated_seconds(pod: Pod, taints: Iterable[Taint]) -> float | None:

@@ -36,16 +36,16 @@ def owner_reference(owner: KubeObject) -> Data:
     }
 
 
-def controller_of(thing: KubeObject, kind: type[KubeObject]) -> OwnerReference | None:
+def controller_of(obj: KubeObject, kind: type[KubeObject]) -> OwnerReference | None:
     """Return the manager of an object if it is of a kind."""
-    owner = thing.metadata.controller
+    owner = obj.metadata.controller
     return owner if owner is not None and owner.kind == BY_TYPE[kind].name else None
 
 
-def owner_keys(thing: KubeObject, kind: type[KubeObject]) -> Iterable[str]:
+def owner_keys(obj: KubeObject, kind: type[KubeObject]) -> Iterable[str]:
     """Return the key of an object's manager if it is of a kind: what to look at when the object changes."""
-    owner = controller_of(thing, kind)
-    return () if owner is None else (f"{thing.namespace}/{owner.name}",)
+    owner = controller_of(obj, kind)
+    return () if owner is None else (f"{obj.namespace}/{owner.name}",)
 
 
 def managed_pods(owner: KubeObject, cache: InformerCache) -> list[Pod]:
@@ -77,9 +77,9 @@ def releases(owner: Owner, owned: Iterable[KubeObject]) -> Iterator[Patch]:
     if owner.is_terminating or selector is None:
         return
     matcher = label_matcher(selector)
-    for thing in owned:
-        if not thing.is_terminating and not matcher.matches(thing.labels):
-            yield without_owner(thing, owner.uid)
+    for obj in owned:
+        if not obj.is_terminating and not matcher.matches(obj.labels):
+            yield without_owner(obj, owner.uid)
 
 
 def pod_claims(owner: Owner, cache: InformerCache) -> list[Patch]:
@@ -88,10 +88,10 @@ def pod_claims(owner: Owner, cache: InformerCache) -> list[Patch]:
     return [*adoptions(owner, orphans), *releases(owner, managed_pods(owner, cache))]
 
 
-def without_owner(thing: KubeObject, uid: str) -> Patch:
+def without_owner(obj: KubeObject, uid: str) -> Patch:
     """Take an owner off an object."""
-    kept = [reference_data(owner) for owner in thing.metadata.owner_references if owner.uid != uid]
-    return Patch(thing, {"metadata": {"ownerReferences": kept}}, if_unchanged=True)
+    kept = [reference_data(owner) for owner in obj.metadata.owner_references if owner.uid != uid]
+    return Patch(obj, {"metadata": {"ownerReferences": kept}}, if_unchanged=True)
 
 
 def reference_data(owner: OwnerReference) -> Data:
@@ -102,12 +102,12 @@ def reference_data(owner: OwnerReference) -> Data:
     return {**identity, **marks, **blocks}
 
 
-def adopter_keys(thing: KubeObject, owners: Iterable[Owner]) -> Iterable[str]:
+def adopter_keys(obj: KubeObject, owners: Iterable[Owner]) -> Iterable[str]:
     """Return the keys of the workloads that would take an object without an owner over."""
-    if thing.metadata.owner_references:
+    if obj.metadata.owner_references:
         return ()
     selecting = ((owner, selector) for owner in owners if (selector := selector_of(owner)) is not None)
-    return [owner.key for owner, selector in selecting if label_matcher(selector).matches(thing.labels)]
+    return [owner.key for owner, selector in selecting if label_matcher(selector).matches(obj.labels)]
 
 
 def pod_of(owner: KubeObject, template: Data, **metadata: Any) -> Data:

@@ -38,20 +38,20 @@ class ClaimController:
     kinds = (PersistentVolumeClaim, PersistentVolume, StorageClass, Node, Pod)
     pause = 0.0
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a claim when it changes, or its class, or a volume that may be for it, or a pod that uses it."""
-        match thing:
+        match obj:
             case PersistentVolumeClaim():
-                return (thing.key,)
+                return (obj.key,)
             case PersistentVolume():
-                reference = thing.spec.claim_ref
+                reference = obj.spec.claim_ref
                 if reference is not None:
                     return (f"{reference.namespace}/{reference.name}",)
                 return [claim.key for claim in cache[PersistentVolumeClaim] if not claim.spec.volume_name]
             case StorageClass():
                 return [claim.key for claim in cache[PersistentVolumeClaim] if not claim.spec.volume_name]
             case Pod():
-                return [f"{thing.namespace}/{use.name}" for use in claims.claim_uses(thing)]
+                return [f"{obj.namespace}/{use.name}" for use in claims.claim_uses(obj)]
         return ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
@@ -222,11 +222,11 @@ class VolumeController:
     kinds = (PersistentVolume, PersistentVolumeClaim)
     pause = 0.0
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a volume when it changes, or its claim goes."""
-        if isinstance(thing, PersistentVolumeClaim):
-            return (thing.spec.volume_name,) if thing.spec.volume_name else ()
-        return (thing.name,)
+        if isinstance(obj, PersistentVolumeClaim):
+            return (obj.spec.volume_name,) if obj.spec.volume_name else ()
+        return (obj.name,)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Set the phase of a volume; delete one whose claim is gone if its policy says so."""
@@ -266,12 +266,12 @@ class EphemeralVolumeController:
     kinds = (Pod, PersistentVolumeClaim)
     pause = 0.0
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a pod that has such volumes, and at the pod of a claim that is gone."""
-        if isinstance(thing, Pod):
-            return (thing.key,) if any(volume.ephemeral for volume in thing.spec.volumes) else ()
-        owner = thing.metadata.controller
-        return (f"{thing.namespace}/{owner.name}",) if owner is not None and owner.kind == "Pod" else ()
+        if isinstance(obj, Pod):
+            return (obj.key,) if any(volume.ephemeral for volume in obj.spec.volumes) else ()
+        owner = obj.metadata.controller
+        return (f"{obj.namespace}/{owner.name}",) if owner is not None and owner.kind == "Pod" else ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make the claims a pod lacks."""

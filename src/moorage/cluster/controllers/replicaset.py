@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, RequeueAfter, status_actions
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import (
     adopter_keys,
@@ -42,11 +42,11 @@ class ReplicaSetController:
         self.name = BY_TYPE[kind].plural
         self.kinds = (kind, Pod)
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a replica set when it changes, or one of its pods, or a pod it might take over."""
-        if isinstance(thing, self._kind):
-            return (thing.key,)
-        return owner_keys(thing, self._kind) or adopter_keys(thing, cache[self._kind].in_namespace(thing.namespace))
+        if isinstance(obj, self._kind):
+            return (obj.key,)
+        return owner_keys(obj, self._kind) or adopter_keys(obj, cache[self._kind].in_namespace(obj.namespace))
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make what is missing, delete what is too many, and count."""
@@ -110,7 +110,7 @@ def wait_for_availability(pods: Iterable[Pod], min_ready: int, now: float) -> It
     """Look again when the next pod has been ready for long enough."""
     if min_ready:
         waits = [ready_since(pod) + min_ready - now for pod in pods if is_ready(pod)]
-        yield from (After(seconds) for seconds in waits if seconds > 0)
+        yield from (RequeueAfter(seconds) for seconds in waits if seconds > 0)
 
 
 def _worth(pod: Pod) -> tuple[bool, bool, bool, int, str]:

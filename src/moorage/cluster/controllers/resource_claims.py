@@ -27,18 +27,18 @@ class PodClaimController:
         groups = (PodGroup,) if has_groups else ()
         self.kinds: tuple[type[KubeObject], ...] = (Pod, ResourceClaim, ResourceClaimTemplate, *groups)
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a pod that asks for claims, when it or its claim changes or a template appears."""
-        match thing:
+        match obj:
             case Pod():
-                return (thing.key,) if thing.spec.resource_claims else ()
+                return (obj.key,) if obj.spec.resource_claims else ()
             case ResourceClaim():
-                owner = thing.metadata.controller
-                return (f"{thing.namespace}/{owner.name}",) if owner is not None and owner.kind == "Pod" else ()
+                owner = obj.metadata.controller
+                return (f"{obj.namespace}/{owner.name}",) if owner is not None and owner.kind == "Pod" else ()
             case PodGroup():
-                pods = cache[Pod].in_namespace(thing.namespace)
-                return [pod.key for pod in pods if pod.group_key == thing.key and pod.spec.resource_claims]
-        pods = cache[Pod].in_namespace(thing.namespace)
+                pods = cache[Pod].in_namespace(obj.namespace)
+                return [pod.key for pod in pods if pod.group_key == obj.key and pod.spec.resource_claims]
+        pods = cache[Pod].in_namespace(obj.namespace)
         return [pod.key for pod in pods if any(c.resource_claim_template_name for c in pod.spec.resource_claims)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
@@ -60,14 +60,14 @@ class GroupClaimController:
     kinds = (PodGroup, ResourceClaim, ResourceClaimTemplate)
     pause = 0.0
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a group that asks for claims, when it or its claim changes or a template appears."""
-        if isinstance(thing, PodGroup):
-            return (thing.key,) if thing.spec.resource_claims else ()
-        if isinstance(thing, ResourceClaim):
-            owner = thing.metadata.controller
-            return (f"{thing.namespace}/{owner.name}",) if owner is not None and owner.kind == "PodGroup" else ()
-        return [group.key for group in cache[PodGroup].in_namespace(thing.namespace) if group.spec.resource_claims]
+        if isinstance(obj, PodGroup):
+            return (obj.key,) if obj.spec.resource_claims else ()
+        if isinstance(obj, ResourceClaim):
+            owner = obj.metadata.controller
+            return (f"{obj.namespace}/{owner.name}",) if owner is not None and owner.kind == "PodGroup" else ()
+        return [group.key for group in cache[PodGroup].in_namespace(obj.namespace) if group.spec.resource_claims]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make the claims a group lacks and write down which are whose."""
@@ -134,16 +134,16 @@ class ClaimUseController:
         self._has_groups = has_groups
         self.kinds: tuple[type[KubeObject], ...] = (ResourceClaim, Pod, *((PodGroup,) if has_groups else ()))
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a claim when it changes, or a pod that may have used it ends."""
-        if isinstance(thing, ResourceClaim):
-            return (thing.key,)
-        if isinstance(thing, Pod) and (not _may_use_claims(thing) or is_consumer(thing.uid, thing.key, cache)):
+        if isinstance(obj, ResourceClaim):
+            return (obj.key,)
+        if isinstance(obj, Pod) and (not _may_use_claims(obj) or is_consumer(obj.uid, obj.key, cache)):
             return ()
-        if isinstance(thing, PodGroup) and _is_there(thing.uid, thing.key, cache):
+        if isinstance(obj, PodGroup) and _is_there(obj.uid, obj.key, cache):
             return ()
-        claims = cache[ResourceClaim].in_namespace(thing.namespace)
-        return [claim.key for claim in claims if any(user.uid == thing.uid for user in claim.status.reserved_for)]
+        claims = cache[ResourceClaim].in_namespace(obj.namespace)
+        return [claim.key for claim in claims if any(user.uid == obj.uid for user in claim.status.reserved_for)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Drop reservations that are over; deallocate, let go or delete a claim that nobody uses."""

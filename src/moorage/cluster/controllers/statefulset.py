@@ -45,21 +45,21 @@ class StatefulSetController:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at a stateful set when it changes, or one of its pods or revisions, or a pod it might take over."""
-        if isinstance(thing, StatefulSet):
-            return (thing.key,)
-        sets = cache[StatefulSet].in_namespace(thing.namespace)
-        if isinstance(thing, PersistentVolumeClaim):
-            return [item.key for item in sets if _is_named_for(thing, item)]
-        return owner_keys(thing, StatefulSet) or adopter_keys(thing, sets)
+        if isinstance(obj, StatefulSet):
+            return (obj.key,)
+        sets = cache[StatefulSet].in_namespace(obj.namespace)
+        if isinstance(obj, PersistentVolumeClaim):
+            return [item.key for item in sets if _is_named_for(obj, item)]
+        return owner_keys(obj, StatefulSet) or adopter_keys(obj, sets)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Make, replace or remove the next pod, and count."""
         stateful_set = cache[StatefulSet].get(key)
         if stateful_set is None or stateful_set.is_terminating:
             return ()
-        claimed = [patch for patch in pod_claims(stateful_set, cache) if is_member(patch.thing, stateful_set)]
+        claimed = [patch for patch in pod_claims(stateful_set, cache) if is_member(patch.obj, stateful_set)]
         history = History.of(stateful_set, cache)
         if first := [*claimed, *history.record(cache)]:
             return first
@@ -226,9 +226,9 @@ class Ordinals:
         yield from status_actions(stateful_set, stateful_set.status, status)
 
 
-def is_member(thing: KubeObject, stateful_set: StatefulSet) -> bool:
+def is_member(obj: KubeObject, stateful_set: StatefulSet) -> bool:
     """Return whether an object has the name of one of a stateful set's pods."""
-    return re.fullmatch(rf"{re.escape(stateful_set.name)}-\d+", thing.name) is not None
+    return re.fullmatch(rf"{re.escape(stateful_set.name)}-\d+", obj.name) is not None
 
 
 def _is_named_for(claim: PersistentVolumeClaim, stateful_set: StatefulSet) -> bool:

@@ -56,12 +56,12 @@ class WorkloadAdmission:
     def __init__(self, features: FeatureGates) -> None:
         self._admission = Admission(Store(), features)
 
-    def admit(self, thing: PodSource, content: Mapping[str, Any], title: str) -> KubeObject:
+    def admit(self, obj: PodSource, content: Mapping[str, Any], title: str) -> KubeObject:
         """Return a workload as it would be stored; InputError says what is wrong with it."""
-        kind = BY_TYPE[type(thing)]
+        kind = BY_TYPE[type(obj)]
         # A copy: what completes it changes it.
         data: Data = msgspec.json.decode(msgspec.json.encode(without_nulls(content)))
-        given = thing.metadata
+        given = obj.metadata
         data["metadata"] |= {
             "name": given.name,
             "namespace": given.namespace,
@@ -75,56 +75,56 @@ class WorkloadAdmission:
             data = self._admission.admit_new(served(kind), data)
         except ApiError as error:
             raise InputError(title, str(error)) from error
-        if isinstance(thing, Job) and not data["spec"].get("selector"):
+        if isinstance(obj, Job) and not data["spec"].get("selector"):
             select_own_pods(data)
         return convert(kind.type, data)
 
 
-def selecting_only(thing: KubeObject) -> KubeObject:
+def selecting_only(obj: KubeObject) -> KubeObject:
     """Return a workload of which no pods are to be made; the scheduler reads no more of it than its selector."""
-    assert isinstance(thing, SELECTING)
-    spec = msgspec.structs.replace(thing.spec, template_json=msgspec.Raw(b"{}"))
-    return msgspec.structs.replace(thing, spec=spec)
+    assert isinstance(obj, SELECTING)
+    spec = msgspec.structs.replace(obj.spec, template_json=msgspec.Raw(b"{}"))
+    return msgspec.structs.replace(obj, spec=spec)
 
 
 def selector_uids(objects: Iterable[KubeObject]) -> frozenset[str]:
     """Name the workloads that only select pods: controllers must not see them, or they would make or delete some."""
-    return frozenset(thing.uid for thing in objects if isinstance(thing, SELECTING) and not makes_pods(thing))
+    return frozenset(obj.uid for obj in objects if isinstance(obj, SELECTING) and not makes_pods(obj))
 
 
-def template_of(thing: PodSource) -> Data:
+def template_of(obj: PodSource) -> Data:
     """Return what the pods of a workload are made from; nothing, if it was given for its selector alone."""
-    if not isinstance(thing, CronJob):
-        return thing.spec.template
-    spec = thing.spec.job_template.get("spec")
+    if not isinstance(obj, CronJob):
+        return obj.spec.template
+    spec = obj.spec.job_template.get("spec")
     template = spec.get("template") if isinstance(spec, dict) else None
     return template if isinstance(template, dict) else {}
 
 
-def makes_pods(thing: PodSource) -> bool:
+def makes_pods(obj: PodSource) -> bool:
     """Return whether a workload has a template of which pods can be made."""
-    spec = template_of(thing).get("spec")
+    spec = template_of(obj).get("spec")
     return isinstance(spec, dict) and bool(spec.get("containers"))
 
 
-def pods_wanted(thing: PodSource, nodes: int) -> int:
+def pods_wanted(obj: PodSource, nodes: int) -> int:
     """Return how many pods a workload asks for, about."""
-    match thing:
+    match obj:
         case DaemonSet():
             return nodes
         case CronJob():
             return 1
         case Job():
-            return thing.spec.completions or thing.spec.parallelism
+            return obj.spec.completions or obj.spec.parallelism
         case _:
-            return thing.spec.replicas
+            return obj.spec.replicas
 
 
-def example_pod(thing: PodSource) -> Pod:
+def example_pod(obj: PodSource) -> Pod:
     """Return a pod as its template has it, to be checked before any is made."""
-    template = template_of(thing)
+    template = template_of(obj)
     labels = (template.get("metadata") or {}).get("labels") or {}
-    identity = {"name": thing.name, "namespace": thing.namespace, "labels": labels}
+    identity = {"name": obj.name, "namespace": obj.namespace, "labels": labels}
     return convert(Pod, {"metadata": identity, "spec": template.get("spec") or {}})
 
 
@@ -136,17 +136,17 @@ def keep_as_given(objects: Iterable[KubeObject]) -> list[KubeObject]:
     """
     given = list(objects)
     owners = {owner.uid for pod in given if isinstance(pod, Pod) for owner in pod.metadata.owner_references}
-    return [_not_updating(thing) if _is_revised(thing) and thing.uid in owners else thing for thing in given]
+    return [_not_updating(obj) if _is_revised(obj) and obj.uid in owners else obj for obj in given]
 
 
-def _is_revised(thing: KubeObject) -> bool:
-    return isinstance(thing, StatefulSet | DaemonSet)
+def _is_revised(obj: KubeObject) -> bool:
+    return isinstance(obj, StatefulSet | DaemonSet)
 
 
-def _not_updating(thing: KubeObject) -> KubeObject:
-    assert isinstance(thing, StatefulSet | DaemonSet)
-    strategy = msgspec.structs.replace(thing.spec.update_strategy, type="OnDelete")
-    return msgspec.structs.replace(thing, spec=msgspec.structs.replace(thing.spec, update_strategy=strategy))
+def _not_updating(obj: KubeObject) -> KubeObject:
+    assert isinstance(obj, StatefulSet | DaemonSet)
+    strategy = msgspec.structs.replace(obj.spec.update_strategy, type="OnDelete")
+    return msgspec.structs.replace(obj, spec=msgspec.structs.replace(obj.spec, update_strategy=strategy))
 
 
 class PatientCollector(GarbageCollector):
@@ -155,23 +155,23 @@ class PatientCollector(GarbageCollector):
     def __init__(self, clock: Clock, described: Iterable[KubeObject]) -> None:
         super().__init__(clock)
         things = list(described)
-        there = {thing.uid for thing in things} - selector_uids(things)
+        there = {obj.uid for obj in things} - selector_uids(things)
         self._without_owner = {
-            thing.uid
-            for thing in things
-            if any(item.kind in _OWNER_NAMES and item.uid not in there for item in thing.metadata.owner_references)
+            obj.uid
+            for obj in things
+            if any(item.kind in _OWNER_NAMES and item.uid not in there for item in obj.metadata.owner_references)
         }
 
-    def affected(self, thing: KubeObject, cache: InformerCache) -> Iterable[str]:
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Look at what has owners, unless they were never there."""
-        return () if thing.uid in self._without_owner else super().affected(thing, cache)
+        return () if obj.uid in self._without_owner else super().affected(obj, cache)
 
 
 def controllers_for(objects: Iterable[KubeObject], clock: Clock) -> tuple[Controller, ...]:
     """Return the controllers that have something to do in a cluster; none, if there are only nodes and pods."""
     given = list(objects)
-    kinds = {type(thing) for thing in given}
-    has_workloads = any(isinstance(thing, WORKLOADS) and makes_pods(thing) for thing in given)
+    kinds = {type(obj) for obj in given}
+    has_workloads = any(isinstance(obj, WORKLOADS) and makes_pods(obj) for obj in given)
     made: list[Controller] = []
     if has_workloads:
         made += [
@@ -188,12 +188,12 @@ def controllers_for(objects: Iterable[KubeObject], clock: Clock) -> tuple[Contro
         made += [ClaimController(), VolumeController(), EphemeralVolumeController()]
     if has_workloads or kinds & {ResourceClaim, ResourceClaimTemplate}:
         made += [PodClaimController(), ClaimUseController()]
-    budgets = [thing for thing in given if isinstance(thing, PodDisruptionBudget)]
+    budgets = [obj for obj in given if isinstance(obj, PodDisruptionBudget)]
     if has_workloads and budgets:
         made.append(DisruptionController(clock))
     return tuple(made)
 
 
 def _any_ephemeral(objects: Iterable[KubeObject]) -> bool:
-    pods = (thing for thing in objects if isinstance(thing, Pod))
+    pods = (obj for obj in objects if isinstance(obj, Pod))
     return any(volume.ephemeral is not None for pod in pods for volume in pod.spec.volumes)

@@ -15,7 +15,7 @@ from moorage.cluster.apiserver.api import Api
 from moorage.cluster.apiserver.requests.request import ApiRequest, ApiResponse
 from moorage.cluster.apiserver.storage.store import Entry, Store, storage_of
 from moorage.cluster.apiserver.writing.typed import merge_status
-from moorage.cluster.controllers.actions import After, ControllerAction, Create, Patch, Write, request_of
+from moorage.cluster.controllers.actions import ControllerAction, Create, Patch, RequeueAfter, Write, build_request
 from moorage.cluster.controllers.informer_cache import InformerCache, ObjectIndex
 from moorage.cluster.controllers.kubelet import Kubelet
 from moorage.cluster.in_process import StoreWatch
@@ -57,9 +57,9 @@ class SimulatedKubelets:
 
     def _on_changes(self, _kind: Kind, changes: Sequence[Change[Any]]) -> None:
         for change in changes:
-            thing = change.after if change.after is not None else change.before
-            assert thing is not None
-            for key in self._kubelet.affected(thing, self._view):
+            obj = change.after if change.after is not None else change.before
+            assert obj is not None
+            for key in self._kubelet.affected(obj, self._view):
                 if key not in self._busy:
                     self._look(key)
 
@@ -73,7 +73,7 @@ class SimulatedKubelets:
 
     def _begin(self, key: str, action: ControllerAction) -> None:
         loop = asyncio.get_running_loop()
-        if isinstance(action, After):
+        if isinstance(action, RequeueAfter):
             # Timers may fire a rounding error early: whoever then waits for the rest must not spin.
             self._timers[key] = loop.call_later(max(action.seconds, MIN_WAIT), self._due, key)
         elif isinstance(action, Write):
@@ -90,7 +90,7 @@ class SimulatedKubelets:
         entry = self._api.store.get(PODS, key)
         if entry is None:
             return
-        is_same = not isinstance(action, Create) and entry.typed(Pod).uid == action.thing.uid
+        is_same = not isinstance(action, Create) and entry.typed(Pod).uid == action.obj.uid
         if is_same and not self._is_merged(entry, action):
             self._request(action)
         # What has been written is looked at when the watch brings it, and so is another pod of the same name.
@@ -101,7 +101,7 @@ class SimulatedKubelets:
         return merge_status(self._api.store, entry, action.patch["status"])
 
     def _request(self, action: Write) -> None:
-        asked = request_of(action)
+        asked = build_request(action)
         answer = self._api.answer(
             ApiRequest(asked.method, asked.path, body=asked.body, content_type=asked.content_type, user_agent="kubelet")
         )
@@ -127,7 +127,7 @@ class StoreIndex(ObjectIndex[T]):
     def on_node(self, name: str) -> Collection[T]:
         """Return the pods of a node: asked for only when a node comes late, or falls silent."""
         found = (entry.typed(self._kind) for entry in self._store.list(self._storage))
-        return [thing for thing in found if isinstance(thing, Pod) and thing.node_name == name]
+        return [obj for obj in found if isinstance(obj, Pod) and obj.node_name == name]
 
 
 class StoreCache(InformerCache):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.reconciling import make
 
-from moorage.cluster.controllers.actions import After, ControllerAction, Create, Patch
+from moorage.cluster.controllers.actions import ControllerAction, Create, Patch, RequeueAfter
 from moorage.cluster.controllers.coordinated_election import ElectionController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.common.clock import VirtualClock
@@ -46,14 +46,14 @@ def told(action: ControllerAction) -> str:
     match action:
         case Create(data=data):
             return f"elect {data['spec']['holderIdentity']}"
-        case Patch(thing=Lease(), patch=patch):
+        case Patch(obj=Lease(), patch=patch):
             spec = patch["spec"]
             return (
                 f"elect {spec['holderIdentity']}" if "holderIdentity" in spec else f"prefer {spec['preferredHolder']}"
             )
-        case Patch(thing=thing):
-            return f"ask {thing.name}"
-        case After():
+        case Patch(obj=obj):
+            return f"ask {obj.name}"
+        case RequeueAfter():
             return "wait"
     raise AssertionError(action)
 

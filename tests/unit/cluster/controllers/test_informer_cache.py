@@ -6,8 +6,8 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.api.workloads import ReplicaSet
 
 
-def at(thing: Pod, version: int) -> Pod:
-    return replace(thing, metadata=replace(thing.metadata, resource_version=str(version)))
+def at(obj: Pod, version: int) -> Pod:
+    return replace(obj, metadata=replace(obj.metadata, resource_version=str(version)))
 
 
 def test_the_newest_version_wins_whichever_comes_first() -> None:
@@ -20,10 +20,10 @@ def test_the_newest_version_wins_whichever_comes_first() -> None:
 
 def test_an_answer_that_comes_after_the_end_is_ignored() -> None:
     shelf: ObjectIndex[Pod] = ObjectIndex()
-    thing = at(pod("p"), 5)
-    shelf.put(thing)
-    shelf.drop(thing)
-    shelf.put(at(thing, 6))
+    obj = at(pod("p"), 5)
+    shelf.put(obj)
+    shelf.drop(obj)
+    shelf.put(at(obj, 6))
     assert len(shelf) == 0
 
 

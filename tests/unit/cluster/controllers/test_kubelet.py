@@ -20,8 +20,8 @@ from moorage.kube.api.pod import Pod
 PACE = KubeletPace(start=2.0, run=7.0, stop=3.0)
 
 
-def step(thing: Pod, seconds: float) -> list[ControllerAction]:
-    return list(next_step(thing, PACE, since=NOW - seconds, now=NOW))
+def step(obj: Pod, seconds: float) -> list[ControllerAction]:
+    return list(next_step(obj, PACE, since=NOW - seconds, now=NOW))
 
 
 WAITS = {
@@ -41,8 +41,8 @@ WAITS = {
 
 
 @pytest.mark.parametrize(("thing", "seconds", "want"), WAITS.values(), ids=WAITS)
-def test_waits(thing: Pod, seconds: float, want: list[float]) -> None:
-    actions = step(thing, seconds)
+def test_waits(obj: Pod, seconds: float, want: list[float]) -> None:
+    actions = step(obj, seconds)
     assert waits_in(actions) == want
     assert len(actions) == len(want)
 
@@ -55,8 +55,8 @@ PHASES = {
 
 
 @pytest.mark.parametrize(("thing", "seconds", "want"), PHASES.values(), ids=PHASES)
-def test_phases(thing: Pod, seconds: float, want: str) -> None:
-    status = status_in(step(thing, seconds))
+def test_phases(obj: Pod, seconds: float, want: str) -> None:
+    status = status_in(step(obj, seconds))
     assert status["phase"] == want
     ready = next(item["status"] for item in status["conditions"] if item["type"] == "Ready")
     assert ready == ("True" if want == "Running" else "False")
@@ -99,9 +99,9 @@ SILENCE = {
 
 
 @pytest.mark.parametrize(("thing", "want"), SILENCE.values(), ids=SILENCE)
-def test_whose_pods_are_run(thing: Node, want: bool) -> None:
+def test_whose_pods_are_run(obj: Node, want: bool) -> None:
     kubelet = Kubelet(VirtualClock(), KubeletPace(start=0.0))
-    assert bool(list(kubelet.reconcile("shop/pod", InformerCache([thing, pod(phase="Pending")])))) is want
+    assert bool(list(kubelet.reconcile("shop/pod", InformerCache([obj, pod(phase="Pending")])))) is want
 
 
 def test_a_pod_that_is_seen_before_its_node_starts_when_that_is_seen() -> None:
@@ -124,8 +124,8 @@ def test_a_pod_that_came_with_a_node_is_scheduled_all_the_same() -> None:
 
 def test_what_the_scheduler_said_of_a_pod_stays() -> None:
     said_before = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    thing = make(Pod, "web", spec={"nodeName": "n1"}, status={"phase": "Pending", "conditions": [said_before]})
-    told = [item for item in status_in(step(thing, 2.0))["conditions"] if item["type"] == "PodScheduled"]
+    obj = make(Pod, "web", spec={"nodeName": "n1"}, status={"phase": "Pending", "conditions": [said_before]})
+    told = [item for item in status_in(step(obj, 2.0))["conditions"] if item["type"] == "PodScheduled"]
     assert told == [said_before]
 
 

@@ -94,10 +94,10 @@ class Picky:
         self.seen: list[str] = []
         self._fails_early = fails_early
 
-    def affected(self, thing: KubeObject, _view: InformerCache) -> Iterable[str]:
-        if self._fails_early and thing.name == "node-1":
+    def affected(self, obj: KubeObject, _view: InformerCache) -> Iterable[str]:
+        if self._fails_early and obj.name == "node-1":
             raise RuntimeError("not that one")
-        return (thing.key,)
+        return (obj.key,)
 
     def reconcile(self, key: str, _view: InformerCache) -> Iterable[ControllerAction]:
         if key == "node-1":

@@ -134,8 +134,8 @@ AFTERWARDS: dict[str, tuple[PersistentVolume, PersistentVolumeClaim | None, list
 
 @pytest.mark.parametrize(("thing", "its_claim", "want", "phase"), AFTERWARDS.values(), ids=AFTERWARDS)
 def test_volumes_after_their_claims(
-    thing: PersistentVolume, its_claim: PersistentVolumeClaim | None, want: list[str], phase: str
+    obj: PersistentVolume, its_claim: PersistentVolumeClaim | None, want: list[str], phase: str
 ) -> None:
-    actions = list(reconcile(thing, its_claim))
+    actions = list(reconcile(obj, its_claim))
     assert said(actions) == want
     assert status_in(actions).get("phase", "") == phase

@@ -10,7 +10,7 @@ from moorage.cluster.apiserver.api import Api
 from moorage.cluster.apiserver.requests.request import ApiRequest, ApiResponse
 from moorage.cluster.apiserver.storage.store import Entry
 from moorage.cluster.apiserver.writing.typed import bind_pod, merge_status
-from moorage.cluster.controllers.actions import Patch, request_of
+from moorage.cluster.controllers.actions import Patch, build_request
 from moorage.cluster.controllers.kubelet import ended, running
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.codec import decode, encode
@@ -113,7 +113,7 @@ def test_what_kubelets_write(status: Any) -> None:
     patch = status(pod, short.clock.now())
 
     assert merge_status(short.store, entry, patch)
-    asked = request_of(Patch(pod, {"status": patch}, "status"))
+    asked = build_request(Patch(pod, {"status": patch}, "status"))
     answer = whole.answer(ApiRequest(asked.method, asked.path, body=asked.body, content_type=asked.content_type))
     assert isinstance(answer, ApiResponse)
     assert answer.status == 200
