@@ -1,5 +1,5 @@
-"""What makes a cluster out of an API server: the controllers of workloads, storage and nodes, and fake kubelets.
+"""Controllers of workloads, storage and nodes, and fake kubelets: they make a cluster out of an API server.
 
-Each is a function from objects to actions (``reconcile``), called with a key that changes may
-have affected; one driver lists, watches, asks and carries out. All of them are clients of any API server.
+Each controller is a function from objects to actions (``reconcile``), called with the keys of changed objects. The
+controller manager lists, watches, calls the controllers and executes their actions. It works with any API server.
 """

@@ -1,4 +1,4 @@
-"""What a controller can decide to do, as values; and how each is put as a request."""
+"""The actions of controllers as values, and the API requests that execute them."""
 
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -11,12 +11,12 @@ from moorage.kube.api.struct import Data
 from moorage.kube.client.rest import JSON, MERGE_PATCH
 
 NAME: Final = "{name}"
-"""Stands in a message for the name of the object that was written: the server may have chosen it."""
+"""Placeholder in a message for the name of the written object, which the server may have generated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Tell users of something that was done for an object, as an event of it."""
+    """An event to record for an object after a write."""
 
     obj: KubeObject
     source: str
@@ -26,7 +26,7 @@ class Event:
     is_warning: bool = False
 
     def data(self, name: str, number: int) -> Data:
-        """Write the event, given the name of what was written; no two events of an object have the same number."""
+        """Return the event as plain data; ``name`` is the written object's name, ``number`` is unique per object."""
         kind, moment = BY_TYPE[type(self.obj)], format_time(self.now)
         metadata = self.obj.metadata
         return {
@@ -66,15 +66,15 @@ class Create:
 
     @property
     def namespace(self) -> str:
-        """Return where it is to live."""
+        """The namespace of the new object."""
         return str(self.data["metadata"].get("namespace", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Merge something into an object.
+    """Patch an object.
 
-    ``if_unchanged`` refuses if the object has changed since it was looked at: for lists, which a merge replaces.
+    ``if_unchanged`` fails if the object has changed since it was read: merge patches replace whole lists.
     """
 
     obj: KubeObject
@@ -87,7 +87,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete an object, that very one; ``grace`` of 0 ends a pod at once."""
+    """Delete an object with a UID precondition; ``grace`` of 0 deletes a pod immediately."""
 
     obj: KubeObject
     grace: int | None = None
@@ -97,7 +97,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class EmptyNamespace:
-    """Delete everything in a namespace, whatever the server serves, and let it go when nothing is left."""
+    """Delete all objects in a namespace; when it is empty, remove its finalizer."""
 
     namespace: KubeObject
     now: float
@@ -105,7 +105,7 @@ class EmptyNamespace:
 
 @dataclass(frozen=True, slots=True)
 class RequeueAfter:
-    """Look again when so many seconds have passed, even if nothing changes."""
+    """Reconcile the key again after some seconds, even if nothing changes."""
 
     seconds: float
 
@@ -117,7 +117,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class ActionRequest:
-    """A request for an action, and the struct its answer decodes into."""
+    """The request of an action, and the struct of its response."""
 
     method: str
     path: str
@@ -127,12 +127,12 @@ class ActionRequest:
 
 
 def build_request(action: Write) -> ActionRequest:
-    """Put an action as a request."""
+    """Return the API request of an action."""
     match action:
         case Create(kind, data):
-            known = BY_TYPE[kind]
-            whole = {"apiVersion": known.api_version, "kind": known.name, **data}
-            return ActionRequest("POST", known.path(namespace=action.namespace), _encode(whole), kind)
+            kind_info = BY_TYPE[kind]
+            obj = {"apiVersion": kind_info.api_version, "kind": kind_info.name, **data}
+            return ActionRequest("POST", kind_info.path(namespace=action.namespace), _encode(obj), kind)
         case Patch(obj):
             return ActionRequest(
                 "PATCH", _path(obj, action.subresource), _patch(action), type(obj), action.content_type
@@ -162,7 +162,9 @@ def _options(action: Delete) -> Data:
     return options
 
 
-def status_actions(obj: KubeObject, found: Data, wanted: Data, *, if_unchanged: bool = False) -> list[ControllerAction]:
-    """Bring a status up to date, if it is not: what is missing counts as zero, false or empty."""
-    changed = {key: value for key, value in wanted.items() if found.get(key, type(value)()) != value}
+def status_actions(
+    obj: KubeObject, current: Data, desired: Data, *, if_unchanged: bool = False
+) -> list[ControllerAction]:
+    """Patch the status if it differs; missing fields count as zero, false or empty."""
+    changed = {key: value for key, value in desired.items() if current.get(key, type(value)()) != value}
     return [Patch(obj, {"status": changed}, "status", if_unchanged)] if changed else []

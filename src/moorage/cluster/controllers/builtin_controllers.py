@@ -1,4 +1,4 @@
-"""All controllers of a cluster, and all that fake nodes need, ready to be driven."""
+"""The built-in controllers of a cluster and of fake nodes."""
 
 from moorage.cluster.controllers.coordinated_election import ElectionController
 from moorage.cluster.controllers.cronjob import CronJobController
@@ -24,7 +24,7 @@ from moorage.kube.features import FeatureGates
 
 
 def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controller, ...]:
-    """Return what a controller manager runs, given the features that are on."""
+    """Return the controllers of kube-controller-manager for the enabled features."""
     groups = tuple(kind for kind in GROUPS if features.enabled(BY_TYPE[kind].gate))
     shares_claims = features.enabled("DRAWorkloadResourceClaims")
     return (
@@ -54,5 +54,5 @@ def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controlle
 
 
 def kubelet_controllers(clock: Clock, pace: KubeletPace | None = None) -> tuple[Controller, ...]:
-    """Return what stands for the kubelets of all fake nodes."""
+    """Return the controllers that act as the kubelets of all fake nodes."""
     return Kubelet(clock, pace), Heartbeats(clock)

@@ -1,7 +1,7 @@
-"""Coordinated leader election: the part of the API server, which asks candidates whether they live and elects one.
+"""Coordinated leader election, the API server's part: ping the candidates of a lease and elect one.
 
-Of the candidates for a lease the one of the oldest emulated version leads, then that of the oldest binary, then the one
-that has been there longest. A leader that is not the best one is asked to make way, by naming whom we prefer.
+Candidates are ranked by oldest emulated version, then oldest binary version, then age. If the leader is not the best
+candidate, the lease names the preferred holder, and the leader steps down.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,12 +16,12 @@ from moorage.kube.api.struct import Data
 
 STRATEGY: Final = "OldestEmulationVersion"
 LEASE_SECONDS: Final = 5.0
-ANSWER_SECONDS: Final = 5.0
-"""How long candidates have to answer."""
-ALIVE_SECONDS: Final = 2 * ANSWER_SECONDS
-"""How long an answer counts: who answered at once must still be there when the others' time is over."""
+PING_SECONDS: Final = 5.0
+"""Candidates must renew within this time after a ping."""
+ALIVE_SECONDS: Final = 2 * PING_SECONDS
+"""A renewal counts this long: early renewals must still count when the ping of others times out."""
 VALID_SECONDS: Final = 1800.0
-"""Who has not renewed its candidacy for so long is no candidate any more."""
+"""Candidates expire this long after their last renewal."""
 
 
 class ElectionController:
@@ -42,11 +42,11 @@ class ElectionController:
         return (obj.key,) if any(item.spec.lease_name == obj.name for item in candidates) else ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Elect somebody if nobody leads; else see to it that the best one does."""
+        """Elect a leader if there is none; otherwise prefer the best candidate."""
         namespace, _, name = key.partition("/")
         now = self._clock.wall()
-        found = (item for item in cache[LeaseCandidate].in_namespace(namespace) if item.spec.lease_name == name)
-        candidates = sorted((item for item in found if _age(item.spec.renew_time, now) < VALID_SECONDS), key=_rank)
+        of_lease = (item for item in cache[LeaseCandidate].in_namespace(namespace) if item.spec.lease_name == name)
+        candidates = sorted((item for item in of_lease if _age(item.spec.renew_time, now) < VALID_SECONDS), key=_rank)
         if not candidates or max(candidates, key=_version).spec.strategy != STRATEGY:
             return ()
         lease = cache[Lease].get(key)
@@ -54,17 +54,17 @@ class ElectionController:
         if lease is None or not holder or _left(lease, now) <= 0:
             return _elect(candidates, lease, key, now)
         again = RequeueAfter(_left(lease, now) + 0.1)
-        best = next((item for item in candidates if not _is_silent(item, now)), None)
+        best = next((item for item in candidates if not _has_missed_ping(item, now)), None)
         if best is None or best.name in (holder, lease.spec.preferred_holder):
             return (again,)
         return (*_ask((best,), now), *_prefer(best, lease, now), again)
 
 
 def _elect(candidates: list[LeaseCandidate], lease: Lease | None, key: str, now: float) -> Iterator[ControllerAction]:
-    """Ask who is there, wait for the answers, and give the lease to the best of those who gave one."""
+    """Ping the candidates, wait for renewals, and give the lease to the best live candidate."""
     alive = [item for item in candidates if _is_alive(item, now)]
     silent = [item for item in candidates if item not in alive]
-    waiting = [item for item in silent if _age(item.spec.ping_time, now) < ANSWER_SECONDS]
+    waiting = [item for item in silent if _age(item.spec.ping_time, now) < PING_SECONDS]
     unasked = [item for item in silent if item not in waiting]
     if waiting or (unasked and not alive):
         yield from _ask(unasked, now)
@@ -72,12 +72,12 @@ def _elect(candidates: list[LeaseCandidate], lease: Lease | None, key: str, now:
         return
     if not alive:
         return
-    written = format_micro_time(now)
+    now_text = format_micro_time(now)
     spec: Data = {
         "holderIdentity": alive[0].name,
         "leaseDurationSeconds": int(LEASE_SECONDS),
-        "acquireTime": written,
-        "renewTime": written,
+        "acquireTime": now_text,
+        "renewTime": now_text,
         "leaseTransitions": (lease.spec.lease_transitions or 0) + 1 if lease is not None else 0,
         "strategy": STRATEGY,
         "preferredHolder": None,
@@ -86,13 +86,13 @@ def _elect(candidates: list[LeaseCandidate], lease: Lease | None, key: str, now:
         yield Patch(lease, {"spec": spec}, if_unchanged=True)
     else:
         namespace, _, name = key.partition("/")
-        given = {field: content for field, content in spec.items() if content is not None}
-        yield Create(Lease, {"metadata": {"namespace": namespace, "name": name}, "spec": given})
+        fields = {field: content for field, content in spec.items() if content is not None}
+        yield Create(Lease, {"metadata": {"namespace": namespace, "name": name}, "spec": fields})
 
 
 def _ask(candidates: Iterable[LeaseCandidate], now: float) -> Iterator[ControllerAction]:
     for item in candidates:
-        if not _is_alive(item, now) and _age(item.spec.ping_time, now) >= ANSWER_SECONDS:
+        if not _is_alive(item, now) and _age(item.spec.ping_time, now) >= PING_SECONDS:
             yield Patch(item, {"spec": {"pingTime": format_micro_time(now)}})
 
 
@@ -105,19 +105,19 @@ def _prefer(best: LeaseCandidate, lease: Lease, now: float) -> Iterator[Controll
 
 
 def _is_alive(candidate: LeaseCandidate, now: float) -> bool:
-    """Return whether a candidate has renewed its candidacy recently, and owes no answer."""
-    renewed, asked = candidate.spec.renew_time, candidate.spec.ping_time
+    """Return whether a candidate renewed recently and after its last ping."""
+    renewed, pinged = candidate.spec.renew_time, candidate.spec.ping_time
     if renewed is None or _age(renewed, now) > ALIVE_SECONDS:
         return False
-    return asked is None or parse_time(renewed) >= parse_time(asked)
+    return pinged is None or parse_time(renewed) >= parse_time(pinged)
 
 
-def _is_silent(candidate: LeaseCandidate, now: float) -> bool:
-    """Return whether a candidate has been asked and has not answered in time."""
-    renewed, asked = candidate.spec.renew_time, candidate.spec.ping_time
-    if renewed is None or asked is None or parse_time(renewed) >= parse_time(asked):
+def _has_missed_ping(candidate: LeaseCandidate, now: float) -> bool:
+    """Return whether a candidate did not renew in time after a ping."""
+    renewed, pinged = candidate.spec.renew_time, candidate.spec.ping_time
+    if renewed is None or pinged is None or parse_time(renewed) >= parse_time(pinged):
         return False
-    return _age(asked, now) >= ANSWER_SECONDS
+    return _age(pinged, now) >= PING_SECONDS
 
 
 def _left(lease: Lease, now: float) -> float:

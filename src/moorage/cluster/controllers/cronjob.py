@@ -60,9 +60,9 @@ class Runs:
         yield from self._forget("Complete", self.cron_job.spec.successful_jobs_history_limit)
         yield from self._forget("Failed", self.cron_job.spec.failed_jobs_history_limit)
         due = None if self.cron_job.spec.suspend else self._due()
-        made = list(self._run(due)) if due is not None else []
-        yield from made
-        started = due if any(isinstance(action, Create) for action in made) else None
+        run = list(self._run(due)) if due is not None else []
+        yield from run
+        started = due if any(isinstance(action, Create) for action in run) else None
         yield from status_actions(self.cron_job, self.cron_job.status, self._status(started))
         if not self.cron_job.spec.suspend and (following := self._schedule.after(self.now, self._zone)) is not None:
             yield RequeueAfter(following - self.now + 0.05)
@@ -95,34 +95,34 @@ class Runs:
 
     def _job(self, name: str, due: float) -> Data:
         template = self.cron_job.spec.job_template
-        given = template.get("metadata") or {}
-        annotations = {**(given.get("annotations") or {}), SCHEDULED: format_time(due)}
+        metadata_template = template.get("metadata") or {}
+        annotations = {**(metadata_template.get("annotations") or {}), SCHEDULED: format_time(due)}
         metadata = {
             "name": name,
             "namespace": self.cron_job.namespace,
-            "labels": given.get("labels") or {},
+            "labels": metadata_template.get("labels") or {},
             "annotations": annotations,
             "ownerReferences": [owner_reference(self.cron_job)],
         }
         return {"metadata": metadata, "spec": template.get("spec") or {}}
 
     def _forget(self, outcome: str, limit: int) -> Iterator[ControllerAction]:
-        ended = [job for job in self.jobs if _outcome(job) == outcome]
-        ended.sort(key=lambda job: (job.status.get("startTime") or "", job.name))
-        surplus = ended[: max(0, len(ended) - limit)]
+        finished = [job for job in self.jobs if _outcome(job) == outcome]
+        finished.sort(key=lambda job: (job.status.get("startTime") or "", job.name))
+        surplus = finished[: max(0, len(finished) - limit)]
         yield from (Delete(job, propagation="Background") for job in surplus)
 
     def _status(self, started: float | None) -> Data:
-        known = {"apiVersion": "batch/v1", "kind": "Job"}
+        reference = {"apiVersion": "batch/v1", "kind": "Job"}
         active = [
-            {**known, "namespace": job.namespace, "name": job.name, "uid": job.uid}
+            {**reference, "namespace": job.namespace, "name": job.name, "uid": job.uid}
             for job in sorted(self.active, key=lambda job: job.name)
         ]
         status: Data = {"active": active}
         if started is not None:
             status["lastScheduleTime"] = format_time(started)
-        done = [text for job in self.jobs if (text := job.status.get("completionTime"))]
-        if latest := max([*done, self.cron_job.status.get("lastSuccessfulTime") or ""]):
+        completion_times = [text for job in self.jobs if (text := job.status.get("completionTime"))]
+        if latest := max([*completion_times, self.cron_job.status.get("lastSuccessfulTime") or ""]):
             status["lastSuccessfulTime"] = latest
         return status
 

@@ -39,7 +39,7 @@ TOLERATIONS: Final = (
     {"key": f"{_NODE}/pid-pressure", "operator": "Exists", "effect": "NoSchedule"},
     {"key": f"{_NODE}/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
 )
-"""What every daemon tolerates: it is needed most where something is wrong."""
+"""Tolerations of every daemon: daemons are needed most on unhealthy nodes."""
 _KEEP_OFF: Final = (NO_SCHEDULE, NO_EXECUTE)
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -91,7 +91,7 @@ class Daemons:
 
     @cached_property
     def example(self) -> Pod:
-        """A pod as the template makes it, to ask what it tolerates and selects."""
+        """A pod made from the template, to evaluate its tolerations and node selector."""
         spec = dict(self.daemon_set.spec.template.get("spec") or {})
         spec["tolerations"] = [*(spec.get("tolerations") or ()), *TOLERATIONS]
         return Pod(spec=convert(PodSpec, spec))
@@ -99,10 +99,10 @@ class Daemons:
     @cached_property
     def by_node(self) -> dict[str, list[Pod]]:
         """The pods of each node, also those that are yet to be placed there."""
-        places: dict[str, list[Pod]] = {}
+        pods_by_node: dict[str, list[Pod]] = {}
         for pod in self.pods:
-            places.setdefault(target_of(pod), []).append(pod)
-        return places
+            pods_by_node.setdefault(target_of(pod), []).append(pod)
+        return pods_by_node
 
     @cached_property
     def wanted(self) -> set[str]:
@@ -149,14 +149,14 @@ class Daemons:
 
     @cached_property
     def _surge(self) -> int:
-        given = self.daemon_set.spec.update_strategy.rolling_update.max_surge
-        return scaled(0 if given is None else given, len(self.wanted), round_up=True)
+        max_surge = self.daemon_set.spec.update_strategy.rolling_update.max_surge
+        return scaled(0 if max_surge is None else max_surge, len(self.wanted), round_up=True)
 
     def _is_new(self, pod: Pod) -> bool:
         return pod.labels.get(REVISION_LABEL) == self.revision
 
     def _update(self) -> Iterator[ControllerAction]:
-        """Replace pods of old templates, as long as enough others are available or some may be too many."""
+        """Replace pods of previous templates within maxUnavailable and maxSurge."""
         strategy = self.daemon_set.spec.update_strategy
         old = [pod for pod in self._kept if not self._is_new(pod) and is_active(pod)]
         if strategy.type == "OnDelete" or not old:
@@ -164,8 +164,8 @@ class Daemons:
         if self._surge:
             yield from self._surge_up(old)
             return
-        given = strategy.rolling_update.max_unavailable
-        most = max(1, scaled(1 if given is None else given, len(self.wanted), round_up=True))
+        max_unavailable = strategy.rolling_update.max_unavailable
+        most = max(1, scaled(1 if max_unavailable is None else max_unavailable, len(self.wanted), round_up=True))
         room = most - (len(self.wanted) - sum(map(self._is_up, self.wanted)))
         for pod in old:
             if not self._is_available(pod):
@@ -175,7 +175,7 @@ class Daemons:
                 yield Delete(pod)
 
     def _surge_up(self, old: list[Pod]) -> Iterator[ControllerAction]:
-        """Make new pods beside old ones, which go when the new ones are available."""
+        """Create surge pods; delete old pods when their replacements are available."""
         waiting = [pod for pod in old if not any(map(self._is_new, self.by_node[target_of(pod)]))]
         room = self._surge - (len(old) - len(waiting))
         yield from (Create(Pod, self._pod_for(target_of(pod))) for pod in waiting[: max(0, room)])
@@ -204,15 +204,15 @@ class Daemons:
 
     def _status(self) -> Data:
         here = (self.by_node[node] for node in sorted(self.wanted & self.by_node.keys()))
-        kept = [max(pods, key=self._is_new) for pods in (list(filter(is_active, each)) for each in here) if pods]
-        available = sum(map(self._is_available, kept))
+        daemons = [max(pods, key=self._is_new) for pods in (list(filter(is_active, each)) for each in here) if pods]
+        available = sum(map(self._is_available, daemons))
         return {
             "observedGeneration": self.daemon_set.metadata.generation,
             "desiredNumberScheduled": len(self.wanted),
-            "currentNumberScheduled": len(kept),
+            "currentNumberScheduled": len(daemons),
             "numberMisscheduled": sum(1 for node in self.by_node if node not in self.wanted),
-            "numberReady": sum(map(is_ready, kept)),
-            "updatedNumberScheduled": sum(map(self._is_new, kept)),
+            "numberReady": sum(map(is_ready, daemons)),
+            "updatedNumberScheduled": sum(map(self._is_new, daemons)),
             "numberAvailable": available,
             "numberUnavailable": len(self.wanted) - available,
         }

@@ -56,7 +56,7 @@ class DeploymentController:
         return () if made_by is None else owner_keys(made_by, Deployment)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Bring the replica sets of one deployment closer to what it asks for."""
+        """Scale the replica sets of one deployment towards its spec."""
         deployment = cache[Deployment].get(key)
         if deployment is None or deployment.is_terminating:
             return ()
@@ -80,16 +80,16 @@ class Rollout:
     @property
     def new(self) -> ReplicaSet | None:
         """The replica set of the current template."""
-        wanted = revision_of(_without_hash(self.deployment.spec.template))
-        alike = [item for item in self.owned if revision_of(_without_hash(item.spec.template)) == wanted]
+        revision = revision_of(_without_hash(self.deployment.spec.template))
+        alike = [item for item in self.owned if revision_of(_without_hash(item.spec.template)) == revision]
         return min(alike, key=lambda item: item.metadata.creation_timestamp or "", default=None)
 
     @property
     def old(self) -> list[ReplicaSet]:
         """The other replica sets, oldest first."""
         new = self.new
-        others = (item for item in self.owned if new is None or item.uid != new.uid)
-        return sorted(others, key=lambda item: (_revision(item), item.name))
+        old = (item for item in self.owned if new is None or item.uid != new.uid)
+        return sorted(old, key=lambda item: (_revision(item), item.name))
 
     def actions(self) -> Iterator[ControllerAction]:
         """Decide what is to be done now."""
@@ -135,10 +135,10 @@ class Rollout:
         )
 
     def _replicas_to_begin_with(self) -> int:
-        wanted = self.deployment.spec.replicas
+        replicas = self.deployment.spec.replicas
         if self._strategy.type == "Recreate":
-            return 0 if any(self.pods.values()) else wanted
-        return max(0, min(wanted, wanted + self._surge - sum(item.spec.replicas for item in self.owned)))
+            return 0 if any(self.pods.values()) else replicas
+        return max(0, min(replicas, replicas + self._surge - sum(item.spec.replicas for item in self.owned)))
 
     def _next_revision(self) -> int:
         return max(map(_revision, self.owned), default=0) + 1
@@ -152,33 +152,33 @@ class Rollout:
         revision = _revision(new)
         if any(_revision(item) >= revision for item in self.old):
             revision = self._next_revision()
-        wanted = {**self._notes, REVISION: str(revision)}
-        if changed := {key: text for key, text in wanted.items() if new.annotations.get(key) != text}:
+        annotations = {**self._notes, REVISION: str(revision)}
+        if changed := {key: text for key, text in annotations.items() if new.annotations.get(key) != text}:
             yield Patch(new, {"metadata": {"annotations": changed}})
         if self.deployment.annotations.get(REVISION) != str(revision):
             yield Patch(self.deployment, {"metadata": {"annotations": {REVISION: str(revision)}}})
 
     @property
     def _surge(self) -> int:
-        rolling, wanted = self._strategy.rolling_update, self.deployment.spec.replicas
-        return scaled("25%" if rolling.max_surge is None else rolling.max_surge, wanted, round_up=True)
+        rolling, replicas = self._strategy.rolling_update, self.deployment.spec.replicas
+        return scaled("25%" if rolling.max_surge is None else rolling.max_surge, replicas, round_up=True)
 
     @property
     def _unavailable(self) -> int:
-        rolling, wanted = self._strategy.rolling_update, self.deployment.spec.replicas
-        given = "25%" if rolling.max_unavailable is None else rolling.max_unavailable
-        most = min(wanted, scaled(given, wanted, round_up=False))
-        # Neither one more nor one less would mean standing still for ever.
+        rolling, replicas = self._strategy.rolling_update, self.deployment.spec.replicas
+        max_unavailable = "25%" if rolling.max_unavailable is None else rolling.max_unavailable
+        most = min(replicas, scaled(max_unavailable, replicas, round_up=False))
+        # If both are zero, the rollout could never make progress.
         return 1 if most == 0 and self._surge == 0 else most
 
     def _roll(self, new: ReplicaSet) -> Iterator[ControllerAction]:
-        wanted = self.deployment.spec.replicas
+        replicas = self.deployment.spec.replicas
         total = sum(item.spec.replicas for item in self.owned)
-        room = wanted + self._surge - total
-        if new.spec.replicas > wanted:
-            yield _scale(new, wanted)
-        elif new.spec.replicas < wanted and room > 0:
-            yield _scale(new, min(wanted, new.spec.replicas + room))
+        room = replicas + self._surge - total
+        if new.spec.replicas > replicas:
+            yield _scale(new, replicas)
+        elif new.spec.replicas < replicas and room > 0:
+            yield _scale(new, min(replicas, new.spec.replicas + room))
         else:
             yield from self._scale_old_down(new, total)
 
@@ -225,7 +225,7 @@ class Rollout:
 
 
 def _pods_of(replica_set: ReplicaSet, cache: InformerCache, *, is_exact: bool) -> int:
-    """Count the pods a replica set still has; its own status will do, unless new pods wait for the last old one."""
+    """Count the pods of a replica set; its status is enough, except when new pods must wait for the last old pod."""
     if not is_exact:
         return count_of(replica_set, "replicas")
     return sum(not pod.is_finished for pod in managed_pods(replica_set, cache))
@@ -272,19 +272,19 @@ def status_of(
     ``newest`` is the name of the replica set that is rolled out, ``failure`` the condition of one
     that does not get its pods.
     """
-    wanted = deployment.spec.replicas
+    replicas = deployment.spec.replicas
     status: Data = {
         "observedGeneration": deployment.metadata.generation,
         "replicas": counts.total,
         "updatedReplicas": counts.updated,
         "readyReplicas": counts.ready,
         "availableReplicas": counts.available,
-        "unavailableReplicas": max(0, max(counts.total, wanted) - counts.available),
+        "unavailableReplicas": max(0, max(counts.total, replicas) - counts.available),
     }
     moved = any((deployment.status.get(key) or 0) != count for key, count in status.items())
-    is_complete = counts.updated == wanted == counts.total == counts.available
-    found = list(deployment.status.get("conditions") or ())
-    conditions = with_condition(found, format_time(now), **_availability(counts.available >= counts.least))
+    is_complete = counts.updated == replicas == counts.total == counts.available
+    existing = list(deployment.status.get("conditions") or ())
+    conditions = with_condition(existing, format_time(now), **_availability(counts.available >= counts.least))
     if failure is not None:
         copied = {key: failure[key] for key in ("type", "status", "reason", "message")}
         conditions = with_condition(conditions, format_time(now), **copied)
@@ -317,35 +317,35 @@ class RolloutProgress:
 
     def noted_in(self, conditions: list[Data], now: float) -> list[Data]:
         """Return conditions with the one about progress; its update time is that of the last move."""
-        known = _progress_in(conditions)
-        wanted = self._wanted(known, now)
-        if wanted is None:
+        progressing = _progress_in(conditions)
+        condition = self._progress_condition(progressing, now)
+        if condition is None:
             return conditions
-        updated = with_condition(conditions, format_time(now), **wanted)
+        updated = with_condition(conditions, format_time(now), **condition)
         current = _progress_in(updated)
         assert current is not None
         if self.moved or "lastUpdateTime" not in current:
             current["lastUpdateTime"] = format_time(now)
         return updated
 
-    def _wanted(self, known: Data | None, now: float) -> dict[str, str] | None:
+    def _progress_condition(self, progressing: Data | None, now: float) -> dict[str, str] | None:
         subject = f'ReplicaSet "{self.newest}"' if self.newest else f'Deployment "{self.deployment.name}"'
         if self.deployment.spec.paused:
             return _progressing("Unknown", "DeploymentPaused", "Deployment is paused")
-        if known is not None and known.get("reason") == "DeploymentPaused":
+        if progressing is not None and progressing.get("reason") == "DeploymentPaused":
             return _progressing("Unknown", "DeploymentResumed", "Deployment is resumed")
         if self.is_complete:
             return _progressing("True", "NewReplicaSetAvailable", f"{subject} has successfully progressed.")
-        if self.moved or known is None:
+        if self.moved or progressing is None:
             return _progressing("True", "ReplicaSetUpdated", f"{subject} is progressing.")
-        if _is_late(self.deployment, known, now):
+        if _is_late(self.deployment, progressing, now):
             return _progressing("False", "ProgressDeadlineExceeded", f"{subject} has timed out progressing.")
         return None
 
 
-def _is_late(deployment: Deployment, known: Data, now: float) -> bool:
-    deadline, since = deployment.spec.progress_deadline_seconds, known.get("lastUpdateTime")
-    if deadline is None or not since or known.get("reason") == "NewReplicaSetAvailable":
+def _is_late(deployment: Deployment, progressing: Data, now: float) -> bool:
+    deadline, since = deployment.spec.progress_deadline_seconds, progressing.get("lastUpdateTime")
+    if deadline is None or not since or progressing.get("reason") == "NewReplicaSetAvailable":
         return False
     return parse_time(since) + deadline <= now
 

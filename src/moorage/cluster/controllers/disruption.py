@@ -58,9 +58,9 @@ def protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
 
 
 def expected_pods(budget: PodDisruptionBudget, pods: Iterable[Pod], cache: InformerCache) -> int:
-    """Return how many pods there should be: what their makers were asked for, or those there are.
+    """Return the expected number of pods: the replicas of their controllers, or the current number.
 
-    An absolute number of pods to keep needs no makers, so pods made by hand can be protected by one.
+    An absolute minimum needs no controllers, so it can also protect bare pods.
     """
     pods = list(pods)
     if isinstance(budget.spec.min_available, int):
@@ -70,12 +70,12 @@ def expected_pods(budget: PodDisruptionBudget, pods: Iterable[Pod], cache: Infor
 
 
 def maker_of(obj: KubeObject, cache: InformerCache) -> Maker | None:
-    """Find what was asked for so many of a pod: a deployment rather than the replica set between them."""
+    """Return the controller that owns the number of replicas: the deployment instead of its replica set."""
     owner = obj.metadata.controller
     for kind in _MAKERS:
-        found = cache[kind].get(f"{obj.namespace}/{owner.name}") if owner is not None else None
-        if found is not None and owner is not None and found.uid == owner.uid:
-            return maker_of(found, cache) or found
+        maker = cache[kind].get(f"{obj.namespace}/{owner.name}") if owner is not None else None
+        if maker is not None and owner is not None and maker.uid == owner.uid:
+            return maker_of(maker, cache) or maker
     return None
 
 
@@ -84,20 +84,20 @@ def reconcile(budget: PodDisruptionBudget, pods: list[Pod], expected: int, now: 
     granted = _granted(budget, pods, now)
     healthy = sum(1 for pod in pods if is_ready(pod) and not pod.is_terminating and pod.name not in granted)
     desired = _desired(budget, expected)
-    allowed = max(0, healthy - desired) if expected > 0 else 0
-    wanted: Data = {
+    allowed_disruptions = max(0, healthy - desired) if expected > 0 else 0
+    status: Data = {
         "currentHealthy": healthy,
         "desiredHealthy": desired,
         "expectedPods": expected,
-        "disruptionsAllowed": allowed,
+        "disruptionsAllowed": allowed_disruptions,
         "observedGeneration": budget.metadata.generation,
-        "conditions": _conditions(budget, allowed > 0, now),
+        "conditions": _conditions(budget, allowed_disruptions > 0, now),
     }
-    known = budget.status.disrupted_pods
-    if granted != known:
-        # A merge patch removes only what it names.
-        wanted["disruptedPods"] = {**dict.fromkeys(known), **granted}
-    yield from status_actions(budget, msgspec.to_builtins(budget.status), wanted, if_unchanged=True)
+    recorded = budget.status.disrupted_pods
+    if granted != recorded:
+        # A merge patch removes a key only if its value is null.
+        status["disruptedPods"] = {**dict.fromkeys(recorded), **granted}
+    yield from status_actions(budget, msgspec.to_builtins(budget.status), status, if_unchanged=True)
     if granted:
         yield RequeueAfter(min(parse_time(since) for since in granted.values()) + EVICTION_SECONDS - now + 1.0)
 
@@ -122,9 +122,9 @@ def _desired(budget: PodDisruptionBudget, expected: int) -> int:
 def _conditions(budget: PodDisruptionBudget, is_allowed: bool, now: float) -> list[Data]:
     reason = "SufficientPods" if is_allowed else "InsufficientPods"
     status = "True" if is_allowed else "False"
-    found = list(budget.status.conditions)
-    wanted = {"type": "DisruptionAllowed", "status": status, "reason": reason, "message": ""}
-    conditions = with_condition(found, format_time(now), **wanted)
+    existing = list(budget.status.conditions)
+    disruption_allowed = {"type": "DisruptionAllowed", "status": status, "reason": reason, "message": ""}
+    conditions = with_condition(existing, format_time(now), **disruption_allowed)
     for condition in conditions:
         if condition["type"] == "DisruptionAllowed":
             condition["observedGeneration"] = budget.metadata.generation

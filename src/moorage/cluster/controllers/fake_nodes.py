@@ -1,4 +1,4 @@
-"""Fake nodes: what they look like, and the leases that they renew."""
+"""Fake nodes: their objects, and the leases that they renew."""
 
 import re
 import uuid
@@ -21,7 +21,7 @@ from moorage.kube.api.struct import Data
 
 MIN_INTERVAL: Final = 10.0
 BEATS_PER_SECOND: Final = 50
-"""Of all nodes together: thousands of fake nodes should not keep the API server busy with saying that they live."""
+"""Lease renewals of all nodes together: thousands of fake nodes must not overload the API server."""
 LEASE_INTERVALS: Final = 4
 CONDITIONS: Final = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -33,7 +33,7 @@ CONDITIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """What each node has, and over how many zones they are spread.
+    """The resources of each node, and the number of zones.
 
     >>> NodeShape.parse("cpu=8,memory=32Gi,zones=3").zones
     3
@@ -44,7 +44,7 @@ class NodeShape:
 
     @classmethod
     def parse(cls, text: str) -> "NodeShape":
-        """Read a shape like ``cpu=8,memory=32Gi,nvidia.com/gpu=2,zones=3``; what is left out stays as it is."""
+        """Parse a shape like ``cpu=8,memory=32Gi,nvidia.com/gpu=2,zones=3``; the rest keeps its defaults."""
         resources, zones = dict(cls().resources), cls().zones
         for part in filter(None, (piece.strip() for piece in text.split(","))):
             name, is_there, amount = part.partition("=")
@@ -61,7 +61,7 @@ class NodeShape:
 def _zones(text: str) -> int:
     zones = to_int64(text)
     if zones is None or zones < 0:
-        raise InputError("--shape", f"zones={text} is not a number", hint="write zones=3, or zones=0 for none")
+        raise InputError("--shape", f"zones={text} is not a number", hint="write zones=3, or zones=0 to set no zones")
     return zones
 
 
@@ -76,7 +76,7 @@ def _amount(name: str, text: str) -> str:
 
 
 def fake_node(name: str, number: int, shape: NodeShape, now: float) -> Data:
-    """Describe the node of a fake kubelet, as it registers itself."""
+    """Return the node object with which a fake kubelet registers."""
     labels = {
         HOSTNAME_LABEL: name,
         "kubernetes.io/os": "linux",
@@ -100,7 +100,7 @@ def fake_node(name: str, number: int, shape: NodeShape, now: float) -> Data:
 
 
 def _system(name: str) -> Data:
-    """Say what a node is made of; clients that check what they read count on every one of these."""
+    """Return the node's system info; strict clients require every one of these fields."""
     identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
     return {
         "machineID": identity.replace("-", ""),
@@ -117,7 +117,7 @@ def _system(name: str) -> Data:
 
 
 def conditions(now: float) -> list[Data]:
-    """Return what a healthy node says of itself."""
+    """Return the conditions of a healthy node."""
     moment = format_time(now)
     return [
         {
@@ -133,7 +133,7 @@ def conditions(now: float) -> list[Data]:
 
 
 class Heartbeats:
-    """Renews the leases of fake nodes, and has them say that they are ready when they were given up."""
+    """Renews the leases of fake nodes, and sets them ready again after they were marked unreachable."""
 
     name = "heartbeats"
     kinds = (Node, Lease)
@@ -143,7 +143,7 @@ class Heartbeats:
         self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a fake node when it comes or changes; changes of its own lease are ignored."""
+        """Return the key of a changed node; lease changes are ignored."""
         return (obj.name,) if isinstance(obj, Node) else ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
@@ -156,7 +156,7 @@ class Heartbeats:
 
 
 def beat(node: Node, lease: Lease | None, interval: float, now: float) -> Iterator[ControllerAction]:
-    """Decide how a node shows that it lives."""
+    """Yield the heartbeat of a node: its lease, and its conditions if it is not ready."""
     ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     if ready is None or ready.status != "True":
         yield Patch(node, {"status": {"conditions": conditions(now)}}, "status", if_unchanged=True)

@@ -46,12 +46,12 @@ GROUPS: Final = (Workload, PodGroup, CompositePodGroup)
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 PATIENCE: Final = 2.0
-"""Kinds are watched apart: an owner may be seen a moment later than what it made, so young objects are left alone."""
+"""Each kind has its own watch, so an owner may arrive after its dependents: young objects are not collected."""
 _BY_NAME: Final = {(BY_TYPE[kind].group, BY_TYPE[kind].name): kind for kind in (*OWNERS, *GROUPS)}
 
 
 class OwnerState(Enum):
-    """What has become of an owner."""
+    """The state of an owner."""
 
     THERE = auto()
     WAITING = auto()
@@ -70,19 +70,19 @@ class GarbageCollector:
         self.kinds: Sequence[type[KubeObject]] = tuple(dict.fromkeys((*self._owners, *DEPENDENTS)))
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at an object that has owners, or an end to await; and at what it owned."""
+        """Return the keys of the object, if it has owners or finalizers, and of its dependents."""
         if obj.metadata.owner_references or obj.metadata.finalizers:
             yield _key(obj)
         if isinstance(obj, self._owners) and (obj.is_terminating or _is_gone(obj, cache)):
             yield from (_key(dependent) for dependent in dependents_of(obj.uid, cache))
         if obj.is_terminating or _is_gone(obj, cache):
-            yield from (f"{owner.kind}/{_place_of(owner, obj.namespace)}" for owner in obj.metadata.owner_references)
+            yield from (f"{owner.kind}/{_owner_key(owner, obj.namespace)}" for owner in obj.metadata.owner_references)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Delete an object that nobody owns any more; let one go whose dependents are settled."""
-        kind, _, rest = key.partition("/")
+        """Delete an object without remaining owners; finish the deletion of an owner whose dependents are processed."""
+        kind, _, object_key = key.partition("/")
         indexes = (cache[item] for item in self.kinds if BY_TYPE[item].name == kind)
-        obj = next((found for index in indexes if (found := index.get(rest)) is not None), None)
+        obj = next((candidate for index in indexes if (candidate := index.get(object_key)) is not None), None)
         if obj is None:
             return ()
         if obj.is_terminating:
@@ -92,12 +92,12 @@ class GarbageCollector:
     def _collect(self, obj: KubeObject, cache: InformerCache) -> Iterator[ControllerAction]:
         references = obj.metadata.owner_references
         owners = [self._state_of(owner, obj.namespace, cache) for owner in references]
-        lost = [state for state in owners if state is not OwnerState.THERE]
-        if not lost:
+        gone_owners = [state for state in owners if state is not OwnerState.THERE]
+        if not gone_owners:
             return
         created = obj.metadata.creation_timestamp
         age = self._clock.now() - parse_time(created) if created else PATIENCE
-        if OwnerState.WAITING not in lost and age < PATIENCE:
+        if OwnerState.WAITING not in gone_owners and age < PATIENCE:
             yield RequeueAfter(PATIENCE - age)
         elif OwnerState.THERE in owners:
             # One owner is enough to stay; those that are gone, or wait for it to go, are named no more.
@@ -105,14 +105,14 @@ class GarbageCollector:
             yield _owned_by(obj, [owner for owner, state in states if state is OwnerState.THERE])
         else:
             # An owner that waits stays until everything below it is gone, so nothing below it may be left to itself.
-            yield Delete(obj, propagation="Foreground" if OwnerState.WAITING in lost else "Background")
+            yield Delete(obj, propagation="Foreground" if OwnerState.WAITING in gone_owners else "Background")
 
     def _settle(
         self, owner: KubeObject, dependents: list[KubeObject], cache: InformerCache
     ) -> Iterator[ControllerAction]:
-        """Do for the dependents of a dying owner what its finalizers ask for, then take those off."""
+        """Orphan or delete the dependents of a terminating owner, then remove its finalizers."""
         if ORPHAN in owner.metadata.finalizers:
-            # The owner goes last: whoever still names it then would be taken for garbage.
+            # The owner is deleted last: dependents that still refer to it would be collected as garbage.
             yield from (without_owner(dependent, owner.uid) for dependent in dependents)
             if not dependents:
                 yield _without_finalizer(owner, ORPHAN)
@@ -123,8 +123,10 @@ class GarbageCollector:
                     owner, [msgspec.structs.replace(item, block_owner_deletion=False) for item in references]
                 )
             for item in dependents:
-                others = [self._state_of(other, item.namespace, cache) for other in item.metadata.owner_references]
-                if OwnerState.THERE in others:
+                states = [
+                    self._state_of(reference, item.namespace, cache) for reference in item.metadata.owner_references
+                ]
+                if OwnerState.THERE in states:
                     yield without_owner(item, owner.uid)
                 elif not item.is_terminating:
                     yield Delete(item, propagation="Foreground")
@@ -139,10 +141,10 @@ class GarbageCollector:
         if kind not in self._owners:
             return OwnerState.THERE
         assert kind is not None
-        found = cache[kind].get(_place_of(owner, namespace))
-        if found is None or found.uid != owner.uid:
+        owner_object = cache[kind].get(_owner_key(owner, namespace))
+        if owner_object is None or owner_object.uid != owner.uid:
             return OwnerState.GONE
-        is_waiting = found.is_terminating and FOREGROUND in found.metadata.finalizers
+        is_waiting = owner_object.is_terminating and FOREGROUND in owner_object.metadata.finalizers
         return OwnerState.WAITING if is_waiting else OwnerState.THERE
 
 
@@ -169,24 +171,24 @@ def _owned_by(obj: KubeObject, owners: Sequence[OwnerReference]) -> Patch:
 
 
 def _without_finalizer(obj: KubeObject, finalizer: str) -> Patch:
-    kept = [name for name in obj.metadata.finalizers if name != finalizer]
-    return Patch(obj, {"metadata": {"finalizers": kept}}, if_unchanged=True)
+    finalizers = [name for name in obj.metadata.finalizers if name != finalizer]
+    return Patch(obj, {"metadata": {"finalizers": finalizers}}, if_unchanged=True)
 
 
-def _place_of(owner: OwnerReference, namespace: str) -> str:
-    """Return the key of an owner: beside what it owns, or outside of all namespaces."""
+def _owner_key(owner: OwnerReference, namespace: str) -> str:
+    """Return the key of an owner: in the namespace of its dependents, or cluster-scoped."""
     kind = _kind_of(owner)
     return owner.name if kind is not None and not BY_TYPE[kind].namespaced else f"{namespace}/{owner.name}"
 
 
 def _kind_of(owner: OwnerReference) -> type[KubeObject] | None:
-    """Return the struct of an owner; others may have kinds of the same name, in groups of their own."""
+    """Return the struct of an owner; other API groups may have kinds of the same name."""
     return _BY_NAME.get((owner.api_version.rpartition("/")[0], owner.kind))
 
 
 def _is_gone(obj: KubeObject, cache: InformerCache) -> bool:
-    found = cache[type(obj)].get(obj.key)
-    return found is None or found.uid != obj.uid
+    current = cache[type(obj)].get(obj.key)
+    return current is None or current.uid != obj.uid
 
 
 def _key(obj: KubeObject) -> str:

@@ -1,4 +1,4 @@
-"""The cluster as controllers see it: what informers delivered, and what the controllers' own writes were answered."""
+"""The objects that controllers see: the state of informers, merged with the responses to the controllers' writes."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
@@ -10,18 +10,18 @@ from moorage.kube.api.pod import Pod
 T = TypeVar("T", bound=KubeObject)
 
 MAX_GONE: Final = 20_000
-"""How many objects we remember to be gone; an answer that comes later than the event of its deletion is ignored."""
+"""UIDs of deleted objects to remember: a response may arrive after the deletion event of its object."""
 
 
 class ObjectIndex(Generic[T]):
-    """All objects of one kind, to be found by name, namespace, owner and (pods) by node.
+    """All objects of one kind, indexed by name, namespace, owner and, for pods, node.
 
-    Takes in an object from two sides, the watch and the answers to writes; the newest version wins.
+    Objects arrive from the watch and from responses to writes; the newest version wins.
     """
 
     def __init__(self) -> None:
         self._objects: dict[str, T] = {}
-        self._places: dict[tuple[str, str], dict[str, T]] = {}
+        self._indexed: dict[tuple[str, str], dict[str, T]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -36,63 +36,63 @@ class ObjectIndex(Generic[T]):
 
     def in_namespace(self, namespace: str) -> Collection[T]:
         """Return all objects of a namespace."""
-        return self._at("namespace", namespace)
+        return self._select("namespace", namespace)
 
     def owned_by(self, uid: str) -> Collection[T]:
-        """Return all objects that name an owner."""
-        return self._at("owner", uid)
+        """Return all objects that have an owner reference to a UID."""
+        return self._select("owner", uid)
 
     def orphans_in(self, namespace: str) -> Collection[T]:
-        """Return the objects of a namespace that name no owner."""
-        return self._at("orphans", namespace)
+        """Return the objects of a namespace without owner references."""
+        return self._select("orphans", namespace)
 
     def on_node(self, name: str) -> Collection[T]:
         """Return the pods of a node."""
-        return self._at("node", name)
+        return self._select("node", name)
 
-    def _at(self, what: str, name: str) -> Collection[T]:
-        return self._places.get((what, name), {}).values()
+    def _select(self, index: str, name: str) -> Collection[T]:
+        return self._indexed.get((index, name), {}).values()
 
     def has_seen(self, uid: str, version: int) -> bool:
-        """Return whether an object is known as it was at a version, or since; or is known to be gone."""
-        found = next((obj for obj in self._objects.values() if obj.uid == uid), None)
-        return uid in self._gone or (found is not None and _version(found) >= version)
+        """Return whether a version of an object, a newer one, or its deletion has been observed."""
+        cached = next((obj for obj in self._objects.values() if obj.uid == uid), None)
+        return uid in self._gone or (cached is not None and _version(cached) >= version)
 
     def put(self, obj: T) -> None:
-        """Take in a version of an object, unless a newer one is known or the object is known to be gone."""
-        known = self._objects.get(obj.key)
+        """Store a version of an object, unless a newer version or its deletion has been observed."""
+        cached = self._objects.get(obj.key)
         if obj.uid in self._gone:
             return
-        if known is not None and known.uid == obj.uid and _version(known) >= _version(obj):
+        if cached is not None and cached.uid == obj.uid and _version(cached) >= _version(obj):
             return
-        if known is not None:
-            self._unlist(known)
+        if cached is not None:
+            self._remove_from_index(cached)
         self._objects[obj.key] = obj
-        for place in _places(obj):
-            self._places.setdefault(place, {})[obj.key] = obj
+        for entry in _index_entries(obj):
+            self._indexed.setdefault(entry, {})[obj.key] = obj
 
     def drop(self, obj: KubeObject) -> None:
-        """Take an object out for good."""
+        """Remove a deleted object; later responses cannot bring it back."""
         self._gone[obj.uid] = None
         if len(self._gone) > MAX_GONE:
             self._gone.popitem(last=False)
-        known = self._objects.get(obj.key)
-        if known is not None and known.uid == obj.uid:
+        cached = self._objects.get(obj.key)
+        if cached is not None and cached.uid == obj.uid:
             del self._objects[obj.key]
-            self._unlist(known)
+            self._remove_from_index(cached)
 
-    def _unlist(self, obj: T) -> None:
-        for place in _places(obj):
-            listed = self._places[place]
-            del listed[obj.key]
-            if not listed:
-                del self._places[place]
+    def _remove_from_index(self, obj: T) -> None:
+        for entry in _index_entries(obj):
+            members = self._indexed[entry]
+            del members[obj.key]
+            if not members:
+                del self._indexed[entry]
 
 
 class InformerCache:
-    """Every kind of object that was asked for; ``view[Pod]`` are the pods.
+    """An index for each kind; ``cache[Pod]`` has the pods.
 
-    ``refusals`` has, by controller and key, why the server did not take what was last made for the key.
+    ``refusals`` maps controller and key to the reason why the server rejected the last write.
     """
 
     def __init__(self, objects: Iterable[KubeObject] = ()) -> None:
@@ -112,11 +112,11 @@ def _version(obj: KubeObject) -> int:
     return int(obj.metadata.resource_version or 0)
 
 
-def _places(obj: KubeObject) -> list[tuple[str, str]]:
-    places = [("owner", uid) for uid in {owner.uid for owner in obj.metadata.owner_references}]
-    if not places:
-        places.append(("orphans", obj.namespace))
-    places.append(("namespace", obj.namespace))
+def _index_entries(obj: KubeObject) -> list[tuple[str, str]]:
+    entries = [("owner", uid) for uid in {owner.uid for owner in obj.metadata.owner_references}]
+    if not entries:
+        entries.append(("orphans", obj.namespace))
+    entries.append(("namespace", obj.namespace))
     if isinstance(obj, Pod) and obj.node_name:
-        places.append(("node", obj.node_name))
-    return places
+        entries.append(("node", obj.node_name))
+    return entries

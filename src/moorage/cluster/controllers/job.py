@@ -1,4 +1,4 @@
-"""Jobs: pods that run to their end, so many at a time, until enough of them succeeded or too many failed."""
+"""Jobs: run pods in parallel until enough succeed or too many fail."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from moorage.cluster.controllers.actions import (
 )
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.job_pod_groups import group_of
-from moorage.cluster.controllers.kubelet import annotations_of_command
+from moorage.cluster.controllers.kubelet import command_annotations
 from moorage.cluster.controllers.ownership import (
     adopter_keys,
     is_active,
@@ -47,7 +47,7 @@ LAST_PAUSE: Final = 600.0
 
 
 class JobController:
-    """Runs jobs; with ``makes_groups`` the pods of each are a group, and events say what is made for it."""
+    """Runs jobs; with ``makes_groups`` the pods of a job form a pod group, and its writes are recorded as events."""
 
     name = "jobs"
     pause = 0.1
@@ -62,7 +62,7 @@ class JobController:
         if isinstance(obj, Job):
             return (obj.key,)
         if isinstance(obj, Workload):
-            # Of a job, or of what manages the job.
+            # Owned by a job, or by the controller that manages the job.
             owner = obj.metadata.controller
             jobs = cache[Job].owned_by(owner.uid) if owner is not None else ()
             return [*owner_keys(obj, Job), *(job.key for job in jobs)]
@@ -82,10 +82,10 @@ class JobController:
         pods = managed_pods(job, cache)
         group = None
         if self._makes_groups and finished_at(job) is None:
-            found = group_of(job, cache, has_started=bool(pods or job.status.get("startTime")))
-            if found.actions:
-                return found.actions
-            group = found.name
+            job_group = group_of(job, cache, has_started=bool(pods or job.status.get("startTime")))
+            if job_group.actions:
+                return job_group.actions
+            group = job_group.name
         return JobProgress(job, pods, self._clock.now(), group).actions()
 
 
@@ -120,17 +120,17 @@ class JobProgress:
 
     @property
     def failed(self) -> int:
-        """How many pods failed, whether or not that counts."""
+        """The number of failed pods, including ignored failures."""
         return sum(pod.status.phase == "Failed" for pod in self.pods)
 
     @property
     def is_indexed(self) -> bool:
-        """Whether each completion has a number of its own."""
+        """Whether the job has completionMode Indexed."""
         return self.job.spec.completion_mode == "Indexed"
 
     @cached_property
     def done(self) -> set[int]:
-        """The completions achieved; without numbers of their own they are simply counted."""
+        """The achieved completions: their indexes, or consecutive numbers for jobs without indexes."""
         succeeded = [pod for pod in self.pods if pod.status.phase == "Succeeded"]
         if self.is_indexed:
             return {index_of(pod) for pod in succeeded if index_of(pod) < (self.job.spec.completions or 0)}
@@ -155,7 +155,7 @@ class JobProgress:
 
     @property
     def _told(self) -> Data:
-        """What the status says; these two counts are written even if they are zero."""
+        """The status; these two counts are written even if they are zero."""
         return {"ready": None, "terminating": None, **self.job.status}
 
     @property
@@ -192,7 +192,7 @@ class JobProgress:
 
     @property
     def _wanted(self) -> int:
-        """How many pods should be at work now."""
+        """The number of pods that should be active."""
         spec = self.job.spec
         if spec.completions is None:
             return 0 if self.done else spec.parallelism
@@ -209,8 +209,8 @@ class JobProgress:
         return max(ends, default=0.0) + pause - self.now
 
     def _free_numbers(self) -> Iterator[int]:
-        taken = self.done | {index_of(pod) for pod in self.active}
-        return (number for number in range(self.job.spec.completions or 0) if number not in taken)
+        used_indexes = self.done | {index_of(pod) for pod in self.active}
+        return (number for number in range(self.job.spec.completions or 0) if number not in used_indexes)
 
     def _pod(self, number: int) -> Data:
         job = self.job
@@ -221,7 +221,7 @@ class JobProgress:
             "job-name": job.name,
         }
         template = job.spec.template
-        annotations = annotations_of_command(template)
+        annotations = command_annotations(template)
         if self.group is not None:
             spec = {**(template.get("spec") or {}), "schedulingGroup": {"podGroupName": self.group}}
             template = {**template, "spec": spec}
@@ -251,25 +251,25 @@ class JobProgress:
         return status
 
     def _conditions(self) -> list[Data]:
-        """Say whether the job is suspended, if it ever was."""
-        known = list(self.job.status.get("conditions") or ())
+        """Return the conditions with the Suspended condition, if the job is or was suspended."""
+        conditions = list(self.job.status.get("conditions") or ())
         if self.job.spec.suspend:
-            wanted = {"status": "True", "reason": "JobSuspended", "message": "Job suspended"}
-        elif any(item.get("type") == "Suspended" for item in known):
-            wanted = {"status": "False", "reason": "JobResumed", "message": "Job resumed"}
+            condition = {"status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+        elif any(item.get("type") == "Suspended" for item in conditions):
+            condition = {"status": "False", "reason": "JobResumed", "message": "Job resumed"}
         else:
-            return known
-        return with_condition(known, format_time(self.now), type="Suspended", **wanted)
+            return conditions
+        return with_condition(conditions, format_time(self.now), type="Suspended", **condition)
 
     def _end(self, ending: tuple[str, str, str]) -> Iterator[ControllerAction]:
         kind, reason, message = ending
         now = format_time(self.now)
         conditions = list(self.job.status.get("conditions") or ())
-        # The API accepts the final condition only after the one that says that the outcome is certain.
+        # The API accepts the terminal condition only after the interim one (SuccessCriteriaMet, FailureTarget).
         first = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
         for item in (first, kind):
-            wanted = {"type": item, "status": "True", "reason": reason, "message": message}
-            conditions = with_condition(conditions, now, **wanted)
+            condition = {"type": item, "status": "True", "reason": reason, "message": message}
+            conditions = with_condition(conditions, now, **condition)
         status = {**self._status(), "active": 0, "ready": 0, "terminating": 0, "conditions": conditions}
         if kind == "Complete":
             status["completionTime"] = now
@@ -277,32 +277,34 @@ class JobProgress:
 
     def _after_the_end(self) -> Iterator[ControllerAction]:
         yield from (Delete(pod) for pod in self.active)
-        lifetime, ended = self.job.spec.ttl_seconds_after_finished, finished_at(self.job)
-        if lifetime is not None and ended is not None:
-            left = ended + lifetime - self.now
-            yield RequeueAfter(left) if left > 0 else Delete(self.job, propagation="Background")
+        lifetime, finish_time = self.job.spec.ttl_seconds_after_finished, finished_at(self.job)
+        if lifetime is not None and finish_time is not None:
+            remaining = finish_time + lifetime - self.now
+            yield RequeueAfter(remaining) if remaining > 0 else Delete(self.job, propagation="Background")
 
 
-def met_rule(policy: SuccessPolicy, done: set[int]) -> int | None:
-    """Return the number of the first rule that the completions achieved meet, ``None`` if there is none."""
+def met_rule(policy: SuccessPolicy, succeeded: set[int]) -> int | None:
+    """Return the index of the first rule that the succeeded indexes meet, or ``None``."""
     for number, rule in enumerate(policy.rules):
-        wanted = numbers_in(rule.succeeded_indexes) if rule.succeeded_indexes is not None else None
-        counted = done if wanted is None else {index for index in done if any(index in part for part in wanted)}
-        whole = sum(map(len, wanted)) if wanted is not None else None
-        enough = rule.succeeded_count if rule.succeeded_count is not None else whole
+        ranges = parse_indexes(rule.succeeded_indexes) if rule.succeeded_indexes is not None else None
+        counted = (
+            succeeded if ranges is None else {index for index in succeeded if any(index in part for part in ranges)}
+        )
+        total = sum(map(len, ranges)) if ranges is not None else None
+        enough = rule.succeeded_count if rule.succeeded_count is not None else total
         if enough is not None and len(counted) >= enough:
             return number
     return None
 
 
-def numbers_in(text: str) -> list[range]:
-    """Read numbers as the API writes them; what is none counts as nothing.
+def parse_indexes(text: str) -> list[range]:
+    """Parse indexes in the API's notation; invalid parts are ignored.
 
-    >>> numbers_in("0-2,5")
+    >>> parse_indexes("0-2,5")
     [range(0, 3), range(5, 6)]
     """
-    found = (re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part.strip()) for part in text.split(","))
-    return [range(int(part[1]), int(part[2] or part[1]) + 1) for part in found if part is not None]
+    matches = (re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part.strip()) for part in text.split(","))
+    return [range(int(part[1]), int(part[2] or part[1]) + 1) for part in matches if part is not None]
 
 
 def finished_at(job: Job) -> float | None:
@@ -347,12 +349,12 @@ def with_events(action: ControllerAction, job: Job, now: float) -> ControllerAct
         case Create(kind=kind) if kind is Pod:
             return replace(action, event=event("SuccessfulCreate", f"Created pod: {NAME}"))
         case Create(kind=kind):
-            what = kind.__name__
-            return replace(action, event=event(f"{what}Created", f"Created {what} {NAME} for Job {job.name}"))
+            kind_name = kind.__name__
+            return replace(action, event=event(f"{kind_name}Created", f"Created {kind_name} {NAME} for Job {job.name}"))
         case Delete(obj=Pod(name=name)):
             return replace(action, event=event("SuccessfulDelete", f"Deleted pod: {name}"))
         case Patch(obj=Job(), patch={"status": {"conditions": conditions}}):
-            for item in _news(conditions, job.status.get("conditions") or ()):
+            for item in _changed_conditions(conditions, job.status.get("conditions") or ()):
                 match item["type"], item["status"]:
                     case "Suspended", "True":
                         return replace(action, event=event("Suspended", "Job suspended"))
@@ -365,9 +367,9 @@ def with_events(action: ControllerAction, job: Job, now: float) -> ControllerAct
     return action
 
 
-def _news(conditions: list[Data], known: Iterable[Data]) -> list[Data]:
-    before = {item.get("type"): item.get("status") for item in known}
-    return [item for item in conditions if before.get(item["type"]) != item["status"]]
+def _changed_conditions(conditions: list[Data], before_list: Iterable[Data]) -> list[Data]:
+    statuses = {item.get("type"): item.get("status") for item in before_list}
+    return [item for item in conditions if statuses.get(item["type"]) != item["status"]]
 
 
 def apply_policy(policy: FailurePolicy, failed: Iterable[Pod]) -> FailureOutcome:
@@ -390,7 +392,7 @@ def _action(policy: FailurePolicy, pod: Pod) -> tuple[str, str]:
 
 
 def _fits(rule: FailureRule, pod: Pod) -> Iterator[str]:
-    """Say in which ways a rule fits a pod."""
+    """Yield a message for each way in which a rule matches a pod."""
     if rule.on_exit_codes is not None:
         for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
             code = _exit_code(container)

@@ -18,7 +18,7 @@ from moorage.kube.api.workloads import Job
 
 PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 TEMPLATE_NAME: Final = "scheduling.k8s.io/group-template-name"
-"""By this annotation a job whose owner has a workload says which of its groups the job's pods are."""
+"""Annotation on a job whose owner has a workload: the pod group template of the job's pods."""
 MAX_NAME: Final = 253
 
 
@@ -36,51 +36,51 @@ class PodGroupProtection:
         return (obj.key,)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Take the finalizer off a group that nobody needs any more."""
+        """Remove the finalizer of a group that is not in use."""
         group = cache[PodGroup].get(key)
         if group is None or not group.is_terminating or PROTECTION not in group.metadata.finalizers:
             return
         pods = cache[Pod].in_namespace(group.namespace)
         if not any(pod.group_key == key and not pod.is_finished for pod in pods):
-            kept = [name for name in group.metadata.finalizers if name != PROTECTION]
-            yield Patch(group, {"metadata": {"finalizers": kept}}, if_unchanged=True)
+            finalizers = [name for name in group.metadata.finalizers if name != PROTECTION]
+            yield Patch(group, {"metadata": {"finalizers": finalizers}}, if_unchanged=True)
 
 
 @dataclass(frozen=True, slots=True)
 class JobGroup:
-    """Which group the pods of a job are in, if they are in one, and what is to be done before there are pods."""
+    """The pod group of a job's pods, if any, and the actions that must precede the creation of pods."""
 
     name: str | None = None
     actions: tuple[ControllerAction, ...] = ()
 
 
 def group_of(job: Job, cache: InformerCache, *, has_started: bool) -> JobGroup:
-    """Find the group of a job's pods, or decide to make it, and the workload it is made from.
+    """Return the pod group of a job's pods, or the actions that create it and its workload.
 
-    A job that has pods already, or had some, goes on as it began. A job that something else manages has a group only
-    if that has a workload, and the job says which of its templates is meant.
+    A job that already has started keeps its mode. A job with another manager has a group only if the manager has a
+    workload and the job's annotation names one of its templates.
     """
     if ((job.spec.template.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName"):
         return JobGroup()
     if job.metadata.controller is not None:
         return _delegated(job, cache, has_started=has_started)
     workload = next((item for item in cache[Workload].owned_by(job.uid) if _is_made_for(item, job)), None)
-    wanted = _template(job)
+    template = _template(job)
     if workload is None:
-        return JobGroup() if has_started else JobGroup(actions=(Create(Workload, _workload(job, wanted)),))
-    group = cache[PodGroup].get(f"{job.namespace}/{group_name(workload.name, wanted['name'])}")
+        return JobGroup() if has_started else JobGroup(actions=(Create(Workload, _workload(job, template)),))
+    group = cache[PodGroup].get(f"{job.namespace}/{group_name(workload.name, template['name'])}")
     if group is None:
-        made = Create(PodGroup, _group(job, workload, wanted, owners=(_owner(workload),)))
-        return JobGroup() if has_started else JobGroup(actions=(made,))
-    return JobGroup(group.name, tuple(_count_changes(workload, group, wanted)))
+        creation = Create(PodGroup, _group(job, workload, template, owners=(_owner(workload),)))
+        return JobGroup() if has_started else JobGroup(actions=(creation,))
+    return JobGroup(group.name, tuple(_count_changes(workload, group, template)))
 
 
 def _delegated(job: Job, cache: InformerCache, *, has_started: bool) -> JobGroup:
-    asked, owner = job.annotations.get(TEMPLATE_NAME), job.metadata.controller
-    if not asked or owner is None:
+    template_name, owner = job.annotations.get(TEMPLATE_NAME), job.metadata.controller
+    if not template_name or owner is None:
         return JobGroup()
     for workload in cache[Workload].owned_by(owner.uid):
-        template = next((item for item in workload.spec.pod_group_templates if item.name == asked), None)
+        template = next((item for item in workload.spec.pod_group_templates if item.name == template_name), None)
         if template is None:
             continue
         name = group_name(workload.name, template.name)
@@ -96,16 +96,16 @@ def _is_made_for(workload: Workload, job: Job) -> bool:
 
 
 def _template(job: Job) -> Data:
-    """Write the template of a job's one group: pods are independent of each other unless the job says otherwise."""
-    asked = job.spec.scheduling or {}
-    policy = asked.get("schedulingPolicy") or {"basic": {}}
+    """Return the pod group template of a job; the default policy is basic: pods are independent of each other."""
+    scheduling = job.spec.scheduling or {}
+    policy = scheduling.get("schedulingPolicy") or {"basic": {}}
     if "gang" in policy:
         policy = {"gang": {"minCount": (policy["gang"] or {}).get("minCount") or max(1, job.spec.parallelism)}}
     settings = ("schedulingConstraints", "disruptionMode", "resourceClaims")
-    others: Data = {name: asked[name] for name in settings if name in asked}
+    settings_in_use: Data = {name: scheduling[name] for name in settings if name in scheduling}
     if priority := (job.spec.template.get("spec") or {}).get("priorityClassName"):
-        others["priorityClassName"] = priority
-    return {"name": f"{job.name}-pgt-0", "schedulingPolicy": policy, **others}
+        settings_in_use["priorityClassName"] = priority
+    return {"name": f"{job.name}-pgt-0", "schedulingPolicy": policy, **settings_in_use}
 
 
 def _workload(job: Job, template: Data) -> Data:
@@ -149,15 +149,15 @@ def _owner(obj: KubeObject) -> Data:
     return {name: reference[name] for name in ("apiVersion", "kind", "name", "uid")}
 
 
-def _count_changes(workload: Workload, group: PodGroup, wanted: Data) -> Iterator[ControllerAction]:
+def _count_changes(workload: Workload, group: PodGroup, template: Data) -> Iterator[ControllerAction]:
     """Pass on how many pods must run together, the one thing that may change."""
-    count = (wanted["schedulingPolicy"].get("gang") or {}).get("minCount")
+    count = (template["schedulingPolicy"].get("gang") or {}).get("minCount")
     if count is None or group.min_count is None:
         return
     policy = {"schedulingPolicy": {"gang": {"minCount": count}}}
-    known = workload.spec.pod_group_templates
-    if any(_count_of(item) not in (None, count) for item in known if item.name == wanted["name"]):
-        templates = [_as_data(item) | (policy if item.name == wanted["name"] else {}) for item in known]
+    templates_before = workload.spec.pod_group_templates
+    if any(_count_of(item) not in (None, count) for item in templates_before if item.name == template["name"]):
+        templates = [_as_data(item) | (policy if item.name == template["name"] else {}) for item in templates_before]
         yield Patch(workload, {"spec": {"podGroupTemplates": templates}}, if_unchanged=True)
     if group.min_count != count:
         yield Patch(group, {"spec": policy})

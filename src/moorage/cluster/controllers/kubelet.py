@@ -1,16 +1,16 @@
-"""Fake kubelets: pods on their nodes start, run for a while, end, and stop when they are told to.
+"""Fake kubelets: they report that pods start, run, end, and stop on deletion.
 
-What a pod does can be settled by annotations, as durations such as ``500ms``, ``2m`` or plain seconds:
+Annotations of a pod configure its lifecycle, with durations such as ``500ms``, ``2m`` or plain seconds:
 
 - ``moorage.io/start-delay``: how long its containers take to start;
-- ``moorage.io/run-for``: how long they run, then end; without it pods that are not restarted run for a few seconds (in
-  a simulation only those of jobs) and all others for ever;
-- ``moorage.io/exit-code``: what they end with; anything but 0 makes the pod fail;
-- ``moorage.io/stop-delay``: how long they take to stop, if their grace period lets them.
+- ``moorage.io/run-for``: how long they run; the default is a few seconds for pods that are not restarted (in a
+  simulation only for pods of jobs), and no limit for all others;
+- ``moorage.io/exit-code``: their exit code; the pod fails unless it is 0;
+- ``moorage.io/stop-delay``: how long they take to stop, at most the grace period.
 
-Every image is there but those with the tag ``non-existent``: a pod with one of them never starts.
+Every image exists, except images with the tag ``non-existent``: their pods never start.
 
-The annotation ``moorage.io/fail: "true"`` on a node makes it fall silent until it is taken off.
+The annotation ``moorage.io/fail: "true"`` on a node stops its heartbeats and its pods' status until it is removed.
 """
 
 import re
@@ -43,9 +43,9 @@ FAKE_LABEL: Final = "moorage.io/fake"
 
 @dataclass(frozen=True, slots=True)
 class KubeletPace:
-    """How long things take where a pod does not say, in seconds; ``None`` is for ever.
+    """Default durations of a pod's lifecycle in seconds; ``None`` means no limit.
 
-    ``run`` is for pods that are not restarted, ``run_job`` for those of them that a job made.
+    ``run`` applies to pods that are not restarted, ``run_job`` to such pods of jobs.
     """
 
     start: float = 0.5
@@ -69,23 +69,23 @@ class Kubelet:
         self._missed: set[str] = set()
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a pod that has a node when it changes; at all pods of a node when that falls silent or comes back.
+        """Return the key of a changed pod, or the keys of all pods of a node that failed or recovered.
 
-        Pods and nodes are watched apart, so a pod may be seen before its node is: then it is looked at once more.
+        Pods and nodes have separate watches: a pod that arrives before its node is reconciled again with the node.
         """
         if isinstance(obj, Pod):
             if cache[Pod].get(obj.key) is None:
                 self._since.pop(obj.uid, None)
             return (obj.key,) if obj.node_name else ()
-        known = cache[Node].get(obj.name)
-        if known is not None and obj.name in self._missed:
+        node = cache[Node].get(obj.name)
+        if node is not None and obj.name in self._missed:
             self._missed.remove(obj.name)
-        elif known is not None and FAIL not in obj.annotations and FAIL not in known.annotations:
+        elif node is not None and FAIL not in obj.annotations and FAIL not in node.annotations:
             return ()
         return [pod.key for pod in cache[Pod].on_node(obj.name)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Take the next step in a pod's life, or wait for it."""
+        """Return the next step of a pod's lifecycle, or a requeue until it is due."""
         pod = cache[Pod].get(key)
         if pod is None or not pod.node_name:
             return ()
@@ -95,28 +95,28 @@ class Kubelet:
             return ()
         if not (self._runs_every_node or FAKE_LABEL in node.labels) or is_silent(node):
             return ()
-        return next_step(pod, self._pace, since=self._seen(pod), now=self._clock.now())
+        return next_step(pod, self._pace, since=self._state_since(pod), now=self._clock.now())
 
-    def _seen(self, pod: Pod) -> float:
-        """Return since when a pod has been in the state it is in: times in the API have whole seconds only."""
+    def _state_since(self, pod: Pod) -> float:
+        """Return when a pod entered its state; the API's timestamps have whole seconds only."""
         state = "Stopping" if pod.is_terminating else pod.status.phase
-        known = self._since.get(pod.uid)
-        if known is None or known[0] != state:
-            known = self._since[pod.uid] = (state, self._clock.now())
-        return known[1]
+        entry = self._since.get(pod.uid)
+        if entry is None or entry[0] != state:
+            entry = self._since[pod.uid] = (state, self._clock.now())
+        return entry[1]
 
 
 def is_silent(node: Node) -> bool:
-    """Return whether a node has been told to fail."""
+    """Return whether a node is annotated to fail."""
     return node.annotations.get(FAIL, "") not in ("", "false")
 
 
 def next_step(pod: Pod, pace: KubeletPace, *, since: float, now: float) -> Iterator[ControllerAction]:
-    """Decide what a pod does next; ``since`` is when it came into the state it is in."""
+    """Yield the next step of a pod; ``since`` is when it entered its current state."""
     if pod.is_terminating:
         grace = pod.metadata.deletion_grace_period_seconds
-        wanted = seconds_in(pod.annotations, STOP_DELAY, pace.stop)
-        delay = 0.0 if pod.is_finished else min(wanted, wanted if grace is None else float(grace))
+        stop_delay = seconds_in(pod.annotations, STOP_DELAY, pace.stop)
+        delay = 0.0 if pod.is_finished else min(stop_delay, stop_delay if grace is None else float(grace))
         yield from _when_due(since + delay, now, lambda: Delete(pod, grace=0))
     elif pod.status.phase in ("", "Pending"):
         delay = seconds_in(pod.annotations, START_DELAY, pace.start)
@@ -129,7 +129,7 @@ def next_step(pod: Pod, pace: KubeletPace, *, since: float, now: float) -> Itera
             yield Patch(pod, {"status": running(pod, now)}, "status")
         lifetime = _lifetime(pod, pace)
         if lifetime is not None:
-            yield from _when_due(since + lifetime, now, lambda: Patch(pod, {"status": ended(pod, now)}, "status"))
+            yield from _when_due(since + lifetime, now, lambda: Patch(pod, {"status": terminated(pod, now)}, "status"))
 
 
 def _when_due(moment: float, now: float, action: Callable[[], ControllerAction]) -> Iterator[ControllerAction]:
@@ -164,7 +164,7 @@ def running(pod: Pod, now: float) -> Data:
 
 
 def without_image(pod: Pod, now: float) -> Data:
-    """Return the status of a pod whose containers cannot start for want of an image."""
+    """Return the status of a pod whose containers cannot start because an image is missing."""
     moment = format_time(now)
     waiting = {"waiting": {"reason": "ErrImagePull", "message": "fake nodes have no image with this tag"}}
     return {
@@ -175,7 +175,7 @@ def without_image(pod: Pod, now: float) -> Data:
     }
 
 
-def ended(pod: Pod, now: float) -> Data:
+def terminated(pod: Pod, now: float) -> Data:
     """Return the status of a pod whose containers have ended."""
     moment = format_time(now)
     code = pod.annotations.get(EXIT_CODE, "0")
@@ -198,12 +198,12 @@ def ended(pod: Pod, now: float) -> Data:
 
 
 def _conditions(pod: Pod, ready: str, moment: str, reason: str = "PodCompleted") -> list[Data]:
-    """Return all conditions of a pod: a merge patch replaces the list, so those of others are kept."""
+    """Return all conditions of a pod, including foreign ones: a merge patch replaces the whole list."""
     own = {"Initialized": "True", "Ready": ready, "ContainersReady": ready, "PodReadyToStartContainers": "True"}
     if pod.condition("PodScheduled") is None:
-        # It was created with a node: no scheduler had a say.
+        # The pod was created with a node name, without a scheduler.
         own["PodScheduled"] = "True"
-    kept = [condition for condition in pod.status.conditions if condition.type not in own]
+    foreign = [condition for condition in pod.status.conditions if condition.type not in own]
     conditions: list[Data] = [
         {
             "type": condition.type,
@@ -212,11 +212,11 @@ def _conditions(pod: Pod, ready: str, moment: str, reason: str = "PodCompleted")
             **({"reason": condition.reason} if condition.reason else {}),
             **({"message": condition.message} if condition.message else {}),
         }
-        for condition in kept
+        for condition in foreign
     ]
     for kind, status in own.items():
-        known = pod.condition(kind)
-        since = known.last_transition_time if known is not None and known.status == status else moment
+        current = pod.condition(kind)
+        since = current.last_transition_time if current is not None and current.status == status else moment
         explanation = {"reason": reason} if status == "False" else {}
         conditions.append({"type": kind, "status": status, "lastTransitionTime": since, **explanation})
     return conditions
@@ -239,14 +239,14 @@ def _containers(pod: Pod, state: Data, *, is_ready: bool) -> list[Data]:
 
 
 def _addresses(pod: Pod) -> Data:
-    """Give a pod an address of its own, the same whenever it is asked for."""
+    """Return a stable, unique address for a pod."""
     number = int.from_bytes(pod.uid.encode()[-6:], "big") % 0xFFFF00 + 1
     address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
     return {"podIP": address, "podIPs": [{"ip": address}], "hostIP": HOST_IP, "hostIPs": [{"ip": HOST_IP}]}
 
 
 def seconds_in(annotations: Mapping[str, str], key: str, default: float) -> float:
-    """Read a duration from an annotation; one that cannot be read counts as absent.
+    """Return the duration in an annotation; invalid durations count as absent.
 
     >>> seconds_in({RUN_FOR: "1m30s"}, RUN_FOR, 5.0), seconds_in({}, RUN_FOR, 5.0)
     (90.0, 5.0)
@@ -265,12 +265,12 @@ _SPECIAL: Final = re.compile(r"[$`|<>(){}*?&\\]").search
 _CODE: Final = re.compile(r"\d{1,3}").fullmatch
 
 
-def annotations_of_command(template: Data) -> dict[str, str]:
-    """Return the annotations that have a fake kubelet do what the command of a template's only container does.
+def command_annotations(template: Data) -> dict[str, str]:
+    """Return the annotations that make a fake kubelet imitate the command of a template's only container.
 
-    Nothing for a command that does more than to sleep, to say something and to end; what the template has itself stays.
+    Only commands that sleep, echo and exit are supported. Annotations of the template take precedence.
 
-    >>> annotations_of_command({"spec": {"containers": [{"command": ["sh", "-c", "sleep 5; exit 3"]}]}})
+    >>> command_annotations({"spec": {"containers": [{"command": ["sh", "-c", "sleep 5; exit 3"]}]}})
     {'moorage.io/run-for': '5s', 'moorage.io/exit-code': '3'}
     """
     containers = (template.get("spec") or {}).get("containers") or []
@@ -288,14 +288,14 @@ def annotations_of_command(template: Data) -> dict[str, str]:
 
 def _annotations(steps: list[list[str]]) -> dict[str, str]:
     slept, code = 0.0, ""
-    for name, *rest in steps:
-        duration = _DURATION(rest[0]) if name == "sleep" and len(rest) == 1 else None
+    for name, *args in steps:
+        duration = _DURATION(args[0]) if name == "sleep" and len(args) == 1 else None
         if duration is not None:
             slept += float(duration[1]) * _UNITS[duration[2]]
-        elif name == "exit" and len(rest) == 1 and _CODE(rest[0]):
-            code = rest[0]
+        elif name == "exit" and len(args) == 1 and _CODE(args[0]):
+            code = args[0]
             break
-        elif name not in ("true", "false", "echo") or _SPECIAL(" ".join(rest)):
+        elif name not in ("true", "false", "echo") or _SPECIAL(" ".join(args)):
             return {}
         code = "1" if name == "false" else ""
     annotations = {RUN_FOR: f"{slept:.0f}s" if slept >= 1 else f"{slept * 1000:.0f}ms"} if slept else {}

@@ -1,13 +1,13 @@
-"""What runs controllers: lists and watches for all of them, asks each what is to be done, and does it.
+"""The controller manager: watches objects, calls the controllers' ``reconcile`` and executes the returned actions.
 
 ::
 
-    informers ──> view ──> keys to look at ──> reconcile(key, view) ──> actions ──> API server
-                   ▲                                                        │
-                   └──────────────── answers: own writes are seen at once ──┘
+    informers ──> cache ──> work queue ──> reconcile(key, cache) ──> actions ──> API server
+                    ▲                                                   │
+                    └──────── responses: own writes are visible ────────┘
 
-A key is never worked on twice at a time, so a controller decides on what its last decision brought about. What fails is
-tried again, ever later; whatever it was, it costs the one object.
+A key is never reconciled concurrently, so a controller always sees the result of its previous actions. Failed keys are
+retried with exponential backoff; a failure affects only its own key.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ from moorage.kube.client.rest import ApiClient, decoded
 MAX_REQUESTS: Final = 32
 """Requests under way at once, of all controllers together."""
 MAX_WAIT: Final = 86_400.0
-"""Whoever waits longer is looked at once a day: timers take no number of seconds that an object may name."""
+"""Longer requeues are shortened to a day: objects may contain durations that timers do not accept."""
 MIN_WAIT: Final = 0.001
-"""Timers may fire a rounding error early: whoever then waits for the rest must not spin."""
+"""Timers may fire a rounding error early; a minimum prevents a busy loop."""
 FIRST_RETRY: Final = 0.1
 LAST_RETRY: Final = 30.0
 
@@ -54,34 +54,34 @@ log = structlog.get_logger(__name__)
 
 
 class Controller(Protocol):
-    """Brings one kind of object to its wanted state. It holds no state that matters: all it knows is in the view."""
+    """Brings objects of one kind to their desired state; its input is the informer cache."""
 
     @property
     def name(self) -> str:
-        """What logs call it."""
+        """The name in logs."""
         ...
 
     @property
     def kinds(self) -> Sequence[type[KubeObject]]:
-        """What it reads of; each is listed and watched."""
+        """The kinds to list and watch."""
         ...
 
     @property
     def pause(self) -> float:
-        """How many seconds to let pass before a key is looked at again: many changes are then one."""
+        """The minimum time between two reconciliations of a key, which batches changes."""
         ...
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return which keys to look at again when an object has come, changed or gone."""
+        """Return the keys to reconcile after an object was added, updated or deleted."""
         ...
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Decide what is to be done about a key; nothing, when all is as it should be."""
+        """Return the actions that bring a key to its desired state; none if it is reached."""
         ...
 
 
 class ChangeSource(Protocol):
-    """What brings the changes of one kind: an informer, or what stands for one in the same process."""
+    """A source of changes of one kind: an informer, or its in-process replacement."""
 
     @property
     def kind(self) -> Kind:
@@ -102,14 +102,14 @@ MakeInformer = Callable[[Kind, OnChanges], ChangeSource]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A key of a controller, to be looked at."""
+    """An item of the work queue: a key of a controller."""
 
     controller: int
     key: str
 
 
 class _Answered(msgspec.Struct):
-    """As much of an answer as it takes to tell an object from a Status."""
+    """The kind of a response: an object or a Status."""
 
     kind: str = ""
 
@@ -136,7 +136,7 @@ class ControllerManager:
         self._looked: dict[Item, float] = {}
         self._failures: dict[Item, int] = {}
         self.failures: Counter[str] = Counter()
-        """How often each controller could not do something, by its name."""
+        """The number of failures of each controller."""
         self._news = asyncio.Event()
         self._requests = asyncio.Semaphore(MAX_REQUESTS)
         self._numbers = count()
@@ -144,7 +144,7 @@ class ControllerManager:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be looked at or written, now or later."""
+        """Whether the work queue is empty and no write or timer is pending."""
         return not (self._ready or self._busy or self._timers)
 
     @property
@@ -162,7 +162,7 @@ class ControllerManager:
         return self._watchers.keys()
 
     def has_seen(self, data: Data) -> bool:
-        """Return whether an object, as plain data, is known as it is or newer; or is of a kind nobody here watches."""
+        """Return whether the cache has this version of an object or a newer one; true for unwatched kinds."""
         name, metadata = (data["apiVersion"], data["kind"]), data["metadata"]
         kinds = (kind for kind in self._watchers if (BY_TYPE[kind].api_version, BY_TYPE[kind].name) == name)
         return all(self.cache[kind].has_seen(metadata["uid"], int(metadata["resourceVersion"])) for kind in kinds)
@@ -198,15 +198,15 @@ class ControllerManager:
             try:
                 keys = list(controller.affected(obj, self.cache))
             except Exception:
-                # One object that makes no sense to one controller; the watch brings thousands of others.
+                # A single bad object must not stop the watch.
                 self.failures[controller.name] += 1
-                log.exception("controller cannot read an object", controller=controller.name, key=obj.key)
+                log.exception("controller failed on an object", controller=controller.name, key=obj.key)
                 continue
             for key in keys:
                 self._look_at(Item(number, key))
 
     def _look_at(self, item: Item) -> None:
-        """Have an item looked at: now, or when it has rested."""
+        """Queue an item: now, or when its minimum interval is over."""
         pause = self._controllers[item.controller].pause
         rested = self._looked.get(item, -pause) + pause
         now = asyncio.get_running_loop().time()
@@ -217,14 +217,14 @@ class ControllerManager:
             self._news.set()
 
     def _look_at_later(self, item: Item, seconds: float) -> None:
-        """Have an item looked at later, or at the moment already set if that is earlier."""
+        """Queue an item after a delay, unless it is due earlier."""
         loop = asyncio.get_running_loop()
         seconds = min(max(seconds, MIN_WAIT), MAX_WAIT)
-        known = self._timers.get(item)
-        if known is not None:
-            if known.when() <= loop.time() + seconds:
+        timer = self._timers.get(item)
+        if timer is not None:
+            if timer.when() <= loop.time() + seconds:
                 return
-            known.cancel()
+            timer.cancel()
         self._timers[item] = loop.call_later(seconds, self._due, item)
 
     def _due(self, item: Item) -> None:
@@ -271,7 +271,7 @@ class ControllerManager:
             self._failed(item, error)
         else:
             self._succeeded(item)
-            # What was written is not yet what was wanted: look once more.
+            # One round of actions may not reach the desired state: reconcile again.
             self._look_at(item)
         finally:
             self._busy.discard(item)
@@ -279,7 +279,7 @@ class ControllerManager:
                 self._news.set()
 
     async def _carry_out_all(self, writes: Sequence[Write | EmptyNamespace]) -> None:
-        """Carry out actions in order; neighbours of one sort go at once."""
+        """Execute actions in order; consecutive actions of the same type run in parallel."""
         if len(writes) == 1:
             await self._carry_out(writes[0])
             return
@@ -293,25 +293,25 @@ class ControllerManager:
         if isinstance(action, EmptyNamespace):
             await empty_namespace(self._client, action.namespace, action.now)
             return
-        asked = build_request(action)
+        request = build_request(action)
         async with self._requests:
             try:
-                body = await self._client.request(asked.method, asked.path, asked.body, asked.content_type)
+                body = await self._client.request(request.method, request.path, request.body, request.content_type)
             except NotFound:
                 if isinstance(action, Create):
                     raise
-                # Somebody else was faster.
-                self.cache[asked.kind].drop(action.obj)
+                # The object was deleted concurrently.
+                self.cache[request.kind].drop(action.obj)
                 return
-        written = action.obj if not isinstance(action, Create) else None
+        obj = action.obj if not isinstance(action, Create) else None
         if isinstance(action, Delete) and msgspec.json.decode(body, type=_Answered).kind == "Status":
-            # Instead of the object, a Status that it is gone already.
-            self.cache[asked.kind].drop(action.obj)
+            # The response is a Status instead of the object: it is deleted.
+            self.cache[request.kind].drop(action.obj)
         else:
-            written = decoded(asked.kind, body)
-            self.cache[asked.kind].put(written)
-        if action.event is not None and written is not None:
-            await self._record(action.event, written.name)
+            obj = decoded(request.kind, body)
+            self.cache[request.kind].put(obj)
+        if action.event is not None and obj is not None:
+            await self._record(action.event, obj.name)
 
     async def _record(self, event: Event, name: str) -> None:
         data = event.data(name, next(self._numbers))
@@ -320,25 +320,25 @@ class ControllerManager:
             try:
                 await self._client.request("POST", path, msgspec.json.encode(data))
             except ApiError as error:
-                # What it tells of has been done all the same.
+                # The write itself succeeded.
                 log.debug("an event was not written", reason=event.reason, error=str(error))
 
     def _failed(self, item: Item, error: Exception) -> None:
         failures = self._failures[item] = self._failures.get(item, 0) + 1
         delay = min(FIRST_RETRY * 2.0 ** min(failures - 1, 20), LAST_RETRY)
-        asked = min(error.retry_after or 0.0, LAST_RETRY) if isinstance(error, ApiError) else 0.0
+        retry_after = min(error.retry_after or 0.0, LAST_RETRY) if isinstance(error, ApiError) else 0.0
         controller = self._controllers[item.controller].name
         self.failures[controller] += 1
         if isinstance(error, Forbidden):
             self.cache.refusals[controller, item.key] = str(error)
         facts = {"controller": controller, "key": item.key, "error": str(error)[:500], "seconds": delay}
         if isinstance(error, MoorageError):
-            # Once is enough: it is tried for as long as the cluster lives.
-            (log.warning if failures == 4 else log.debug)("controller will try again", **facts)
+            # Log once: the key is retried until it succeeds.
+            (log.warning if failures == 4 else log.debug)("controller action failed; retrying", **facts)
         elif failures == 1:
-            # Not what a server answers but a mistake, in the object or in ours: say where, once.
-            log.error("controller failed and will try again", exc_info=error, **facts)
-        asyncio.get_running_loop().call_later(max(delay, asked), partial(self._retry, item))
+            # Not an API error but a bug or a bad object: log the traceback once.
+            log.error("controller raised an exception; retrying", exc_info=error, **facts)
+        asyncio.get_running_loop().call_later(max(delay, retry_after), partial(self._retry, item))
 
     def _retry(self, item: Item) -> None:
         self._ready[item] = None

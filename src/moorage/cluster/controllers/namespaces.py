@@ -19,7 +19,7 @@ from moorage.kube.client.rest import MERGE_PATCH, ApiClient
 
 FINALIZER: Final = "kubernetes"
 SAMPLE: Final = 100
-"""How many objects of a kind are looked at for what holds them."""
+"""The number of objects of a kind whose finalizers are examined."""
 PATIENCE: Final = 0.5
 """How long to wait for pods and finalizers before looking again what is left."""
 
@@ -56,55 +56,55 @@ def reconcile(namespace: Namespace, now: float) -> Iterator[ControllerAction]:
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What is left of one resource in a namespace."""
+    """The remaining objects of one resource in a namespace."""
 
-    place: str
+    path: str
     resource: str
     count: int
     finalizers: Counter[str]
 
 
 async def empty_namespace(client: ApiClient, namespace: KubeObject, now: float) -> None:
-    """Delete all objects in a namespace, pods before everything else; if there were none, take off our finalizer."""
-    left = [remains async for remains in _remains(client, namespace.name)]
+    """Delete all objects in a namespace, pods first; if it is empty, remove the finalizer."""
+    remaining = [remains async for remains in _remains(client, namespace.name)]
     # What pods use, a secret or a claim, stays until they are gone.
-    pods = [remains for remains in left if remains.resource == "pods."]
-    for remains in pods or left:
-        await client.request("DELETE", remains.place, b'{"apiVersion":"v1","kind":"DeleteOptions"}')
-    if left:
-        await _tell(client, namespace.name, left, format_time(now))
+    pods = [remains for remains in remaining if remains.resource == "pods."]
+    for remains in pods or remaining:
+        await client.request("DELETE", remains.path, b'{"apiVersion":"v1","kind":"DeleteOptions"}')
+    if remaining:
+        await _report_remaining(client, namespace.name, remaining, format_time(now))
     else:
-        await _let_go(client, namespace.name)
+        await _remove_finalizer(client, namespace.name)
 
 
 async def _remains(client: ApiClient, namespace: str) -> AsyncIterator[Remains]:
     for root, plural in await _namespaced(client):
-        place = f"{root}/namespaces/{namespace}/{plural}"
+        path = f"{root}/namespaces/{namespace}/{plural}"
         try:
-            found = await _get(client, f"{place}?limit={SAMPLE}")
+            page = await _get(client, f"{path}?limit={SAMPLE}")
         except NotFound:
-            # A custom resource that was taken away meanwhile.
+            # The custom resource was deleted concurrently.
             continue
-        if items := found.get("items"):
-            count = len(items) + int(found["metadata"].get("remainingItemCount") or 0)
+        if items := page.get("items"):
+            count = len(items) + int(page["metadata"].get("remainingItemCount") or 0)
             finalizers = Counter(name for item in items for name in item["metadata"].get("finalizers") or ())
             group = root.split("/")[2] if root.startswith("/apis/") else ""
-            yield Remains(place, f"{plural}.{group}", count, finalizers)
+            yield Remains(path, f"{plural}.{group}", count, finalizers)
 
 
-async def _tell(client: ApiClient, name: str, left: list[Remains], moment: str) -> None:
-    """Say in the status of a namespace what it waits for."""
+async def _report_remaining(client: ApiClient, name: str, remaining: list[Remains], moment: str) -> None:
+    """Report in the status of a namespace what blocks its deletion."""
     path = f"/api/v1/namespaces/{name}"
-    known = ((await _get(client, path)).get("status") or {}).get("conditions") or []
-    conditions = known
-    for wanted in _conditions(left):
-        conditions = with_condition(conditions, moment, **wanted)
-    if conditions != known:
+    current = ((await _get(client, path)).get("status") or {}).get("conditions") or []
+    conditions = current
+    for condition in _conditions(remaining):
+        conditions = with_condition(conditions, moment, **condition)
+    if conditions != current:
         body = msgspec.json.encode({"status": {"conditions": conditions}})
         await client.request("PATCH", f"{path}/status", body, MERGE_PATCH)
 
 
-def _conditions(left: list[Remains]) -> Iterator[dict[str, str]]:
+def _conditions(remaining: list[Remains]) -> Iterator[dict[str, str]]:
     yield _condition(
         "NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"
     )
@@ -112,13 +112,13 @@ def _conditions(left: list[Remains]) -> Iterator[dict[str, str]]:
     yield _condition("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", parsed)
     deleted = "All content successfully deleted, may be waiting on finalization"
     yield _condition("NamespaceDeletionContentFailure", "ContentDeleted", deleted)
-    counts = ", ".join(sorted(f"{remains.resource} has {remains.count} resource instances" for remains in left))
+    counts = ", ".join(sorted(f"{remains.resource} has {remains.count} resource instances" for remains in remaining))
     message = f"Some resources are remaining: {counts}"
     yield _condition("NamespaceContentRemaining", "SomeResourcesRemain", message, status="True")
-    finalizers = sum((remains.finalizers for remains in left), Counter[str]())
+    finalizers = sum((remains.finalizers for remains in remaining), Counter[str]())
     if finalizers:
-        held = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
-        message = f"Some content in the namespace has finalizers remaining: {held}"
+        summary = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
+        message = f"Some content in the namespace has finalizers remaining: {summary}"
         yield _condition("NamespaceFinalizersRemaining", "SomeFinalizersRemain", message, status="True")
     else:
         finished = "All content-preserving finalizers finished"
@@ -130,24 +130,24 @@ def _condition(kind: str, reason: str, message: str, status: str = "False") -> d
 
 
 async def _namespaced(client: ApiClient) -> list[tuple[str, str]]:
-    """Ask the server which resources live in namespaces and can be deleted together."""
+    """Return the namespaced resources that support deletecollection."""
     roots = ["/api/v1"]
     groups = await _get(client, "/apis")
     roots += [f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups.get("groups", ())]
-    found = []
+    resources = []
     for root in roots:
         for resource in (await _get(client, root)).get("resources", ()):
             if resource.get("namespaced") and {"deletecollection", "list"} <= set(resource.get("verbs", ())):
-                found.append((root, resource["name"]))
-    return found
+                resources.append((root, resource["name"]))
+    return resources
 
 
-async def _let_go(client: ApiClient, name: str) -> None:
+async def _remove_finalizer(client: ApiClient, name: str) -> None:
     path = f"/api/v1/namespaces/{name}"
     current = await _get(client, path)
     spec = current.get("spec") or {}
-    kept = [finalizer for finalizer in spec.get("finalizers") or () if finalizer != FINALIZER]
-    body = msgspec.json.encode({**current, "spec": {**spec, "finalizers": kept}})
+    finalizers = [finalizer for finalizer in spec.get("finalizers") or () if finalizer != FINALIZER]
+    body = msgspec.json.encode({**current, "spec": {**spec, "finalizers": finalizers}})
     await client.request("PUT", f"{path}/finalize", body)
 
 
@@ -158,7 +158,7 @@ async def _get(client: ApiClient, path: str) -> Data:
 
 DEFAULT: Final = "default"
 AUTHORITY: Final = "kube-system/extension-apiserver-authentication"
-"""Where the API server says which authority signed its certificate."""
+"""The API server publishes the CA of its certificate here."""
 ROOT: Final = "kube-root-ca.crt"
 FILE: Final = "ca.crt"
 ABOUT_ROOT: Final = {
@@ -169,18 +169,18 @@ ABOUT_ROOT: Final = {
 
 
 class AccountController:
-    """Makes the default service account of each namespace."""
+    """Creates the default service account of each namespace."""
 
     name = "service accounts"
     kinds = (Namespace, ServiceAccount)
     pause = 0.1
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a namespace when it comes, or its account goes."""
+        """Return the namespace, or the namespace of a service account."""
         return (obj.name,) if isinstance(obj, Namespace) else (obj.namespace,)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Make the account if it is missing."""
+        """Create the account if it is missing."""
         namespace = cache[Namespace].get(key)
         is_there = cache[ServiceAccount].get(f"{key}/{DEFAULT}") is not None
         if namespace is None or namespace.is_terminating or is_there:
@@ -189,14 +189,14 @@ class AccountController:
 
 
 class RootAuthorityController:
-    """Publishes the authority of the API server into each namespace; a server without TLS has none."""
+    """Publishes the CA of the API server in each namespace, if the server uses TLS."""
 
     name = "root authority"
     kinds = (Namespace, ConfigMap)
     pause = 0.1
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a namespace when it comes, or its copy is touched; at all of them when there is a new authority."""
+        """Return the namespace of a changed copy, or all namespaces if the CA changes."""
         if isinstance(obj, Namespace):
             return (obj.name,)
         if obj.key == AUTHORITY:
@@ -204,16 +204,16 @@ class RootAuthorityController:
         return (obj.namespace,) if obj.name == ROOT else ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Make the copy if it is missing, and mend it if it says something else."""
+        """Create the config map if it is missing, and restore its content if it differs."""
         namespace, source = cache[Namespace].get(key), cache[ConfigMap].get(AUTHORITY)
         authority = source.data.get("client-ca-file") if source is not None else None
         if namespace is None or namespace.is_terminating or not authority:
             return ()
-        wanted, known = {FILE: authority}, cache[ConfigMap].get(f"{key}/{ROOT}")
-        if known is None:
+        data, config_map = {FILE: authority}, cache[ConfigMap].get(f"{key}/{ROOT}")
+        if config_map is None:
             metadata = {"name": ROOT, "namespace": key, "annotations": ABOUT_ROOT}
-            return [Create(ConfigMap, {"metadata": metadata, "data": wanted})]
-        if known.data == wanted:
+            return [Create(ConfigMap, {"metadata": metadata, "data": data})]
+        if config_map.data == data:
             return ()
-        surplus = dict.fromkeys(known.data.keys() - wanted.keys())
-        return [Patch(known, {"data": {**wanted, **surplus}})]
+        surplus = dict.fromkeys(config_map.data.keys() - data.keys())
+        return [Patch(config_map, {"data": {**data, **surplus}})]

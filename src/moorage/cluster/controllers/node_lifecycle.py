@@ -23,7 +23,7 @@ PRESSURES: Final = {
     "PIDPressure": "node.kubernetes.io/pid-pressure",
     "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
 }
-"""What a node may say of itself, and the taint that keeps pods off while it does."""
+"""Node conditions and their taints."""
 OWN_TAINTS: Final = frozenset((NOT_READY, UNREACHABLE, UNSCHEDULABLE, *PRESSURES.values()))
 LEASE_NAMESPACE: Final = "kube-node-lease"
 DEFAULT_LEASE: Final = 40
@@ -67,14 +67,14 @@ def reconcile(node: Node, lease: Lease | None, now: float) -> Iterator[Controlle
     else:
         yield RequeueAfter(deadline - now + 0.1)
     status = "Unknown" if deadline <= now else (ready.status if ready is not None else "Unknown")
-    wanted = [*taints_for(status, cordoned=node.spec.unschedulable), *_pressures(node)]
-    found = [taint for taint in node.taints if taint.key in OWN_TAINTS]
-    if {(taint.key, taint.effect) for taint in found} != {(taint["key"], taint["effect"]) for taint in wanted}:
-        yield _with_taints(node, wanted, now)
+    desired = [*taints_for(status, cordoned=node.spec.unschedulable), *_pressures(node)]
+    current = [taint for taint in node.taints if taint.key in OWN_TAINTS]
+    if {(taint.key, taint.effect) for taint in current} != {(taint["key"], taint["effect"]) for taint in desired}:
+        yield _with_taints(node, desired, now)
 
 
 def taints_for(ready: str, *, cordoned: bool = False) -> list[dict[str, str]]:
-    """Return the taints of a node by what its Ready condition says."""
+    """Return the taints for the status of the Ready condition."""
     taints = [{"key": UNSCHEDULABLE, "effect": NO_SCHEDULE}] if cordoned else []
     if ready != "True":
         key = NOT_READY if ready == "False" else UNREACHABLE
@@ -89,7 +89,7 @@ def _pressures(node: Node) -> Iterator[dict[str, str]]:
 
 
 def _deadline(node: Node, lease: Lease | None) -> float:
-    """Return when a node is given up: a while after it last reported, by its lease or its condition."""
+    """Return when a node becomes unreachable: some time after its last lease renewal or condition change."""
     ready = _ready(node)
     seconds = (lease.spec.lease_duration_seconds if lease is not None else None) or DEFAULT_LEASE
     texts = [node.metadata.creation_timestamp]
@@ -111,18 +111,18 @@ def _unknown(node: Node, now: float) -> list[Data]:
     return [{"type": kind, **unknown, "lastTransitionTime": since} for kind in (*types, "Ready")]
 
 
-def _with_taints(node: Node, wanted: list[dict[str, str]], now: float) -> Patch:
-    others = [
+def _with_taints(node: Node, desired: list[dict[str, str]], now: float) -> Patch:
+    foreign = [
         {"key": taint.key, "effect": taint.effect, **({"value": taint.value} if taint.value else {})}
         for taint in node.taints
         if taint.key not in OWN_TAINTS
     ]
-    own = [{**taint, "timeAdded": format_time(now)} for taint in wanted]
-    return Patch(node, {"spec": {"taints": [*others, *own] or None}}, if_unchanged=True)
+    own = [{**taint, "timeAdded": format_time(now)} for taint in desired]
+    return Patch(node, {"spec": {"taints": [*foreign, *own] or None}}, if_unchanged=True)
 
 
 class EvictionController:
-    """Deletes pods from nodes whose taints they do not tolerate, or no longer; and pods whose node is gone."""
+    """Deletes pods that do not tolerate a NoExecute taint (any more), and pods whose node no longer exists."""
 
     name = "evictions"
     kinds = (Node, Pod)
@@ -133,7 +133,7 @@ class EvictionController:
         self._since: dict[str, float] = {}
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a pod on a node when it comes or the node's taints change."""
+        """Return the key of a pod with a node, or of all pods of a node with NoExecute taints."""
         if isinstance(obj, Pod):
             return (obj.key,) if obj.node_name else ()
         node = cache[Node].get(obj.name)
@@ -142,7 +142,7 @@ class EvictionController:
         return [pod.key for pod in cache[Pod].on_node(obj.name)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Delete a pod whose time on its node is over."""
+        """Delete a pod when its toleration expires."""
         pod = cache[Pod].get(key)
         if pod is None or not pod.node_name:
             return ()
@@ -156,9 +156,9 @@ class EvictionController:
 
 
 def stray(pod: Pod, since: float, now: float) -> Iterator[ControllerAction]:
-    """Decide about a pod whose node is gone: nobody is there to say that it has stopped."""
-    left = since + STRAY_SECONDS - now
-    yield RequeueAfter(left) if left > 0 else Delete(pod, grace=0)
+    """Delete a pod whose node no longer exists after a delay: no kubelet will report that it stopped."""
+    remaining = since + STRAY_SECONDS - now
+    yield RequeueAfter(remaining) if remaining > 0 else Delete(pod, grace=0)
 
 
 def _taints(obj: KubeObject) -> tuple[Taint, ...]:
@@ -166,22 +166,22 @@ def _taints(obj: KubeObject) -> tuple[Taint, ...]:
 
 
 def evict(pod: Pod, node: Node, since: float, now: float) -> Iterator[ControllerAction]:
-    """Decide what a node's taints, there ``since`` a moment, mean for a pod that runs on it."""
+    """Mark a pod on an unreachable node not ready, and delete it when its tolerations expire."""
     taints = [taint for taint in node.taints if taint.effect == NO_EXECUTE]
     if pod.is_finished or pod.is_terminating:
         return
     if is_ready(pod) and any(taint.key in (NOT_READY, UNREACHABLE) for taint in taints):
         condition = {"type": "Ready", "status": "False", "lastTransitionTime": format_time(now)}
-        others = [_as_data(known) for known in pod.status.conditions if known.type != "Ready"]
-        yield Patch(pod, {"status": {"conditions": [*others, condition]}}, "status", if_unchanged=True)
+        foreign = [_as_data(item) for item in pod.status.conditions if item.type != "Ready"]
+        yield Patch(pod, {"status": {"conditions": [*foreign, condition]}}, "status", if_unchanged=True)
     seconds = tolerated_seconds(pod, taints)
     if seconds is not None:
-        left = since + seconds - now
-        yield RequeueAfter(left) if left > 0 else Delete(pod)
+        remaining = since + seconds - now
+        yield RequeueAfter(remaining) if remaining > 0 else Delete(pod)
 
 
 def tolerated_seconds(pod: Pod, taints: Iterable[Taint]) -> float | None:
-    """Return how long a pod stays with such taints; ``None`` means for ever."""
+    """Return how long a pod tolerates taints; ``None`` means forever."""
     limits: list[float] = []
     for taint in taints:
         tolerations = [toleration for toleration in pod.spec.tolerations if toleration.tolerates(taint)]

@@ -1,4 +1,4 @@
-"""Pods and their makers: owner references, templates, revisions, and how far a pod has come."""
+"""Pods and their controllers: owner references, templates, revisions and readiness."""
 
 import hashlib
 import re
@@ -20,11 +20,11 @@ from moorage.kube.api.workloads import AppsWorkload, Job, ReplicationController
 Owner: TypeAlias = AppsWorkload | ReplicationController | Job
 _PERCENT: Final = re.compile(r"[0-9]{1,18}%").fullmatch
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""What Kubernetes makes names of: no vowels, so no words."""
+"""The alphabet of generated names; without vowels, names cannot form words."""
 
 
 def owner_reference(owner: KubeObject) -> Data:
-    """Return the reference by which an object says who made and manages it."""
+    """Return a controller owner reference."""
     kind = BY_TYPE[type(owner)]
     return {
         "apiVersion": kind.api_version,
@@ -37,31 +37,31 @@ def owner_reference(owner: KubeObject) -> Data:
 
 
 def controller_of(obj: KubeObject, kind: type[KubeObject]) -> OwnerReference | None:
-    """Return the manager of an object if it is of a kind."""
+    """Return the controller reference of an object if it refers to a kind."""
     owner = obj.metadata.controller
     return owner if owner is not None and owner.kind == BY_TYPE[kind].name else None
 
 
 def owner_keys(obj: KubeObject, kind: type[KubeObject]) -> Iterable[str]:
-    """Return the key of an object's manager if it is of a kind: what to look at when the object changes."""
+    """Return the key of an object's controller if it is of a kind."""
     owner = controller_of(obj, kind)
     return () if owner is None else (f"{obj.namespace}/{owner.name}",)
 
 
 def managed_pods(owner: KubeObject, cache: InformerCache) -> list[Pod]:
-    """Return the pods an object manages, whatever their state."""
+    """Return all pods controlled by an object."""
     pods = cache[Pod].owned_by(owner.uid)
     return [pod for pod in pods if pod.metadata.controller is not None and pod.metadata.controller.uid == owner.uid]
 
 
 def selector_of(owner: Owner) -> LabelSelector | None:
-    """Return which pods a workload calls its own."""
+    """Return the pod selector of a workload."""
     selector = owner.spec.selector
     return LabelSelector(match_labels=selector) if isinstance(selector, dict) else selector
 
 
 def adoptions(owner: Owner, orphans: Iterable[KubeObject]) -> Iterator[Patch]:
-    """Take over objects without an owner that a workload selects: those of a predecessor that let them go."""
+    """Adopt orphans that a workload selects."""
     selector = selector_of(owner)
     if owner.is_terminating or selector is None:
         return
@@ -72,7 +72,7 @@ def adoptions(owner: Owner, orphans: Iterable[KubeObject]) -> Iterator[Patch]:
 
 
 def releases(owner: Owner, owned: Iterable[KubeObject]) -> Iterator[Patch]:
-    """Let go of objects that a workload selects no more: somebody took their labels off."""
+    """Release objects that a workload no longer selects because their labels changed."""
     selector = selector_of(owner)
     if owner.is_terminating or selector is None:
         return
@@ -83,19 +83,19 @@ def releases(owner: Owner, owned: Iterable[KubeObject]) -> Iterator[Patch]:
 
 
 def pod_claims(owner: Owner, cache: InformerCache) -> list[Patch]:
-    """Return the pods to be taken over and let go of before a workload counts its own."""
+    """Return the adoptions and releases that must precede the counting of a workload's pods."""
     orphans = (pod for pod in cache[Pod].orphans_in(owner.namespace) if not pod.is_finished)
     return [*adoptions(owner, orphans), *releases(owner, managed_pods(owner, cache))]
 
 
 def without_owner(obj: KubeObject, uid: str) -> Patch:
-    """Take an owner off an object."""
-    kept = [reference_data(owner) for owner in obj.metadata.owner_references if owner.uid != uid]
-    return Patch(obj, {"metadata": {"ownerReferences": kept}}, if_unchanged=True)
+    """Remove an owner reference from an object."""
+    references = [reference_data(owner) for owner in obj.metadata.owner_references if owner.uid != uid]
+    return Patch(obj, {"metadata": {"ownerReferences": references}}, if_unchanged=True)
 
 
 def reference_data(owner: OwnerReference) -> Data:
-    """Write an owner reference as it was."""
+    """Return an owner reference as plain data."""
     marks = {} if owner.controller is None else {"controller": owner.controller}
     blocks = {} if owner.block_owner_deletion is None else {"blockOwnerDeletion": owner.block_owner_deletion}
     identity = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
@@ -103,7 +103,7 @@ def reference_data(owner: OwnerReference) -> Data:
 
 
 def adopter_keys(obj: KubeObject, owners: Iterable[Owner]) -> Iterable[str]:
-    """Return the keys of the workloads that would take an object without an owner over."""
+    """Return the keys of the workloads that would adopt an orphan."""
     if obj.metadata.owner_references:
         return ()
     selecting = ((owner, selector) for owner in owners if (selector := selector_of(owner)) is not None)
@@ -111,15 +111,15 @@ def adopter_keys(obj: KubeObject, owners: Iterable[Owner]) -> Iterable[str]:
 
 
 def pod_of(owner: KubeObject, template: Data, **metadata: Any) -> Data:
-    """Make a pod from a template; ``metadata`` is its name and whatever else it gets beside its template's."""
-    given = template.get("metadata") or {}
+    """Return a pod made from a template; ``metadata`` is added to the template's."""
+    template_metadata = template.get("metadata") or {}
     return {
         "metadata": {
             **metadata,
             "namespace": owner.namespace,
-            "labels": {**(given.get("labels") or {}), **metadata.get("labels", {})},
-            "annotations": {**(given.get("annotations") or {}), **metadata.get("annotations", {})},
-            "finalizers": list(given.get("finalizers") or ()),
+            "labels": {**(template_metadata.get("labels") or {}), **metadata.get("labels", {})},
+            "annotations": {**(template_metadata.get("annotations") or {}), **metadata.get("annotations", {})},
+            "finalizers": list(template_metadata.get("finalizers") or ()),
             "ownerReferences": [owner_reference(owner)],
         },
         "spec": dict(template.get("spec") or {}),
@@ -127,7 +127,7 @@ def pod_of(owner: KubeObject, template: Data, **metadata: Any) -> Data:
 
 
 def safe_name(text: str) -> str:
-    """Hash a text and write the number without vowels, as Kubernetes names what it makes from something else.
+    """Hash a text and encode the number without vowels, as Kubernetes does for generated names.
 
     >>> safe_name("(types.UID)4d2aa5a5-bcca-4b2d-82c9-22d6810e1633")
     '7464df7ddb'
@@ -139,7 +139,7 @@ def safe_name(text: str) -> str:
 
 
 def revision_of(template: Data) -> str:
-    """Name a template by its content; equal templates have equal names.
+    """Return the revision hash of a template; equal templates have equal hashes.
 
     >>> revision_of({"spec": {}}) == revision_of({"spec": {}, "metadata": {}})
     True
@@ -150,29 +150,29 @@ def revision_of(template: Data) -> str:
 
 
 def is_active(pod: Pod) -> bool:
-    """Return whether a pod counts: it has not ended and is not about to."""
+    """Return whether a pod is neither finished nor terminating."""
     return not pod.is_finished and not pod.is_terminating
 
 
 def is_ready(pod: Pod) -> bool:
-    """Return whether a pod says it is ready."""
+    """Return whether a pod has the condition Ready."""
     condition = pod.condition("Ready")
     return condition is not None and condition.status == "True"
 
 
 def is_available(pod: Pod, min_ready: int, now: float) -> bool:
-    """Return whether a pod has been ready for long enough."""
+    """Return whether a pod has been ready for minReadySeconds."""
     return is_ready(pod) and ready_since(pod) + min_ready <= now
 
 
 def ready_since(pod: Pod) -> float:
-    """Return since when a pod has been ready, as far as it says."""
+    """Return when a pod became ready, or 0 if unknown."""
     condition = pod.condition("Ready")
     return parse_time(condition.last_transition_time) if condition and condition.last_transition_time else 0.0
 
 
-def scaled(amount: int | str | None, whole: int, *, round_up: bool) -> int:
-    """Resolve a number or a percentage of a whole; InputError if it is neither.
+def scaled(amount: int | str | None, total: int, *, round_up: bool) -> int:
+    """Resolve a number or a percentage of a total; raise InputError if it is neither.
 
     >>> scaled("25%", 10, round_up=True), scaled("25%", 10, round_up=False), scaled(3, 10, round_up=True)
     (3, 2, 3)
@@ -183,15 +183,15 @@ def scaled(amount: int | str | None, whole: int, *, round_up: bool) -> int:
         return amount
     if _PERCENT(amount) is None:
         raise InputError("", f"{amount[:20]!r} is neither a number nor a percentage")
-    percent = int(amount[:-1]) * whole
+    percent = int(amount[:-1]) * total
     return -(-percent // 100) if round_up else percent // 100
 
 
-def with_condition(found: Iterable[Data], now: str, **wanted: str) -> list[Data]:
-    """Return conditions with one of them as wanted; its times change only when it does."""
-    kept = [dict(condition) for condition in found if condition.get("type") != wanted["type"]]
-    known = next((dict(item) for item in found if item.get("type") == wanted["type"]), None)
-    if known is not None and all(known.get(key) == text for key, text in wanted.items()):
-        return [*(dict(condition) for condition in found)]
-    since = known["lastTransitionTime"] if known and known.get("status") == wanted["status"] else now
-    return [*kept, {**wanted, "lastTransitionTime": since}]
+def with_condition(conditions: Iterable[Data], now: str, **desired: str) -> list[Data]:
+    """Return conditions with one of them replaced; lastTransitionTime changes only with the status."""
+    unchanged = [dict(condition) for condition in conditions if condition.get("type") != desired["type"]]
+    current = next((dict(item) for item in conditions if item.get("type") == desired["type"]), None)
+    if current is not None and all(current.get(key) == text for key, text in desired.items()):
+        return [*(dict(condition) for condition in conditions)]
+    since = current["lastTransitionTime"] if current and current.get("status") == desired["status"] else now
+    return [*unchanged, {**desired, "lastTransitionTime": since}]

@@ -1,6 +1,6 @@
-"""Volumes: claims and volumes are bound to each other, and a stand-in provisioner makes volumes out of nothing.
+"""Persistent volumes: bind claims to volumes, and provision fake volumes dynamically.
 
-A claim of a class that waits for its first consumer waits until the scheduler has named the node.
+A claim of a class with WaitForFirstConsumer is bound after the scheduler has selected the node.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,11 +24,11 @@ from moorage.kube.api.struct import Data
 IN_USE: Final = "kubernetes.io/pvc-protection"
 VOLUME_IN_USE: Final = "kubernetes.io/pv-protection"
 PROVISIONERS: Final = ("volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner")
-"""On claims: who is to make their volume."""
+"""Annotations on claims that name the provisioner."""
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 IS_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 TOPOLOGY: Final = "moorage.io/topology"
-"""A parameter of a storage class: its volumes are reached from one ``host``, one ``zone`` (unless said) or ``any``."""
+"""Storage class parameter: volumes are accessible from one ``host``, one ``zone`` (default) or ``any`` node."""
 
 
 class ClaimController:
@@ -55,7 +55,7 @@ class ClaimController:
         return ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Bring a claim closer to its volume; let one go that nobody uses."""
+        """Bind or provision the volume of a claim; release a terminating claim that is not in use."""
         claim = cache[PersistentVolumeClaim].get(key)
         if claim is None:
             return ()
@@ -67,8 +67,8 @@ class ClaimController:
 def _release(claim: PersistentVolumeClaim, cache: InformerCache) -> Iterator[ControllerAction]:
     pods = cache[Pod].in_namespace(claim.namespace)
     if IN_USE in claim.metadata.finalizers and not any(claims.uses_claim(p, claim) and not p.is_finished for p in pods):
-        kept = [name for name in claim.metadata.finalizers if name != IN_USE]
-        yield Patch(claim, {"metadata": {"finalizers": kept}}, if_unchanged=True)
+        finalizers = [name for name in claim.metadata.finalizers if name != IN_USE]
+        yield Patch(claim, {"metadata": {"finalizers": finalizers}}, if_unchanged=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,12 @@ class Claiming:
     @property
     def _waits(self) -> bool:
         """Whether a pod that uses the claim must have a node first."""
-        found = self.storage_class
-        waits = found is not None and found.volume_binding_mode == claims.WAIT_FOR_FIRST_CONSUMER
+        storage_class = self.storage_class
+        waits = storage_class is not None and storage_class.volume_binding_mode == claims.WAIT_FOR_FIRST_CONSUMER
         return waits and SELECTED_NODE not in self.claim.annotations
 
     def _meant_for_it(self) -> PersistentVolume | None:
-        """Find the volume that names the claim: bound by the scheduler, or by whoever made the volume."""
+        """Find the volume that refers to the claim: pre-bound by the scheduler or by its creator."""
         return next((item for item in self.cache[PersistentVolume] if claims.is_bound_to(item, self.claim)), None)
 
     def _smallest_that_fits(self) -> PersistentVolume | None:
@@ -113,7 +113,7 @@ class Claiming:
         return min(fitting, key=lambda item: (claims.exact_capacity(item), item.name), default=None)
 
     def _complete(self, volume: PersistentVolume | None) -> Iterator[ControllerAction]:
-        """Write both sides of a binding, as far as they are not written."""
+        """Write the missing sides of a binding."""
         claim = self.claim
         if volume is None:
             if claim.status.phase != "Lost" and BIND_COMPLETED in claim.annotations:
@@ -140,14 +140,16 @@ class Claiming:
         if self.claim.spec.storage_class_name is None and (default := self._default_class()) is not None:
             yield Patch(self.claim, {"spec": {"storageClassName": default.name}})
             return
-        found = self.storage_class
-        if found is None or self._waits or found.provisioner in ("", NO_PROVISIONER):
+        storage_class = self.storage_class
+        if storage_class is None or self._waits or storage_class.provisioner in ("", NO_PROVISIONER):
             return
-        if any(self.claim.annotations.get(key) != found.provisioner for key in PROVISIONERS):
+        if any(self.claim.annotations.get(key) != storage_class.provisioner for key in PROVISIONERS):
             # External provisioners, and people, read there whose turn it is.
-            yield Patch(self.claim, {"metadata": {"annotations": dict.fromkeys(PROVISIONERS, found.provisioner)}})
+            yield Patch(
+                self.claim, {"metadata": {"annotations": dict.fromkeys(PROVISIONERS, storage_class.provisioner)}}
+            )
         node = self.cache[Node].get(self.claim.annotations.get(SELECTED_NODE, ""))
-        yield Create(PersistentVolume, provisioned(self.claim, found, node))
+        yield Create(PersistentVolume, provisioned(self.claim, storage_class, node))
 
     def _default_class(self) -> StorageClass | None:
         marked = [item for item in self.cache[StorageClass] if item.annotations.get(IS_DEFAULT) == "true"]
@@ -155,7 +157,7 @@ class Claiming:
 
 
 def fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether a volume that is free has what a claim asks for."""
+    """Return whether an available volume satisfies a claim."""
     spec = claim.spec
     return (
         volume.spec.claim_ref is None
@@ -181,7 +183,7 @@ def reference_to(claim: PersistentVolumeClaim) -> Data:
 
 
 def provisioned(claim: PersistentVolumeClaim, storage_class: StorageClass, node: Node | None) -> Data:
-    """Make a volume as big as a claim asks for, that can be reached from the node chosen for it."""
+    """Return a volume of the requested size that is accessible from the selected node."""
     spec: Data = {
         "capacity": {"storage": claim.spec.resources.requests.get("storage", "1Gi")},
         "accessModes": list(claim.spec.access_modes) or ["ReadWriteOnce"],
@@ -199,16 +201,16 @@ def provisioned(claim: PersistentVolumeClaim, storage_class: StorageClass, node:
 
 
 def _reach(storage_class: StorageClass, node: Node | None) -> list[Data]:
-    """Say from which nodes a volume can be reached."""
+    """Return the node selector terms of a volume."""
     if node is None:
         return [
             {"matchExpressions": [_among(item.key, item.values) for item in term.match_label_expressions]}
             for term in storage_class.allowed_topologies
         ]
-    wanted = storage_class.parameters.get(TOPOLOGY, "zone")
-    keys = {"host": (HOSTNAME_LABEL,), "zone": (ZONE_LABEL, REGION_LABEL)}.get(wanted, ())
-    found = [_among(key, (node.labels[key],)) for key in keys if key in node.labels]
-    return [{"matchExpressions": found}] if found else []
+    topology = storage_class.parameters.get(TOPOLOGY, "zone")
+    keys = {"host": (HOSTNAME_LABEL,), "zone": (ZONE_LABEL, REGION_LABEL)}.get(topology, ())
+    expressions = [_among(key, (node.labels[key],)) for key in keys if key in node.labels]
+    return [{"matchExpressions": expressions}] if expressions else []
 
 
 def _among(key: str, values: Iterable[str]) -> Data:
@@ -216,7 +218,7 @@ def _among(key: str, values: Iterable[str]) -> Data:
 
 
 class VolumeController:
-    """Says what became of volumes, and takes back those whose claim is gone."""
+    """Updates the phase of volumes, and reclaims volumes whose claim was deleted."""
 
     name = "volumes"
     kinds = (PersistentVolume, PersistentVolumeClaim)
@@ -229,7 +231,7 @@ class VolumeController:
         return (obj.name,)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Set the phase of a volume; delete one whose claim is gone if its policy says so."""
+        """Set the phase of a volume; delete it if its claim is deleted and its reclaim policy is Delete."""
         volume = cache[PersistentVolume].get(key)
         if volume is None:
             return ()
@@ -244,8 +246,8 @@ def reconcile(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> 
     is_claimed = reference is not None and claim is not None and reference.uid in ("", claim.uid)
     if volume.is_terminating:
         if VOLUME_IN_USE in volume.metadata.finalizers and not is_claimed:
-            kept = [name for name in volume.metadata.finalizers if name != VOLUME_IN_USE]
-            yield Patch(volume, {"metadata": {"finalizers": kept}}, if_unchanged=True)
+            finalizers = [name for name in volume.metadata.finalizers if name != VOLUME_IN_USE]
+            yield Patch(volume, {"metadata": {"finalizers": finalizers}}, if_unchanged=True)
         return
     if is_claimed:
         return
@@ -260,33 +262,33 @@ def reconcile(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> 
 
 
 class EphemeralVolumeController:
-    """Makes the claims of pods' ephemeral volumes; garbage collection takes them away."""
+    """Creates the claims of pods' ephemeral volumes; garbage collection deletes them."""
 
     name = "ephemeral volumes"
     kinds = (Pod, PersistentVolumeClaim)
     pause = 0.0
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a pod that has such volumes, and at the pod of a claim that is gone."""
+        """Return the key of a pod with ephemeral volumes, or of the pod that owns a claim."""
         if isinstance(obj, Pod):
             return (obj.key,) if any(volume.ephemeral for volume in obj.spec.volumes) else ()
         owner = obj.metadata.controller
         return (f"{obj.namespace}/{owner.name}",) if owner is not None and owner.kind == "Pod" else ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Make the claims a pod lacks."""
+        """Create the missing claims of a pod."""
         pod = cache[Pod].get(key)
         if pod is None or pod.is_terminating or pod.is_finished:
             return ()
-        known = {claim.name for claim in cache[PersistentVolumeClaim].in_namespace(pod.namespace)}
-        return claims_for(pod, known)
+        claim_names = {claim.name for claim in cache[PersistentVolumeClaim].in_namespace(pod.namespace)}
+        return claims_for(pod, claim_names)
 
 
-def claims_for(pod: Pod, known: set[str]) -> Iterator[ControllerAction]:
-    """Decide which claims to make for a pod; one of that name that is another's is left alone, and the pod waits."""
+def claims_for(pod: Pod, claim_names: set[str]) -> Iterator[ControllerAction]:
+    """Yield the missing claims of a pod; if another object owns a claim of that name, the pod stays pending."""
     for volume in pod.spec.volumes:
         use, template = claim_use(pod, volume), volume.ephemeral and volume.ephemeral.volume_claim_template
-        if not template or use is None or use.name in known:
+        if not template or use is None or use.name in claim_names:
             continue
         metadata = {
             "name": use.name,

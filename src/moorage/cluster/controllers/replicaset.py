@@ -1,4 +1,4 @@
-"""Replica sets and replication controllers: as many pods as were asked for, no more and no less."""
+"""Replica sets and replication controllers: keep the desired number of pods."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
@@ -28,7 +28,7 @@ from moorage.kube.api.workloads import ReplicaSet, ReplicationController
 Replicas: TypeAlias = ReplicaSet | ReplicationController
 REPLICA_FAILURE: Final = "ReplicaFailure"
 BURST: Final = 500
-"""How many pods are made or deleted before looking again."""
+"""The number of pods created or deleted in one reconciliation."""
 
 
 class ReplicaSetController:
@@ -55,20 +55,22 @@ class ReplicaSetController:
             return ()
         if claimed := pod_claims(replica_set, cache):
             return claimed
-        refusal = cache.refusals.get((self.name, key), "")
-        return reconcile(replica_set, managed_pods(replica_set, cache), self._clock.now(), refusal)
+        rejection = cache.refusals.get((self.name, key), "")
+        return reconcile(replica_set, managed_pods(replica_set, cache), self._clock.now(), rejection)
 
 
-def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float, refusal: str = "") -> Iterator[ControllerAction]:
-    """Decide what is to be done about one replica set; ``refusal`` is why it did not get its last pods."""
+def reconcile(
+    replica_set: Replicas, pods: Iterable[Pod], now: float, rejection: str = ""
+) -> Iterator[ControllerAction]:
+    """Yield the actions for one replica set; ``rejection`` is the server's reason for rejecting its last pods."""
     active = [pod for pod in pods if is_active(pod)]
     missing = replica_set.spec.replicas - len(active)
     if replica_set.is_terminating:
         missing = 0
-    conditions = _conditions(replica_set, refusal if missing > 0 else "", now)
+    conditions = _conditions(replica_set, rejection if missing > 0 else "", now)
     status = {**_status(replica_set, active, now), "conditions": conditions}
-    if refusal:
-        # Before the next try: if that is refused as well, what comes after it is not written.
+    if rejection:
+        # Before the next attempt: if it is rejected too, later actions are not executed.
         yield from status_actions(replica_set, replica_set.status, status)
     template = replica_set.spec.template if missing > 0 else {}
     for _ in range(min(missing, BURST)):
@@ -77,7 +79,7 @@ def reconcile(replica_set: Replicas, pods: Iterable[Pod], now: float, refusal: s
     if missing < 0:
         surplus = sorted(active, key=_worth)[: min(-missing, BURST)]
         yield from (Delete(pod) for pod in surplus)
-    if not refusal:
+    if not rejection:
         yield from status_actions(replica_set, replica_set.status, status)
     yield from wait_for_availability(active, replica_set.spec.min_ready_seconds, now)
 
@@ -94,16 +96,16 @@ def _status(replica_set: Replicas, active: list[Pod], now: float) -> Data:
     }
 
 
-def _conditions(replica_set: Replicas, refusal: str, now: float) -> list[Data]:
-    """Say that pods could not be made, for as long as that is so."""
-    known = list(replica_set.status.get("conditions") or ())
-    if not refusal:
-        return [condition for condition in known if condition.get("type") != REPLICA_FAILURE]
-    if any(condition.get("type") == REPLICA_FAILURE for condition in known):
-        # The message names a pod that was never made, another one each time: to write it would be news without end.
-        return known
-    wanted = {"type": REPLICA_FAILURE, "status": "True", "reason": "FailedCreate", "message": refusal}
-    return with_condition(known, format_time(now), **wanted)
+def _conditions(replica_set: Replicas, rejection: str, now: float) -> list[Data]:
+    """Return the conditions with ReplicaFailure set while the server rejects pods."""
+    conditions = list(replica_set.status.get("conditions") or ())
+    if not rejection:
+        return [condition for condition in conditions if condition.get("type") != REPLICA_FAILURE]
+    if any(condition.get("type") == REPLICA_FAILURE for condition in conditions):
+        # The message contains a generated pod name, new each time: updating it would cause endless writes.
+        return conditions
+    failure = {"type": REPLICA_FAILURE, "status": "True", "reason": "FailedCreate", "message": rejection}
+    return with_condition(conditions, format_time(now), **failure)
 
 
 def wait_for_availability(pods: Iterable[Pod], min_ready: int, now: float) -> Iterator[ControllerAction]:

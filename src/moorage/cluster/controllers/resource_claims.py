@@ -1,4 +1,4 @@
-"""Claims to devices: made from templates for the pods that ask, and given back when nobody uses them."""
+"""Resource claims: created from templates for pods and pod groups, and deallocated when unused."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -28,7 +28,7 @@ class PodClaimController:
         self.kinds: tuple[type[KubeObject], ...] = (Pod, ResourceClaim, ResourceClaimTemplate, *groups)
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a pod that asks for claims, when it or its claim changes or a template appears."""
+        """Return the keys of pods with claims that a changed pod, claim or template affects."""
         match obj:
             case Pod():
                 return (obj.key,) if obj.spec.resource_claims else ()
@@ -61,7 +61,7 @@ class GroupClaimController:
     pause = 0.0
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a group that asks for claims, when it or its claim changes or a template appears."""
+        """Return the keys of groups with claims that a changed group, claim or template affects."""
         if isinstance(obj, PodGroup):
             return (obj.key,) if obj.spec.resource_claims else ()
         if isinstance(obj, ResourceClaim):
@@ -83,21 +83,21 @@ def claims_for(
     An entry that the ``group`` of a pod has, too, is served by the claim of the group.
     """
     shared = group.spec.resource_claims if group is not None else ()
-    made = _claims_made_for(owner, cache)
+    claims = _claims_made_for(owner, cache)
     if group is not None:
         of_group = _claims_made_for(group, cache)
-        made |= {entry.name: of_group[entry.name] for entry in shared if entry.name in of_group}
-    wanted = [entry for entry in owner.spec.resource_claims if entry.resource_claim_template_name]
-    for entry in wanted:
+        claims |= {entry.name: of_group[entry.name] for entry in shared if entry.name in of_group}
+    entries = [entry for entry in owner.spec.resource_claims if entry.resource_claim_template_name]
+    for entry in entries:
         template = cache[ResourceClaimTemplate].get(f"{owner.namespace}/{entry.resource_claim_template_name}")
-        if entry.name not in made and entry not in shared and template is not None:
+        if entry.name not in claims and entry not in shared and template is not None:
             yield Create(ResourceClaim, claim_from(template, owner, entry))
     statuses = [
-        {"name": entry.name, "resourceClaimName": made[entry.name].name} for entry in wanted if entry.name in made
+        {"name": entry.name, "resourceClaimName": claims[entry.name].name} for entry in entries if entry.name in claims
     ]
-    found = owner.status.resource_claim_statuses
-    known = [{"name": status.name, "resourceClaimName": status.resource_claim_name} for status in found]
-    if len(statuses) == len(wanted) and statuses and statuses != known:
+    reported = owner.status.resource_claim_statuses
+    current_statuses = [{"name": status.name, "resourceClaimName": status.resource_claim_name} for status in reported]
+    if len(statuses) == len(entries) and statuses and statuses != current_statuses:
         yield Patch(owner, {"status": {"resourceClaimStatuses": statuses}}, "status")
 
 
@@ -111,13 +111,13 @@ def _claims_made_for(owner: KubeObject, cache: InformerCache) -> dict[str, Resou
 
 def claim_from(template: ResourceClaimTemplate, owner: Pod | PodGroup, entry: PodResourceClaim) -> Data:
     """Make a claim for one entry of a pod or a group."""
-    given = template.spec.metadata
+    metadata = template.spec.metadata
     return {
         "metadata": {
             "generateName": f"{owner.name}-{entry.name}-",
             "namespace": owner.namespace,
-            "labels": dict(given.get("labels") or {}),
-            "annotations": {**(given.get("annotations") or {}), MADE_FOR: entry.name},
+            "labels": dict(metadata.get("labels") or {}),
+            "annotations": {**(metadata.get("annotations") or {}), MADE_FOR: entry.name},
             "ownerReferences": [owner_reference(owner)],
         },
         "spec": template.spec.spec,
@@ -146,7 +146,7 @@ class ClaimUseController:
         return [claim.key for claim in claims if any(user.uid == obj.uid for user in claim.status.reserved_for)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Drop reservations that are over; deallocate, let go or delete a claim that nobody uses."""
+        """Remove obsolete reservations; deallocate, release or delete an unused claim."""
         claim = cache[ResourceClaim].get(key)
         if claim is None:
             return ()
@@ -167,19 +167,19 @@ def give_back(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bo
     """Decide about one claim, given who still uses it, and whether the pod it was made for has ended."""
     is_unused = claim.is_terminating and not users and claim.status.allocation is not None
     if len(users) < len(claim.status.reserved_for) or is_unused:
-        kept = [_as_data(user) for user in users]
-        status: Data = {"reservedFor": kept or None}
+        reserved_for = [_as_data(user) for user in users]
+        status: Data = {"reservedFor": reserved_for or None}
         if not users:
-            # What nobody uses is free for others; devices prepared under the allocation go with it.
+            # An unused claim is deallocated; prepared devices belong to the allocation.
             status |= {"allocation": None, "devices": None}
         yield Patch(claim, {"status": status}, "status", if_unchanged=True)
         return
     if users or claim.status.allocation is not None:
         return
     if PROTECTION in claim.metadata.finalizers and claim.is_terminating:
-        # Only then: a scheduler adds the finalizer in a write of its own, and the allocation in the next.
-        others = [name for name in claim.metadata.finalizers if name != PROTECTION]
-        yield Patch(claim, {"metadata": {"finalizers": others}}, if_unchanged=True)
+        # Only now: a scheduler adds the finalizer and the allocation in two separate writes.
+        finalizers = [name for name in claim.metadata.finalizers if name != PROTECTION]
+        yield Patch(claim, {"metadata": {"finalizers": finalizers}}, if_unchanged=True)
     elif is_orphan and not claim.is_terminating:
         yield Delete(claim)
 

@@ -22,7 +22,7 @@ class History:
     """One workload, and the revisions it owns."""
 
     owner: AppsWorkload
-    known: list[ControllerRevision]
+    revisions: list[ControllerRevision]
 
     @classmethod
     def of(cls, owner: AppsWorkload, cache: InformerCache) -> "History":
@@ -42,17 +42,17 @@ class History:
 
     def template(self, name: str) -> Data:
         """Return the template of a revision; the current one, if it is not known."""
-        found = next((item for item in self.known if item.name == name), None)
-        kept = ((found.data.get("spec") or {}).get("template") or {}) if found is not None else {}
-        return {key: part for key, part in kept.items() if key != "$patch"} or self.owner.spec.template
+        revision = next((item for item in self.revisions if item.name == name), None)
+        recorded = ((revision.data.get("spec") or {}).get("template") or {}) if revision is not None else {}
+        return {key: part for key, part in recorded.items() if key != "$patch"} or self.owner.spec.template
 
     def record(self, cache: InformerCache) -> list[ControllerAction]:
         """Write down the current template, unless that is done; one that came back gets a new number."""
         adopted = list(adoptions(self.owner, cache[ControllerRevision].orphans_in(self.owner.namespace)))
         if adopted:
             return [*adopted]
-        current = next((item for item in self.known if item.name == self.name), None)
-        latest = max((item.revision for item in self.known), default=0)
+        current = next((item for item in self.revisions if item.name == self.name), None)
+        latest = max((item.revision for item in self.revisions), default=0)
         if current is None:
             return [self._create(latest + 1)]
         return [Patch(current, {"revision": latest + 1})] if current.revision < latest else []
@@ -68,7 +68,7 @@ class History:
             "ownerReferences": [owner_reference(self.owner)],
         }
         # A patch that puts the template back: what kubectl sends to undo a rollout.
-        # With its keys in order, since clients compare it with what a template at hand would give, byte by byte.
+        # Keys are sorted because clients compare the data byte by byte.
         data = msgspec.to_builtins({"spec": {"template": {**template, "$patch": "replace"}}}, order="sorted")
         return Create(ControllerRevision, {"metadata": metadata, "data": data, "revision": number})
 
@@ -76,7 +76,7 @@ class History:
         """Delete the oldest revisions beyond the limit that no pod is of; ``in_use`` are names or hashes."""
         spare = [
             item
-            for item in self.known
+            for item in self.revisions
             if item.name != self.name and item.name not in in_use and item.labels.get(REVISION_LABEL) not in in_use
         ]
         surplus = len(spare) - self.owner.spec.revision_history_limit

@@ -1,4 +1,4 @@
-"""Stateful sets: numbered pods with volumes of their own, made and replaced one after the other."""
+"""Stateful sets: numbered pods with individual volumes, created and replaced in order."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -144,7 +144,7 @@ class Ordinals:
         spec, ordinal = self.stateful_set.spec, name.rpartition("-")[2]
         claims = {template: f"{template}-{name}" for template in self._templates}
         if any(claim in self.claims and self.claims[claim].is_terminating for claim in claims.values()):
-            # What is left of a predecessor has to go first.
+            # The remains of a predecessor must be deleted first.
             return
         revision = self._revision_for(int(ordinal))
         labels = {NAME_LABEL: name, INDEX_LABEL: ordinal, REVISION_LABEL: revision}
@@ -165,16 +165,16 @@ class Ordinals:
 
     @property
     def _templates(self) -> dict[str, Data]:
-        given = self.stateful_set.spec.volume_claim_templates
-        return {(template.get("metadata") or {}).get("name", ""): template for template in given}
+        templates = self.stateful_set.spec.volume_claim_templates
+        return {(template.get("metadata") or {}).get("name", ""): template for template in templates}
 
     def _claim(self, template: str, name: str) -> Data:
-        given = self._templates[template]
-        metadata = given.get("metadata") or {}
+        template_data = self._templates[template]
+        metadata = template_data.get("metadata") or {}
         selector = self.stateful_set.spec.selector
         labels = {**(metadata.get("labels") or {}), **((selector.match_labels or {}) if selector else {})}
         own = {**metadata, "name": name, "namespace": self.stateful_set.namespace, "labels": labels}
-        return {"metadata": own, "spec": given.get("spec") or {}}
+        return {"metadata": own, "spec": template_data.get("spec") or {}}
 
     def _remove_surplus(self) -> list[ControllerAction]:
         """Remove pods with numbers that are too high: the highest first, and in order one at a time."""
@@ -189,8 +189,10 @@ class Ordinals:
         strategy = self.stateful_set.spec.update_strategy
         if strategy.type == "OnDelete":
             return []
-        given = strategy.rolling_update.max_unavailable
-        room = max(1, scaled(1 if given is None else given, self.stateful_set.spec.replicas, round_up=True))
+        max_unavailable = strategy.rolling_update.max_unavailable
+        room = max(
+            1, scaled(1 if max_unavailable is None else max_unavailable, self.stateful_set.spec.replicas, round_up=True)
+        )
         actions: list[ControllerAction] = []
         for name in map(self._name, reversed(self.numbers)):
             pod = self.pods.get(name)
@@ -247,7 +249,7 @@ def _ordinal(pod: Pod) -> int:
 def claim_owners(
     stateful_set: StatefulSet, pod: Pod | None, claims: Iterable[PersistentVolumeClaim], *, is_surplus: bool
 ) -> Iterator[ControllerAction]:
-    """Have the claims of one ordinal named after whoever takes them along; ``is_surplus`` if it was scaled away."""
+    """Set the owner of the claims of one ordinal by the retention policy; ``is_surplus`` if it was scaled down."""
     policy = stateful_set.spec.persistent_volume_claim_retention_policy
     owner: KubeObject | None = None
     if is_surplus and policy.when_scaled == "Delete":
@@ -257,12 +259,12 @@ def claim_owners(
     elif policy.when_deleted == "Delete":
         owner = stateful_set
     for claim in claims:
-        found = [item for item in claim.metadata.owner_references if item.kind in _KINDS]
-        if [item.uid for item in found] == ([owner.uid] if owner is not None else []):
+        current = [item for item in claim.metadata.owner_references if item.kind in _KINDS]
+        if [item.uid for item in current] == ([owner.uid] if owner is not None else []):
             continue
-        kept = [reference_data(item) for item in claim.metadata.owner_references if item.kind not in _KINDS]
-        wanted = [*kept, *([owner_reference(owner)] if owner is not None else [])]
-        yield Patch(claim, {"metadata": {"ownerReferences": wanted}}, if_unchanged=True)
+        foreign = [reference_data(item) for item in claim.metadata.owner_references if item.kind not in _KINDS]
+        references = [*foreign, *([owner_reference(owner)] if owner is not None else [])]
+        yield Patch(claim, {"metadata": {"ownerReferences": references}}, if_unchanged=True)
 
 
 _KINDS = frozenset(BY_TYPE[kind].name for kind in (StatefulSet, Pod))

@@ -10,7 +10,7 @@ from moorage.cluster.controllers.kubelet import (
     FAKE_LABEL,
     Kubelet,
     KubeletPace,
-    annotations_of_command,
+    command_annotations,
     next_step,
 )
 from moorage.common.clock import VirtualClock
@@ -152,7 +152,7 @@ CASES = {
 @pytest.mark.parametrize(("command", "want"), CASES.values(), ids=CASES)
 def test_what_a_command_would_do(command: list[str], want: dict[str, str]) -> None:
     for container in ({"command": command}, {"command": command[:1], "args": command[1:]}):
-        assert annotations_of_command({"spec": {"containers": [container]}}) == want
+        assert command_annotations({"spec": {"containers": [container]}}) == want
 
 
 OTHERS: dict[str, dict[str, Any]] = {
@@ -167,4 +167,4 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("template", OTHERS.values(), ids=OTHERS)
 def test_what_cannot_be_told_or_is_known_is_not_told(template: dict[str, Any]) -> None:
-    assert annotations_of_command(template) == {}
+    assert command_annotations(template) == {}
