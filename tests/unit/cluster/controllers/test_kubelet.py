@@ -40,7 +40,7 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize(("thing", "seconds", "want"), WAITS.values(), ids=WAITS)
+@pytest.mark.parametrize(("obj", "seconds", "want"), WAITS.values(), ids=WAITS)
 def test_waits(obj: Pod, seconds: float, want: list[float]) -> None:
     actions = step(obj, seconds)
     assert waits_in(actions) == want
@@ -54,7 +54,7 @@ PHASES = {
 }
 
 
-@pytest.mark.parametrize(("thing", "seconds", "want"), PHASES.values(), ids=PHASES)
+@pytest.mark.parametrize(("obj", "seconds", "want"), PHASES.values(), ids=PHASES)
 def test_phases(obj: Pod, seconds: float, want: str) -> None:
     status = status_in(step(obj, seconds))
     assert status["phase"] == want
@@ -98,7 +98,7 @@ SILENCE = {
 }
 
 
-@pytest.mark.parametrize(("thing", "want"), SILENCE.values(), ids=SILENCE)
+@pytest.mark.parametrize(("obj", "want"), SILENCE.values(), ids=SILENCE)
 def test_whose_pods_are_run(obj: Node, want: bool) -> None:
     kubelet = Kubelet(VirtualClock(), KubeletPace(start=0.0))
     assert bool(list(kubelet.reconcile("shop/pod", InformerCache([obj, pod(phase="Pending")])))) is want

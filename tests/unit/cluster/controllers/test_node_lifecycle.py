@@ -46,7 +46,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("thing", "renewed", "want"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("obj", "renewed", "want"), CASES.values(), ids=CASES)
 def test_taints(obj: Node, renewed: Lease | None, want: list[tuple[str, str]] | None) -> None:
     patches = [a for a in reconcile(obj, renewed, NOW) if isinstance(a, Patch) and not a.subresource]
     found = [[(t["key"], t["effect"]) for t in patch.patch["spec"]["taints"] or ()] for patch in patches]
@@ -78,7 +78,7 @@ EVICTIONS = {
 }
 
 
-@pytest.mark.parametrize(("thing", "tainted_for", "want", "waits"), EVICTIONS.values(), ids=EVICTIONS)
+@pytest.mark.parametrize(("obj", "tainted_for", "want", "waits"), EVICTIONS.values(), ids=EVICTIONS)
 def test_evicts(obj: Pod, tainted_for: float, want: list[str], waits: list[float]) -> None:
     actions = list(evict(obj, node("Unknown", *both(UNREACHABLE)), NOW - tainted_for, NOW))
     assert said(actions) == want

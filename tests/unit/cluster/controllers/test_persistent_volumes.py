@@ -132,7 +132,7 @@ AFTERWARDS: dict[str, tuple[PersistentVolume, PersistentVolumeClaim | None, list
 }
 
 
-@pytest.mark.parametrize(("thing", "its_claim", "want", "phase"), AFTERWARDS.values(), ids=AFTERWARDS)
+@pytest.mark.parametrize(("obj", "its_claim", "want", "phase"), AFTERWARDS.values(), ids=AFTERWARDS)
 def test_volumes_after_their_claims(
     obj: PersistentVolume, its_claim: PersistentVolumeClaim | None, want: list[str], phase: str
 ) -> None:
