@@ -15,8 +15,8 @@ from moorage.scheduler.config.catalogue import KNOWN_PLUGINS as KNOWN
 from moorage.scheduler.config.catalogue import PluginFacts
 from moorage.scheduler.config.types import PluginEntry, SchedulerConfiguration
 from moorage.scheduler.engine.cycle.filter import Rotation
-from moorage.scheduler.engine.cycle.found import Found, NoNode, OneNode
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import NoNode, OneNode, SearchResult
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import Registry, extension_points
@@ -84,7 +84,7 @@ def cycle_over(
     return ProfileCycle(config.profiles[0], registry_with(*extra), services, Rotation(), percentage, cross_check)
 
 
-def feasible_nodes(cycle: ProfileCycle, found: Found) -> list[str]:
+def feasible_nodes(cycle: ProfileCycle, found: SearchResult) -> list[str]:
     """Return the names of the nodes that were found, in row order."""
     if isinstance(found, NoNode):
         return []

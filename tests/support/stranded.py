@@ -1,6 +1,6 @@
 """What queueing hints are for: whenever nothing is under way, no pod waits that would be placed if it were tried."""
 
-from moorage.scheduler.engine.cycle.found import NoNode
+from moorage.scheduler.engine.cycle.search_result import NoNode
 from moorage.scheduler.engine.scheduler import Scheduler
 
 

@@ -49,7 +49,7 @@ class RunningScheduler:
         return differing
 
     def failure(self) -> Exception | None:
-        """Return what went wrong in an attempt: an exception of ours, or a standing answer that did not hold."""
+        """Return what went wrong in an attempt: an exception of ours, or a cached result that is wrong."""
         if self.scheduler.unexpected is not None:
             return self.scheduler.unexpected
         checks = (cycle.filtering.cross_check for cycle in self.scheduler.cycles.values())

@@ -18,7 +18,7 @@ from moorage.insight.whatif.session import Session
 from moorage.kube.api.container import Container, ResourceRequirements
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.requests import PODS
-from moorage.scheduler.engine.cycle.found import ExtendedNodes
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes
 from moorage.scheduler.engine.extension_points import pre_filter
 from moorage.scheduler.engine.outcomes import NOT_EXAMINED
 from moorage.scheduler.engine.profile import Profile
@@ -180,7 +180,7 @@ def _narrow(obstacles: Obstacles, nodes: NodeTable, said: NodeNames, plugin: str
 
 def _add_nominated(obstacles: Obstacles, nodes: NodeTable, attempt: Attempt) -> None:
     """Add what only the attempt itself met: nodes that others are nominated to, and what extenders said."""
-    found = attempt.found.found if isinstance(attempt.found, ExtendedNodes) else attempt.found
+    found = attempt.found.result if isinstance(attempt.found, ExtendedNodes) else attempt.found
     if found is None or found.diagnosis.pre_filter is not None:
         return
     statuses = found.diagnosis.statuses

@@ -28,7 +28,7 @@ from moorage.insight.page.waiting import Help, events_of, hoped_for, pod_groups
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.sources import LoadedCluster
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, NoNode
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode
 from moorage.scheduler.engine.outcomes import Parked
 from moorage.scheduler.queue.observing import ACTIVE, GATED, UNSCHEDULABLE
 from moorage.scheduler.wiring.policy import Policy
@@ -189,7 +189,7 @@ def _tried(session: Session, pod: Pod) -> WaitingPodLine:
     if attempt.node:
         fits = ("fits, each for itself: has not been tried yet, or waits for its turn",)
         return WaitingPodLine(place=ACTIVE, reasons=fits, would_go_to=attempt.node, **common)
-    found = attempt.found.found if isinstance(attempt.found, ExtendedNodes) else attempt.found
+    found = attempt.found.result if isinstance(attempt.found, ExtendedNodes) else attempt.found
     message = attempt.decision.message
     if not isinstance(found, NoNode):
         return WaitingPodLine(place=UNSCHEDULABLE, reasons=(message,), message=message, **common)

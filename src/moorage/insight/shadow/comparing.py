@@ -26,8 +26,8 @@ from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.decision import NodeEntry, PluginScore
-from moorage.scheduler.engine.cycle.found import Found, NoNode, OneNode
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import NoNode, OneNode, SearchResult
 from moorage.scheduler.engine.profiles import Profiles
 from moorage.scheduler.engine.reference import Scores, score_all
 from moorage.scheduler.wiring.parts import Parts, kinds_of
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 class Opinion(NamedTuple):
     """What one configuration makes of a pod: the node it would choose, and what it says of some nodes."""
 
-    found: Found
+    found: SearchResult
     node: str
     scores: Scores | None
     names: list[str]

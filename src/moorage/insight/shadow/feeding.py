@@ -14,8 +14,8 @@ from moorage.insight.shadow.messages import Assumed, Forgotten, Known, Question,
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject, format_micro_time
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, SearchResult
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Outcome, Parked, Placed
 from moorage.scheduler.queue.entries import QueuedPodInfo
@@ -93,7 +93,7 @@ class ShadowFeed(AttemptObserver):
         if self.send is not None:
             self._held = []
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
         """Note whether there is anything to choose from."""
         self._fits_nowhere = isinstance(found, NoNode)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from moorage.scheduler.decisions.decision import Decision
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, OneNode, SearchResult
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.framework.status import Code, Status
 
@@ -14,7 +14,7 @@ class Attempt(Struct, frozen=True):
     """What came of one attempt: a node, or a nomination and its victims, or neither."""
 
     decision: Decision
-    found: Found | ExtendedNodes | None = None
+    found: SearchResult | ExtendedNodes | None = None
     gates: tuple[Status, ...] = ()
     """What holds the pod back before it is tried at all; it was tried all the same."""
 
@@ -41,7 +41,7 @@ class Attempt(Struct, frozen=True):
 
     def fits_on(self, row: int) -> bool:
         """Tell whether the node in a row of the cache will do."""
-        found = self.found.found if isinstance(self.found, ExtendedNodes) else self.found
+        found = self.found.result if isinstance(self.found, ExtendedNodes) else self.found
         if self.gates or found is None or isinstance(found, NoNode):
             return False
         return found.node.row == row if isinstance(found, OneNode) else bool(found.feasible[row])

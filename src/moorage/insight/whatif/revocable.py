@@ -5,8 +5,8 @@ from typing import Final
 from moorage.cluster import AssumedForGood
 from moorage.scheduler.decisions.attempts import AttemptLog
 from moorage.scheduler.engine.binding.binder import PendingBinding
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.effects import Effects, OnFailure
 from moorage.scheduler.engine.failures import FailureHandler
 from moorage.scheduler.engine.group_results import GroupAttempt
@@ -22,7 +22,7 @@ class LastAttempt(AttemptLog):
 
     def __init__(self) -> None:
         super().__init__(with_nodes=False)
-        self.last: Found | ExtendedNodes | None = None
+        self.last: SearchResult | ExtendedNodes | None = None
         self.last_group: GroupAttempt | None = None
 
     def group_ended(self, attempt: GroupAttempt) -> None:
@@ -34,7 +34,7 @@ class LastAttempt(AttemptLog):
         """Choose whether every node is described."""
         self._with_nodes = wanted
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
         """Note what was found for a pod."""
         self.last = found
         super().found(queued, cycle, found)

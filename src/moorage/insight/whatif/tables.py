@@ -7,8 +7,8 @@ import numpy as np
 from moorage.common.errors import InputError, did_you_mean
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cycle.filter import EVERY_NODE
-from moorage.scheduler.engine.cycle.found import is_feasible
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import is_feasible
 from moorage.scheduler.engine.extension_points import pre_filter
 from moorage.scheduler.engine.reference import score_all
 from moorage.scheduler.engine.statuses import StatusTable, rejected_rows

@@ -11,9 +11,8 @@ from msgspec import Struct
 
 from moorage.common.errors import MoorageError
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.cycle.found import Found, SeveralNodes
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
-from moorage.scheduler.engine.cycle.score import Choice
+from moorage.scheduler.engine.cycle.search_result import Choice, SearchResult, SeveralNodes
 from moorage.scheduler.engine.outcomes import Dropped, Outcome, Placed
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.status import BoolArray
@@ -85,7 +84,7 @@ class StoppingScheduler:
             self.question.set_result(question)
             return await self._answer
 
-    async def _go_on(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found, row: int | None) -> Outcome:
+    async def _go_on(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult, row: int | None) -> Outcome:
         """Have the scheduler try the pod with what was found, which nothing has changed since."""
         find, choose = cycle.find, cycle.choose
         cycle.find = lambda _pod: found  # type: ignore[assignment, misc]  # the name of an argument is another

@@ -34,7 +34,7 @@ _WITH_PATCH: Final = re.compile(r"1\.\d+\.\d+")
 
 #: Gates that are ours to know and whose setting changes nothing here, with the reason.
 MOOT: Final[Mapping[str, str]] = {
-    "OpportunisticBatching": "standing answers take its place and never change a decision",
+    "OpportunisticBatching": "cached results replace it and never change a decision",
     "SchedulerAsyncAPICalls": "writes never delay a cycle, with or without it",
     "SchedulerPreQueueingHints": "rejected pods are always filed by plugin",
     "InterPodAffinityHostnameFastPath": "affinity by host name is always a look-up",

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.decision import Decision, NodeEntry, Nomination, Result
 from moorage.scheduler.decisions.details import node_entries, rejection
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found
 from moorage.scheduler.engine.cycle.post_filter import PostFiltered
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
-from moorage.scheduler.engine.cycle.score import Choice
+from moorage.scheduler.engine.cycle.search_result import Choice, ExtendedNodes, SearchResult
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
@@ -31,7 +30,7 @@ class AttemptLog(AttemptObserver):
         self._entries: dict[str, NodeEntry] = {}
         self._of_group = False
         """Whether the next attempt to end is that of a group's member."""
-        self._searches: list[tuple[Found | ExtendedNodes, dict[str, NodeEntry]]] = []
+        self._searches: list[tuple[SearchResult | ExtendedNodes, dict[str, NodeEntry]]] = []
         self._nomination: Nomination | None = None
         self.decisions: dict[str, Decision] = {}
         self.failed_bindings: dict[str, Decision] = {}
@@ -39,7 +38,7 @@ class AttemptLog(AttemptObserver):
         self.on_failure: Callable[[], None] = _nothing
         """Called when an attempt has failed, by an error or after its node was chosen: no object may show it."""
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
         """Describe the nodes before anything changes."""
         if self._with_nodes:
             self._entries = node_entries(cycle, found)
@@ -52,7 +51,7 @@ class AttemptLog(AttemptObserver):
             if added and entry is not None and entry.total is not None:
                 self._entries[name] = replace(entry, total=entry.total + added, extenders=added)
 
-    def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
+    def settled(self, queued: QueuedPodInfo, found: SearchResult | ExtendedNodes | None) -> None:
         """Go back to what was found out in the search that counts."""
         self._of_group = True
         self._entries = next((entries for search, entries in self._searches if search is found), {})

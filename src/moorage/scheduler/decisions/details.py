@@ -3,19 +3,19 @@
 import numpy as np
 
 from moorage.scheduler.decisions.decision import NodeEntry, PluginScore, Rejection
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, OneNode, SearchResult, SeveralNodes
 from moorage.scheduler.engine.outcomes import NOT_EXAMINED
 from moorage.scheduler.engine.reference import score_all
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import Status
 
 
-def node_entries(cycle: ProfileCycle, found: Found | ExtendedNodes) -> dict[str, NodeEntry]:
+def node_entries(cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> dict[str, NodeEntry]:
     """Describe every node of the cluster, in visiting order; one that the search did not come to is left out."""
     table = None
     if isinstance(found, ExtendedNodes):
-        table, found = found.table, found.found
+        table, found = found.table, found.result
     if found.diagnosis.pre_filter is not None:
         return {}
     if isinstance(found, OneNode):

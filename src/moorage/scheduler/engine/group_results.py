@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.group_points import GroupPostFiltered, PlacementScores
 from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Parked
 from moorage.scheduler.framework.cycle import CycleState
@@ -41,7 +41,7 @@ class PodTrial(Struct):
     """Why the pod fits on no node."""
     status: Status | None = None
     """An error, or a rejection for which no node is to blame."""
-    found: Found | ExtendedNodes | None = None
+    found: SearchResult | ExtendedNodes | None = None
     tied: tuple[str, ...] = ()
     """Nodes that upstream might have drawn as well."""
 

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found
 from moorage.scheduler.engine.cycle.post_filter import PostFiltered
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
-from moorage.scheduler.engine.cycle.score import Choice
+from moorage.scheduler.engine.cycle.search_result import Choice, ExtendedNodes, SearchResult
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked
 from moorage.scheduler.framework.status import Code
@@ -39,7 +38,7 @@ class AttemptObserver:
     def trying(self, queued: QueuedPodInfo) -> None:
         """Learn that a pod is tried by itself from now on; members of a group are not announced."""
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
         """Learn which nodes a pod fits on, before one is chosen."""
 
     def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
@@ -48,7 +47,7 @@ class AttemptObserver:
     def trying_group(self, queued: QueuedGroup) -> None:
         """Learn that a group is tried from now on; groups that are given up without a search are not announced."""
 
-    def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
+    def settled(self, queued: QueuedPodInfo, found: SearchResult | ExtendedNodes | None) -> None:
         """Learn which search for a node of a group's member counts, just before the member's end: there may be many."""
 
     def group_ended(self, attempt: GroupAttempt) -> None:
@@ -82,7 +81,7 @@ class ObserverChain(AttemptObserver):
         for observer in self._observers:
             observer.trying(queued)
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
         """Notify all."""
         for observer in self._observers:
             observer.found(queued, cycle, found)
@@ -97,7 +96,7 @@ class ObserverChain(AttemptObserver):
         for observer in self._observers:
             observer.trying_group(queued)
 
-    def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
+    def settled(self, queued: QueuedPodInfo, found: SearchResult | ExtendedNodes | None) -> None:
         """Notify all."""
         for observer in self._observers:
             observer.settled(queued, found)

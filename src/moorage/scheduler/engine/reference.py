@@ -1,6 +1,6 @@
-"""Filtering and scoring from nothing: every plugin asked afresh. Standing answers must agree to the row.
+"""Filtering and scoring without caches. Cached results must be equal, row by row.
 
-The cross-check compares with this; a decision is explained by it; and a cycle falls back on it when a plugin failed.
+The cross-check compares with it, explanations use it, and a cycle falls back to it after an error of a plugin.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, B
 
 
 class PluginScores(Struct):
-    """What one plugin said of each node of a window."""
+    """The scores of one plugin for each node of a window."""
 
     plugin: str
     weight: int
@@ -32,12 +32,12 @@ class Scores(Struct):
 
 
 def pre_filtered_cycle(profile: Profile, pod: Pod, nodes: NodeTable, group: CycleState | None = None) -> CycleState:
-    """Run all pre-filters, whatever they say, and return the state that they leave."""
+    """Run all pre-filters, whatever they return, and return the resulting state."""
     cycle = CycleState()
     cycle.group = group
     for plugin in profile.pre_filter:
-        answer = pre_filter(plugin, cycle, pod, nodes)
-        if isinstance(answer, Status) and answer.code == Code.SKIP:
+        result = pre_filter(plugin, cycle, pod, nodes)
+        if isinstance(result, Status) and result.code == Code.SKIP:
             cycle.skipped_filters.add(plugin.name)
     return cycle
 
@@ -73,7 +73,7 @@ def score_all(profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable) -
 
 
 def _require_range(scored: list[PluginScores]) -> None:
-    """Refuse scores out of range: those of the first node that has one, and there of the first plugin."""
+    """Raise for a score out of range: of the first such node, and there of the first plugin."""
     bad = [(item.normalized < MIN_NODE_SCORE) | (item.normalized > MAX_NODE_SCORE) for item in scored]
     places = [(int(mask.argmax()), at) for at, mask in enumerate(bad) if mask.any()]
     if places:

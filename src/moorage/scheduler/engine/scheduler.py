@@ -13,10 +13,16 @@ from moorage.kube.client.event_note import EventNote
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config.types import SchedulerConfiguration
 from moorage.scheduler.engine.binding.binder import PendingBinding, Undo
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.scheduler.engine.cycle.post_filter import NOT_RUN
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
-from moorage.scheduler.engine.cycle.score import Choice
+from moorage.scheduler.engine.cycle.search_result import (
+    Choice,
+    ExtendedNodes,
+    NoNode,
+    OneNode,
+    SearchResult,
+    SeveralNodes,
+)
 from moorage.scheduler.engine.effects import CLUSTER_EFFECTS, Effects
 from moorage.scheduler.engine.event_handlers import EventHandlers
 from moorage.scheduler.engine.extender import Extender, in_order
@@ -251,7 +257,7 @@ class Scheduler:
             choice = await self._choose_extended(cycle, found)
             if self.observer is not None:
                 self.observer.chosen(queued, choice)
-            state = (found.found if isinstance(found, ExtendedNodes) else found).cycle
+            state = (found.result if isinstance(found, ExtendedNodes) else found).cycle
         else:
             assert not isinstance(found, ExtendedNodes)
             choice, state = cycle.choose(found), found.cycle
@@ -306,7 +312,7 @@ class Scheduler:
             state.pods_to_activate = {}
         return None
 
-    async def _find_extended(self, cycle: ProfileCycle, pod: Pod) -> Found | ExtendedNodes:
+    async def _find_extended(self, cycle: ProfileCycle, pod: Pod) -> SearchResult | ExtendedNodes:
         with self.services.freeze:
             return await cycle.find_extended(pod)
 

@@ -15,7 +15,7 @@ from moorage.kube.api.meta import ObjectMeta
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.binding.binder import BindingPhases, PendingBinding, Undo
 from moorage.scheduler.engine.cycle.filter import SearchRequest
-from moorage.scheduler.engine.cycle.found import SeveralNodes, is_feasible
+from moorage.scheduler.engine.cycle.search_result import SeveralNodes, is_feasible
 from moorage.scheduler.engine.outcomes import Diagnosis, NodeScope
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.extender_server.wire import BindRequest, NodeQuestion, ProposedVictims, VictimQuestion
@@ -77,8 +77,8 @@ class Answering:
             rows = np.fromiter(known.values(), np.int64, len(known))
             feasible = np.zeros(len(self._cache), dtype=np.bool_)
             feasible[rows] = True
-            pre.answer.filter(pod, self._cache.nodes)
-            found = SeveralNodes(pod, pre.cycle, Diagnosis(len(known)), pre.answer, feasible, len(known), 0)
+            pre.cached.filter(pod, self._cache.nodes)
+            found = SeveralNodes(pod, pre.cycle, Diagnosis(len(known)), pre.cached, feasible, len(known), 0)
             totals = self._cycle.scoring.totals(found, rows).at(rows)
             scores = dict(zip(known, totals.tolist(), strict=True))
         return [(name, scores.get(name, 0)) for name in question.nodes]

@@ -277,7 +277,7 @@ class NodeColumns(NodeStorage):
     """Every node of the cluster, by columns. One writer: the cache.
 
     Rows are dense: a node that goes leaves its row to the last one, so a column of the cluster is always one run of
-    memory. Every row that changes is noted in a change log, which is how standing answers know what to look at again.
+    memory. Every row that changes is noted in a change log, so that cached results find the rows to evaluate again.
     """
 
     def __init__(self) -> None:

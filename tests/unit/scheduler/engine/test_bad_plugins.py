@@ -10,7 +10,7 @@ from tests.support.engine import cycle_over
 
 from moorage.common.errors import PluginError
 from moorage.kube.api.pod import PodStatus
-from moorage.scheduler.engine.cycle.found import NoNode, OneNode
+from moorage.scheduler.engine.cycle.search_result import NoNode, OneNode
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import (

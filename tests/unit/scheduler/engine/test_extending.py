@@ -14,7 +14,7 @@ from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.engine.binding.binder import TaskBackground
-from moorage.scheduler.engine.cycle.found import ExtendedNodes
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
 from moorage.scheduler.engine.reference import score_all
 from moorage.scheduler.engine.scheduler import Scheduler
@@ -245,7 +245,8 @@ def test_nodes_sent_back_are_rated_without_their_pods() -> None:
         assert isinstance(found, ExtendedNodes)
         assert found.table is not None
         window = found.table.take(found.rows)
-        return dict(zip("ab", score_all(cycle.profile, found.found.cycle, found.found.pod, window).totals, strict=True))
+        scores = score_all(cycle.profile, found.result.cycle, found.result.pod, window)
+        return dict(zip("ab", scores.totals, strict=True))
 
     scores = asyncio.run(totals())
     assert scores["a"] == scores["b"]

@@ -14,11 +14,19 @@ from moorage.kube.api.requests import CPU
 from moorage.scheduler.decisions.attempts import refused
 from moorage.scheduler.decisions.decision import NodeEntry, Nomination, PluginScore, Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
-from moorage.scheduler.engine.answers.standing import INFEASIBLE_TOTAL
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
+from moorage.scheduler.engine.cached_results.combined_result import INFEASIBLE_TOTAL
 from moorage.scheduler.engine.cycle.post_filter import PostFiltered
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
-from moorage.scheduler.engine.cycle.score import LateRows, ScoreNotes, Scoring, Totals
+from moorage.scheduler.engine.cycle.score import ScoreNotes, Scoring
+from moorage.scheduler.engine.cycle.search_result import (
+    ExtendedNodes,
+    NoNode,
+    OneNode,
+    SearchResult,
+    SeveralNodes,
+    Totals,
+)
+from moorage.scheduler.engine.cycle.tie_breaking import LateRows
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
 from moorage.scheduler.framework.nodetable import RowArray
@@ -41,14 +49,14 @@ class BestRows:
         self._best: dict[int, int] = {}
         scoring.totals = self.totals  # type: ignore[method-assign]
 
-    def totals(self, found: SeveralNodes, rows: RowArray | LateRows | None) -> Totals:
-        """Add up as ever, and remember the best before a choice mixes tie-breaks in."""
+    def totals(self, result: SeveralNodes, rows: RowArray | LateRows | None) -> Totals:
+        """Compute the totals, and remember the best rows before tie-breaking."""
         notes = self._notes
-        notes.shares, notes.fresh = [], []
-        result = self._totals(found, rows)
-        # A few times the maximum takes a tenth of what finding the largest few at once does.
-        left, rows_of = result.column.copy(), result.rows
-        self._uid, self._best = found.pod.metadata.uid, {}
+        notes.shares, notes.uncached = [], []
+        totals = self._totals(result, rows)
+        # Finding the maximum a few times is ten times faster than a partial sort.
+        left, rows_of = totals.column.copy(), totals.rows
+        self._uid, self._best = result.pod.metadata.uid, {}
         for _ in range(min(RUNNERS_UP + 1, len(left))):
             place = int(left.argmax())
             total = int(left[place])
@@ -56,7 +64,7 @@ class BestRows:
                 break
             self._best[place if rows_of is None else int(rows_of[place])] = total
             left[place] = INFEASIBLE_TOTAL
-        return result
+        return totals
 
     def entries(self, cycle: ProfileCycle, uid: str, chosen: str) -> dict[str, NodeEntry]:
         """Describe the chosen node and its runners-up, if the last choice was this pod's."""
@@ -84,9 +92,9 @@ class BestRows:
         for share in notes.shares:
             said = share.column if isinstance(share.column, int) else int(share.column[row])
             found[share.plugin.name] = PluginScore(int(share.part.raw[row]), said, share.weight * said)
-        if notes.fresh:
+        if notes.uncached:
             place = row if notes.rows is None else int(np.flatnonzero(notes.rows == row)[0])
-            for item in notes.fresh:
+            for item in notes.uncached:
                 said = int(item.normalized[place])
                 found[item.plugin] = PluginScore(int(item.raw[place]), said, item.weight * said)
         return found
@@ -98,7 +106,7 @@ class DecisionLog(AttemptObserver):
     def __init__(self, put: Callable[[LoggedDecision], None], clock: Clock) -> None:
         self._put, self._clock = put, clock
         self._began = 0.0
-        self._found: tuple[str, ProfileCycle, Found] | None = None
+        self._found: tuple[str, ProfileCycle, SearchResult] | None = None
         self._nomination: Nomination | None = None
         self._best: dict[ProfileCycle, BestRows] = {}
         self._placed: LRU[str, LoggedDecision] = LRU("decision log bindings", MAX_BINDINGS)
@@ -113,13 +121,13 @@ class DecisionLog(AttemptObserver):
         self._began = perf_counter()
         self._found = self._nomination = None
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
         """Remember what the search came to."""
-        self._found = queued.uid, cycle, found.found if isinstance(found, ExtendedNodes) else found
+        self._found = queued.uid, cycle, found.result if isinstance(found, ExtendedNodes) else found
 
-    def settled(self, queued: QueuedPodInfo, found: Found | ExtendedNodes | None) -> None:
+    def settled(self, queued: QueuedPodInfo, found: SearchResult | ExtendedNodes | None) -> None:
         """Remember which search of a group's member counts; how long it took is not known."""
-        search = found.found if isinstance(found, ExtendedNodes) else found
+        search = found.result if isinstance(found, ExtendedNodes) else found
         cycle = None if self._found is None else self._found[1]
         self._found = None if search is None or cycle is None else (queued.uid, cycle, search)
         self._began = 0.0
@@ -149,7 +157,7 @@ class DecisionLog(AttemptObserver):
             self._placed.put(queued.uid, line)
         self._put(line)
 
-    def _searched(self, uid: str, cycle: ProfileCycle, found: Found, outcome: Outcome) -> dict[str, Any]:
+    def _searched(self, uid: str, cycle: ProfileCycle, found: SearchResult, outcome: Outcome) -> dict[str, Any]:
         diagnosis = found.diagnosis
         feasible = 0 if isinstance(found, NoNode) else 1 if isinstance(found, OneNode) else found.count
         fields: dict[str, Any] = {"node_count": diagnosis.node_count, "feasible": feasible}

@@ -16,8 +16,8 @@ from moorage.kube.client.informer import InformerObserver
 from moorage.scheduler.daemon.decisions import SLOW_SECONDS, log_bound, log_failed, log_slow
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.metrics.sampling import PluginSampler
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, OneNode, SearchResult
 from moorage.scheduler.engine.extension_points import FILTER, PRE_FILTER, PRE_SCORE, SCORE
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
@@ -77,7 +77,7 @@ class AttemptInstruments(AttemptObserver):
         self._sampler = sampler
         self._clock = clock
         self._began = 0.0
-        self._found: tuple[ProfileCycle, Found | ExtendedNodes] | None = None
+        self._found: tuple[ProfileCycle, SearchResult | ExtendedNodes] | None = None
         self._bindings: dict[str, tuple[float, int, int]] = {}
         self._results: dict[tuple[str, str], tuple[NumberCell, HistogramCell]] = {}
         self._algorithm = registry["scheduler_scheduling_algorithm_duration_seconds"].histogram()
@@ -98,7 +98,7 @@ class AttemptInstruments(AttemptObserver):
         self._began = perf_counter()
         self._sampler.cycle_begins()
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
         """Remember the cycle: at its end it is known who had a say."""
         self._found = cycle, found
 
@@ -150,7 +150,7 @@ class AttemptInstruments(AttemptObserver):
             return 0, 0
         (cycle, found), self._found = self._found, None
         if isinstance(found, ExtendedNodes):
-            found = found.found
+            found = found.result
         count = 0 if isinstance(found, NoNode) else 1 if isinstance(found, OneNode) else found.count
         state, latest = found.cycle, self._latest
         evaluated: Evaluated = (cycle, state.skipped_filters, state.skipped_scores if count > 1 else None)

@@ -25,7 +25,7 @@ Of kube-scheduler's metrics these are not here:
 
 #: Upstream's metrics that are not here, by pattern, and why.
 ABSENT: Final = {
-    "scheduler_batch_*": "standing answers take the place of opportunistic batching",
+    "scheduler_batch_*": "cached results replace opportunistic batching",
     "scheduler_get_node_hint_duration_seconds": "as above",
     "scheduler_store_schedule_results_duration_seconds": "as above",
     "scheduler_pre_queueing_hint_evaluations_total": "its gate changes nothing here",

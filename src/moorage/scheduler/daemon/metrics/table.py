@@ -284,7 +284,7 @@ _ALL: Final = (
         "Decisions that --shadow was not asked about or did not answer: busy, starting, lost.",
     ),
     _counter(
-        "moorage_cross_check_differences_total", "profile", "Standing answers found wrong by --cross-check-percent."
+        "moorage_cross_check_differences_total", "profile", "Cached results found wrong by --cross-check-percent."
     ),
     _gauge(
         "moorage_fragmentation_ratio",

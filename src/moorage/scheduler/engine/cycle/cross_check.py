@@ -1,4 +1,4 @@
-"""Comparing standing answers with ones computed from nothing: on in all tests, and for a share of live cycles."""
+"""Comparison of cached results with uncached ones: enabled in all tests, and for a share of live cycles."""
 
 from collections.abc import Callable, Mapping
 from random import Random
@@ -18,13 +18,13 @@ log = structlog.get_logger(__name__)
 
 
 class CrossCheckError(MoorageError):
-    """A standing answer differs from the one computed from nothing: a plugin's signature or forms are wrong."""
+    """A cached result differs from the uncached one: a plugin's signature or forms are wrong."""
 
 
 class CrossCheck:
-    """Filters and scores everything again, the plain way, in a share of all cycles.
+    """Filters and scores without caches in a share of all cycles.
 
-    Where the result differs it raises, or, on live cycles, logs and counts: a wrong plugin must not keep a pod waiting.
+    A difference raises an error; in live cycles it is logged and counted, because a wrong plugin must not block pods.
     """
 
     def __init__(self, profile: Profile, share: float = 1.0, *, is_live: bool = False) -> None:
@@ -34,7 +34,7 @@ class CrossCheck:
         self._chance = Random()
         self.differences = 0
         self.first: CrossCheckError | None = None
-        """The first difference; the attempt that met it failed, and may have been repeated since."""
+        """The first difference; the failed attempt may have been retried since."""
 
     def verdicts(
         self, pod: Pod, nodes: NodeTable, status_ids: IdArray, table: StatusTable, group: CycleState | None = None
@@ -46,30 +46,30 @@ class CrossCheck:
         cycle = pre_filtered_cycle(self._profile, pod, nodes, group)
         expected = filter_all(self._profile, cycle, pod, nodes, plain)
         for row in range(len(nodes)):
-            found, want = table[int(status_ids[row])], plain[int(expected[row])]
-            if found != want:
-                self._report(f"{pod.key} on {nodes[row].name}: standing answer {found}, from nothing {want}")
+            cached, uncached = table[int(status_ids[row])], plain[int(expected[row])]
+            if cached != uncached:
+                self._report(f"{pod.key} on {nodes[row].name}: cached status {cached}, uncached {uncached}")
                 return
 
-    def nominated(self, pod: Pod, found: Mapping[int, int], from_nothing: Callable[[], Mapping[int, int]]) -> None:
-        """Compare the rows that will not do with the pods nominated to them."""
-        if self._is_due() and found != (expected := from_nothing()):
-            self._report(f"{pod.key}: with nominated pods {dict(found)}, from nothing {dict(expected)}")
+    def nominated(self, pod: Pod, cached: Mapping[int, int], compute: Callable[[], Mapping[int, int]]) -> None:
+        """Compare the rows that are infeasible with their nominated pods."""
+        if self._is_due() and cached != (expected := compute()):
+            self._report(f"{pod.key}: with nominated pods cached {dict(cached)}, uncached {dict(expected)}")
 
     def totals(
         self, pod: Pod, nodes: NodeTable, rows: RowArray, totals: IntArray, group: CycleState | None = None
     ) -> None:
-        """Compare the weighted sum of each of the feasible rows."""
+        """Compare the totals of the feasible rows."""
         if not self._is_due():
             return
         window = nodes.take(rows)
         cycle = pre_filtered_cycle(self._profile, pod, nodes, group)
-        # Score plugins may go by what their filters found out.
+        # Score plugins may use the state of their filters.
         filter_all(self._profile, cycle, pod, window, StatusTable())
         expected = score_all(self._profile, cycle, pod, window).totals
-        for row, found, want in zip(rows, totals, expected, strict=True):
-            if found != want:
-                self._report(f"{pod.key} on {nodes[int(row)].name}: standing total {found}, from nothing {want}")
+        for row, cached, uncached in zip(rows, totals, expected, strict=True):
+            if cached != uncached:
+                self._report(f"{pod.key} on {nodes[int(row)].name}: cached total {cached}, uncached {uncached}")
                 return
 
     def _is_due(self) -> bool:

@@ -9,7 +9,7 @@ import structlog
 
 from moorage.common.errors import ExtenderError
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, OneNode, SearchResult, SeveralNodes
 from moorage.scheduler.engine.extender import Extender
 from moorage.scheduler.engine.statuses import RowStatuses
 from moorage.scheduler.framework.filtered import Filtered
@@ -32,7 +32,7 @@ class Extending:
         self._extenders = extenders
         self._cache = cache
 
-    async def narrow(self, found: Found) -> Found | ExtendedNodes:
+    async def narrow(self, found: SearchResult) -> SearchResult | ExtendedNodes:
         """Leave of the feasible nodes those that every interested extender agrees with, in their order.
 
         ExtenderError if one that may not be ignored fails.

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.cycle.found import NoNode
+from moorage.scheduler.engine.cycle.search_result import NoNode
 from moorage.scheduler.engine.extension_points import POST_FILTER, ask_waiting
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.framework.faults import described, shown

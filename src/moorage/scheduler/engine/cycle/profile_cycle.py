@@ -13,9 +13,16 @@ from moorage.scheduler.engine import extension_points, group_points
 from moorage.scheduler.engine.cycle.cross_check import CrossCheck
 from moorage.scheduler.engine.cycle.extenders import Extending
 from moorage.scheduler.engine.cycle.filter import WHOLE_CLUSTER, Filtering, Rotation, SearchRequest
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode, OneNode, SeveralNodes
 from moorage.scheduler.engine.cycle.post_filter import post_filter
-from moorage.scheduler.engine.cycle.score import Choice, Scoring
+from moorage.scheduler.engine.cycle.score import Scoring
+from moorage.scheduler.engine.cycle.search_result import (
+    Choice,
+    ExtendedNodes,
+    NoNode,
+    OneNode,
+    SearchResult,
+    SeveralNodes,
+)
 from moorage.scheduler.engine.extender import Extender
 from moorage.scheduler.engine.handle import ProfileHandles
 from moorage.scheduler.engine.profile import Profile
@@ -65,7 +72,7 @@ class ProfileCycle:
                 profile, float(cross_check), is_live=cross_check is not True
             )
 
-    async def find_extended(self, pod: Pod, request: SearchRequest = WHOLE_CLUSTER) -> Found | ExtendedNodes:
+    async def find_extended(self, pod: Pod, request: SearchRequest = WHOLE_CLUSTER) -> SearchResult | ExtendedNodes:
         """Find the nodes the pod fits on and extenders agree with."""
         pre = self.filtering.pre_filter(pod, request)
         if pre.rejection is not None:
@@ -93,5 +100,5 @@ class ProfileCycle:
                 return self.choose(found)
             return self.scoring.choose_with(ExtendedNodes(found, np.flatnonzero(found.feasible)), added)
         table = found.table or self.cache.nodes
-        added = await self.extending.score(found.found.pod, [table[int(row)] for row in found.rows])
-        return self.choose(found.found) if added is None else self.scoring.choose_with(found, added)
+        added = await self.extending.score(found.result.pod, [table[int(row)] for row in found.rows])
+        return self.choose(found.result) if added is None else self.scoring.choose_with(found, added)

@@ -14,8 +14,8 @@ import numpy as np
 from moorage.common.errors import MoorageError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cycle.filter import SearchRequest
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found, NoNode
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, SearchResult
 from moorage.scheduler.engine.group_points import PlacementScores
 from moorage.scheduler.engine.group_results import GroupTrial, PodTrial, error_text, unplaceable
 from moorage.scheduler.engine.groups.counting import Counting
@@ -151,7 +151,7 @@ class GroupSearch:
             # It has columns of its own: of thousands of pods in many placements they would add up.
             trial.found = found
         self._note_pre_filters(found)
-        plain = found.found if isinstance(found, ExtendedNodes) else found
+        plain = found.result if isinstance(found, ExtendedNodes) else found
         if isinstance(plain, NoNode):
             trial.diagnosis = plain.diagnosis
             trial.diagnosis.statuses = trial.diagnosis.statuses.kept()
@@ -172,7 +172,7 @@ class GroupSearch:
         trial.cycle, trial.node_name, trial.tied = cycle, choice.node.name, choice.tied
         self._stack.place(trial)
 
-    def _note_tried(self, pod: Pod, found: Found) -> None:
+    def _note_tried(self, pod: Pod, found: SearchResult) -> None:
         """Remember what was said of a pod, for those who are to help if the group fits nowhere."""
         skipped, statuses = found.cycle.skipped_filters, found.diagnosis.statuses
         if not any(plugin.name not in skipped for plugin in self._filtering_helpers):
@@ -181,7 +181,7 @@ class GroupSearch:
             statuses = statuses.kept()
         self._findings.tried[pod.metadata.uid] = TriedMember(pod, found.cycle, statuses)
 
-    def _note_pre_filters(self, found: Found | ExtendedNodes) -> None:
+    def _note_pre_filters(self, found: SearchResult | ExtendedNodes) -> None:
         """Remember whose pre-filter had its turn: a rejection that nothing can resolve ends it for those behind."""
         names = [plugin.name for plugin in self._profile.pre_filter]
         refused = found.diagnosis.pre_filter if isinstance(found, NoNode) else None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from moorage.scheduler.engine.answers.standing import StandingAnswer
+from moorage.scheduler.engine.cached_results.combined_result import CombinedResult
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
 from moorage.scheduler.engine.extension_points import how_many, idle
 from moorage.scheduler.engine.group_results import GroupTrial, unplaceable
@@ -32,7 +32,7 @@ class Counting:
         self._cycle = cycle
         self._tree = tree
         self._feasible = feasible
-        self._answer: StandingAnswer | None = None
+        self._cached: CombinedResult | None = None
         self._places: IntArray | None = None
         self._position = -1
         self._proposals: tuple[Proposal, ...] = ()
@@ -47,30 +47,30 @@ class Counting:
 
     def learn(self, trial: GroupTrial) -> None:
         """See from a trial whether counting will do; everything is as it was before it."""
-        if not self._is_possible or self._answer is not None:
+        if not self._is_possible or self._cached is not None:
             return
         states = [tried.state for tried in trial.pods.values() if tried.state is not None]
         if not states:
             # Where nobody found a node there is little to be learnt: perhaps from the next placement.
             return
-        answers, members = self._cycle.filtering.answers, self._tree.members
-        answer = answers.find(members[0])
+        results, members = self._cycle.filtering.results, self._tree.members
+        cached = results.find(members[0])
         self._is_possible = all(
             not pod.status.nominated_node_name
-            and answers.find(pod) is answer
+            and results.find(pod) is cached
             and pod.requests_on_node == members[0].requests
             for pod in members
-        ) and all(self._is_plain(state, answer) for state in states)
+        ) and all(self._is_plain(state, cached) for state in states)
         if self._is_possible:
-            self._answer = answer
+            self._cached = cached
             self._proposals = tuple(Proposal(pod, "", states[0]) for pod in members)
 
     def known(self, placement: Placement) -> GroupTrial | None:
         """Return what would come of the group in a placement, without nodes, and note who would fit there."""
-        if self._answer is None or self._services.nominator.nodes_with_nominations():
+        if self._cached is None or self._services.nominator.nodes_with_nominations():
             return None
         if self._position != (position := self._cycle.cache.columns.changes.position):
-            self._places, self._position = self._count(self._answer), position
+            self._places, self._position = self._count(self._cached), position
         if self._places is None:
             return None
         found = min(int(self._places.take(placement.nodes.rows).sum()), len(self._proposals))
@@ -79,24 +79,24 @@ class Counting:
         status, placement.proposals = self._outcomes[found]
         return GroupTrial(self._tree, status, is_counted=True)
 
-    def _is_plain(self, state: CycleState, answer: StandingAnswer) -> bool:
+    def _is_plain(self, state: CycleState, cached: CombinedResult) -> bool:
         """Tell whether no filter that is asked afresh for every pod has a say, and nobody reserves anything."""
         profile = self._cycle.profile
-        return not answer.has_fresh_filters(state) and profile.reserving <= idle(profile, state)
+        return not cached.has_uncached_filters(state) and profile.reserving <= idle(profile, state)
 
-    def _count(self, answer: StandingAnswer) -> IntArray | None:
+    def _count(self, cached: CombinedResult) -> IntArray | None:
         """Return how many of the pods each row takes; ``None`` if a filter cannot tell."""
         pod, nodes = self._tree.members[0], self._cycle.cache.nodes
-        answer.filter(pod, nodes)
-        places = np.where(answer.feasible, len(self._tree.members), 0)
-        for part in answer.filters_in_force():
+        cached.filter(pod, nodes)
+        places = np.where(cached.feasible, len(self._tree.members), 0)
+        for part in cached.active_filters():
             assert isinstance(part.plugin, FilterPlugin)
             if part.plugin.depends_on is DependsOn.NODE:
                 continue
             # Of one that looks at more than requests, what other pods have come to is not known.
             counted = None
             if part.plugin.depends_on is DependsOn.REQUESTS:
-                counted = how_many(part.plugin, part.cycle, pod, nodes)
+                counted = how_many(part.plugin, part.state, pod, nodes)
             if counted is None:
                 return None
             places = np.minimum(places, counted)

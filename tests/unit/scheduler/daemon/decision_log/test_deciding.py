@@ -13,8 +13,8 @@ from moorage.scheduler.daemon.decision_log.deciding import RUNNERS_UP, DecisionL
 from moorage.scheduler.decisions.decision import NodeEntry, Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
 from moorage.scheduler.decisions.details import node_entries
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.observing import AttemptObserver, observed_by
 from moorage.scheduler.queue.entries import QueuedPodInfo
 from moorage.scheduler.wiring.parts import Observers, assemble
@@ -49,7 +49,7 @@ class FromNothing(AttemptObserver):
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, NodeEntry]] = {}
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
         self.entries[queued.key] = node_entries(cycle, found)
 
 

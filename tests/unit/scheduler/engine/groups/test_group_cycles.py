@@ -12,8 +12,8 @@ from moorage.kube.api.affinity import Affinity, PodAffinityTerm, PodAntiAffinity
 from moorage.kube.api.pod import Pod, SchedulingGate
 from moorage.kube.api.pod_groups import GangPolicy, PodGroup, PodGroupPolicy
 from moorage.kube.api.selectors import LabelSelector
-from moorage.scheduler.engine.cycle.found import ExtendedNodes, Found
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodeinfo import NodeInfo
@@ -460,7 +460,7 @@ class FailsOnce(AttemptObserver):
 
     has_failed = False
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: Found | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
         if queued.pod.name == "b" and not self.has_failed:
             self.has_failed = True
             raise ValueError("ours")

@@ -1,7 +1,7 @@
-"""What one plugin that keeps its answers says of every row, per signature of that plugin.
+"""The cached results of one plugin for every row, per signature of that plugin.
 
-It remembers the position in a change log up to which it is true; who asks next has the rows looked at again that
-changed since. :mod:`moorage.scheduler.engine.answers.standing` combines such answers.
+Each remembers the position in a change log up to which it is valid; its next use evaluates the rows that changed
+since. :mod:`moorage.scheduler.engine.cached_results.combined_result` combines them.
 """
 
 from collections.abc import Iterator
@@ -30,85 +30,85 @@ from moorage.scheduler.state.cache import NodeColumns
 from moorage.scheduler.state.objects import ChangeLog
 
 FEW_ROWS: Final = 6
-"""Up to so many changed rows it is cheaper to go node by node than to open a window."""
+"""Up to this number of changed rows, single calls are cheaper than a window of the node table."""
 
 NO_STATE: Final = CycleState()
-"""What a plugin has stored before its pre-filter was asked."""
+"""The state of a plugin before its pre-filter was called."""
 NO_STATUS_IDS: Final = np.zeros(0, dtype=np.int32)
 NO_TOTALS: Final = np.zeros(0, dtype=np.int64)
 
 
-class KeepingPlugin(Struct, frozen=True):
-    """A plugin that keeps its answers: what is the same for all of them. ``log`` has the changes they depend on."""
+class CachingPlugin(Struct, frozen=True):
+    """A plugin with cached results: everything that its results have in common. ``log`` has the relevant changes."""
 
     plugin: Plugin
     pre_filters: bool
     pre_scores: bool
     log: ChangeLog[int]
 
+    @classmethod
+    def make(cls, plugin: Plugin, profile: Profile, columns: NodeColumns) -> "CachingPlugin":
+        """Select the change log that the results of a plugin depend on."""
+        match plugin.depends_on:
+            case DependsOn.NODE:
+                log = columns.node_changes
+            case DependsOn.REQUESTS:
+                log = columns.resource_changes
+            case _:
+                log = columns.changes
+        return cls(plugin, plugin.name in profile.pre_filtering, plugin.name in profile.pre_scoring, log)
 
-def keeper_of(plugin: Plugin, profile: Profile, columns: NodeColumns) -> KeepingPlugin:
-    """Find out what answers of a plugin have in common."""
-    match plugin.depends_on:
-        case DependsOn.NODE:
-            log = columns.node_changes
-        case DependsOn.REQUESTS:
-            log = columns.resource_changes
-        case _:
-            log = columns.changes
-    return KeepingPlugin(plugin, plugin.name in profile.pre_filtering, plugin.name in profile.pre_scoring, log)
 
+class PluginResult:
+    """The results of one plugin for one signature: its state, its verdicts and its raw scores, row by row.
 
-class PluginAnswer:
-    """What one plugin that goes row by row says to one signature: what it prepared, its verdicts, its raw scores.
-
-    Verdicts and scores are computed when first asked for. The log it follows is that of what the plugin depends on:
-    one that looks at nodes alone is not asked again because a pod came.
+    Verdicts and scores are computed at first use. The log contains only the changes that the plugin depends on: a
+    plugin that looks at nodes alone is not called again because a pod was added.
     """
 
-    def __init__(self, keeper: KeepingPlugin, table: StatusTable) -> None:
-        self.plugin = keeper.plugin
-        self._pre_scores = keeper.pre_scores
-        self.cycle = NO_STATE if keeper.pre_filters else CycleState()
-        self.is_prepared = not keeper.pre_filters
-        """Whether ``pre_filter`` was asked, in the turn that the plugin has in the profile."""
-        self.is_quiet = self.is_prepared
-        """Whether it was, and said no more than "go on"."""
+    def __init__(self, caching: CachingPlugin, table: StatusTable) -> None:
+        self.plugin = caching.plugin
+        self._pre_scores = caching.pre_scores
+        self.state = NO_STATE if caching.pre_filters else CycleState()
+        self.is_prepared = not caching.pre_filters
+        """Whether ``pre_filter`` was called, in the order of the profile."""
+        self.is_success = self.is_prepared
+        """Whether it was called, and returned nothing but success or skip."""
         self.pre_filtered: PreFilterAnswer = None
         self.skips_filter = False
         self.skips_score = False
         self.status_ids: IdArray = NO_STATUS_IDS
-        """None as long as nothing was rejected."""
-        # These three only widen until all rows are computed again: they may be too cautious, never wrong.
+        """Empty until the first rejection."""
+        # These bounds only widen until all rows are computed again: they may be too wide, but never too narrow.
         self.rejects_any = False
         self.raw: IntArray = NO_TOTALS
         self.low = self.high = 0
         self.normalized_constant: tuple[int, int] | None = None
-        """A raw score that all rows had, and what normalising made of it, for plugins that go by the values alone."""
+        """A raw score shared by all rows, and its normalized value, for plugins that normalize by value alone."""
         self.version = 0
-        """Grows whenever a raw score changes: several answers may share this one."""
+        """Incremented whenever a raw score changes; several combined results may share this one."""
         self.generation = 0
-        """Grows whenever all raw scores are computed anew, into another array."""
+        """Incremented whenever all raw scores are computed again, into another array."""
         self._table = table
-        self.log = keeper.log
+        self.log = caching.log
         self._filtered_to: int | None = None
         self.scored_to: int | None = None
 
     def pre_filter(self, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-        """Return what the plugin's pre-filter says, asking it the first time; an error is not remembered."""
+        """Return the result of the plugin's pre-filter, which is called once; errors are not cached."""
         if not self.is_prepared:
             assert isinstance(self.plugin, PreFilterPlugin)
-            cycle = CycleState()
-            answer = pre_filter(self.plugin, cycle, pod, nodes)
-            self.skips_filter = isinstance(answer, Status) and answer.code == Code.SKIP
+            state = CycleState()
+            result = pre_filter(self.plugin, state, pod, nodes)
+            self.skips_filter = isinstance(result, Status) and result.code == Code.SKIP
             if self.skips_filter:
-                cycle.skipped_filters.add(self.plugin.name)
-            self.cycle, self.pre_filtered, self.is_prepared = cycle, answer, True
-            self.is_quiet = answer is None or self.skips_filter
+                state.skipped_filters.add(self.plugin.name)
+            self.state, self.pre_filtered, self.is_prepared = state, result, True
+            self.is_success = result is None or self.skips_filter
         return self.pre_filtered
 
     def filter(self, pod: Pod, nodes: NodeTable) -> None:
-        """Bring the verdicts up to date."""
+        """Update the verdicts."""
         if self._filtered_to == self.log.position:
             return
         plugin = self.plugin
@@ -118,32 +118,32 @@ class PluginAnswer:
             self._filter_window(plugin, pod, nodes, None)
         elif len(rows) <= FEW_ROWS:
             for row in rows:
-                status = filter_node((plugin,), self.cycle, pod, nodes[row])
+                status = filter_node((plugin,), self.state, pod, nodes[row])
                 if status is not None:
                     self._reject_some(len(nodes))
                 if self.rejects_any:
                     self.status_ids[row] = FEASIBLE if status is None else self._table.number(status)
         else:
             self._filter_window(plugin, pod, nodes, np.array(rows))
-        # Last: after a plugin's error the rows are asked about again.
+        # Last: after an error of the plugin the rows are evaluated again.
         self._filtered_to = self.log.position
 
     def _filter_window(self, plugin: FilterPlugin, pod: Pod, nodes: NodeTable, rows: RowArray | None) -> None:
         """Filter some rows at once (``None``: all)."""
         window = nodes if rows is None else nodes.take(rows)
-        found: Iterator[tuple[BoolArray, int]] = iter(())
-        if plugin.name not in self.cycle.skipped_filters:
-            found = rejected_rows(plugin, self.cycle, pod, window, self._table, None)
+        rejections: Iterator[tuple[BoolArray, int]] = iter(())
+        if plugin.name not in self.state.skipped_filters:
+            rejections = rejected_rows(plugin, self.state, pod, window, self._table, None)
         if rows is None:
             self.rejects_any = False
         elif self.rejects_any:
             self.status_ids[rows] = FEASIBLE
-        for rejected, number in found:
+        for rejected, number in rejections:
             self._reject_some(len(nodes))
             self.status_ids[rejected if rows is None else rows[rejected]] = number
 
     def _reject_some(self, size: int) -> None:
-        """Have verdicts to write to: before the first rejection there are none."""
+        """Allocate the verdicts before the first rejection is written."""
         if not self.rejects_any:
             self.status_ids = np.zeros(size, dtype=np.int32)
             self.rejects_any = True
@@ -152,11 +152,11 @@ class PluginAnswer:
         """Run the plugin's pre-score, if the profile has it."""
         if self._pre_scores:
             assert isinstance(self.plugin, PreScorePlugin)
-            pre_score(self.plugin, self.cycle, pod, nodes)
-            self.skips_score = self.plugin.name in self.cycle.skipped_scores
+            pre_score(self.plugin, self.state, pod, nodes)
+            self.skips_score = self.plugin.name in self.state.skipped_scores
 
     def score(self, pod: Pod, nodes: NodeTable) -> None:
-        """Bring the raw scores up to date."""
+        """Update the raw scores."""
         if self.scored_to == self.log.position:
             return
         plugin = self.plugin
@@ -165,7 +165,7 @@ class PluginAnswer:
         if self.scored_to is None:
             self.pre_score(pod, nodes)
         if rows is None and not self.skips_score:
-            raw = score_nodes(plugin, self.cycle, pod, nodes)
+            raw = score_nodes(plugin, self.state, pod, nodes)
             if raw.dtype == np.int32:
                 self.raw, self.low, self.high = raw, MIN_NODE_SCORE, MAX_NODE_SCORE
             else:
@@ -179,9 +179,9 @@ class PluginAnswer:
 
     def _score_rows(self, plugin: ScorePlugin, pod: Pod, nodes: NodeTable, rows: list[int]) -> None:
         if len(rows) > FEW_ROWS:
-            values = score_nodes(plugin, self.cycle, pod, nodes.take(np.array(rows))).tolist()
+            values = score_nodes(plugin, self.state, pod, nodes.take(np.array(rows))).tolist()
         else:
-            values = [score_node(plugin, self.cycle, pod, nodes[row]) for row in rows]
+            values = [score_node(plugin, self.state, pod, nodes[row]) for row in rows]
         for row, value in zip(rows, values, strict=True):
             if self.raw[row] != value:
                 if not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE and self.raw.dtype == np.int32:
@@ -195,7 +195,7 @@ class PluginAnswer:
                 self.version += 1
 
     def _dirty_rows(self, position: int | None, nodes: NodeTable) -> list[int] | None:
-        """Return the rows to look at again; ``None`` for all of them."""
+        """Return the rows to evaluate again; ``None`` for all of them."""
         if position is None:
             return None
         rows = self.log.since(position)

@@ -9,8 +9,8 @@ from tests.support.engine import cycle_over, feasible_nodes
 
 from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.cycle.found import Found, NoNode
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import NoNode, SearchResult
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin, NodeNames, Plugin, PreFilterPlugin
@@ -58,11 +58,11 @@ class Skips(PreFilterPlugin, FilterPlugin):
         raise AssertionError("a plugin that skipped is not asked")
 
 
-def find(*plugins: type[Plugin]) -> Found:
+def find(*plugins: type[Plugin]) -> SearchResult:
     return cycle_over(*NODES, plugins=plugins).find(make_pod("p"))
 
 
-def feasible(found: Found) -> list[str]:
+def feasible(found: SearchResult) -> list[str]:
     return feasible_nodes(cycle_over(*NODES), found)
 
 

@@ -1,4 +1,4 @@
-"""Standing answers follow everything that a plugin may look at on a node, the labels of its pods among it."""
+"""Cached results follow all changes of a node that a plugin may depend on, labels of its pods included."""
 
 from typing import Any
 

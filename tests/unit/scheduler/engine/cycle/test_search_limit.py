@@ -5,8 +5,8 @@ from tests.support.engine import cycle_over
 
 from moorage.scheduler.config import default_config
 from moorage.scheduler.engine.cycle.filter import Rotation
-from moorage.scheduler.engine.cycle.found import SeveralNodes
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import SeveralNodes
 from moorage.testing import make_node, make_pod
 
 ADAPTIVE = dict(
@@ -30,16 +30,16 @@ def several(cycle: ProfileCycle, pod: str) -> SeveralNodes:
 
 @pytest.mark.parametrize(("nodes", "wanted"), ADAPTIVE.items())
 def test_zero_percent_is_adaptive(nodes: int, wanted: int) -> None:
-    assert placement(0).filtering.wanted(nodes) == wanted
+    assert placement(0).filtering.count_to_find(nodes) == wanted
 
 
 @pytest.mark.parametrize(("percentage", "wanted"), {1: 100, 5: 100, 50: 500, 100: 1000}.items())
 def test_a_written_percentage_counts_with_a_floor_of_100(percentage: int, wanted: int) -> None:
-    assert placement(percentage).filtering.wanted(1000) == wanted
+    assert placement(percentage).filtering.count_to_find(1000) == wanted
 
 
 def test_nothing_written_means_every_node() -> None:
-    assert placement(None).filtering.wanted(5000) == 5000
+    assert placement(None).filtering.count_to_find(5000) == 5000
     assert default_config().percentage_of_nodes_to_score is None
 
 

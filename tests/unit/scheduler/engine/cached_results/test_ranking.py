@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from moorage.scheduler.engine.answers.ranking import HeapOrder
+from moorage.scheduler.engine.cached_results.ranking import HeapOrder
 
 
 def root_after_init(scores: list[int]) -> int:

@@ -1,4 +1,4 @@
-"""Who wins among scored nodes: upstream's heap decides ties, so the order in which nodes were found matters."""
+"""The winner among scored nodes. Upstream's heap decides ties, so the order in which nodes were found matters."""
 
 from collections.abc import Hashable
 from typing import Final
@@ -7,20 +7,21 @@ import numpy as np
 from msgspec import Struct
 
 from moorage.common.arrays import NDArray
-from moorage.scheduler.engine.answers.layout import MAX_NARROW
 from moorage.scheduler.framework.status import IntArray
 
+MAX_NARROW: Final = 1 << 31
+"""Numbers below this fit into 32 bits."""
 LEVELS: Final = 48
-"""Enough levels of a binary heap for more nodes than a cluster can have."""
+"""Enough levels of a binary heap for any number of nodes."""
 MIN_SIZE: Final = 1 << 13
 FIRST_PLACES: Final = 1 << 8
-"""So many places are looked at before all of those that are equal are compared."""
+"""The number of places to examine before all equals are compared."""
 
 
 class Ranks(Struct, frozen=True):
-    """The tie-break of each row: among equals the lowest wins; all are below ``size``.
+    """The tie-break of each row: among equals the lowest rank wins; all ranks are below ``size``.
 
-    ``version`` names what they were made of, so that what is derived from them can be kept; ``None`` for one choice.
+    ``version`` identifies their inputs, so that derived columns can be cached; ``None`` is used for a single choice.
     """
 
     column: IntArray
@@ -29,7 +30,7 @@ class Ranks(Struct, frozen=True):
 
 
 class HeapOrder:
-    """Which of several equal nodes ends at the root of upstream's heap.
+    """Computes which of several equal nodes ends at the root of upstream's heap.
 
     The root after Go's ``heap.Init`` is the first of the maxima in preorder of the implicit binary tree. In preorder a
     place sorts by its path from the root: place + 1 in binary, read from its leading one, shorter paths first.
@@ -41,7 +42,7 @@ class HeapOrder:
         self._first: IntArray = np.zeros(0, dtype=np.int64)
 
     def first(self, count: int) -> IntArray:
-        """Return some of the first ``count`` places: those that win before all others, in the order they win in."""
+        """Return some of the first ``count`` places: those that win before all others, in winning order."""
         self.ranks(count)
         return self._first[self._first < count]
 
@@ -67,7 +68,7 @@ def preorder_keys(count: int) -> NDArray[np.int64]:
 class TotalOrder:
     """Totals and ranks as one column of numbers (total · size - rank), so that the winner is its maximum.
 
-    Kept from pod to pod: a pod that is placed changes the total of one row, and only that place is written again.
+    It is cached between pods: a placed pod changes the total of one row, and only that row is written again.
     """
 
     def __init__(self) -> None:
@@ -75,26 +76,26 @@ class TotalOrder:
         self._ranks: Ranks | None = None
 
     def invalidate(self) -> None:
-        """Make the column anew when it is next asked for."""
+        """Compute the whole column at the next use."""
         self._ranks = None
 
     def put(self, row: int, total: int) -> None:
-        """Follow the total of one row."""
+        """Update the total of one row."""
         if self._ranks is not None:
             self._column[row] = total * self._ranks.size - int(self._ranks.column[row])
 
     def best(self, totals: IntArray, ranks: Ranks, max_total: int) -> int:
         """Return the row of the winner; no total is higher than ``max_total``."""
-        known = self._ranks
-        if known is None or ranks.version is None or known.version != ranks.version or known.size != ranks.size:
-            self._column = ordered(totals, ranks, max_total)
+        cached = self._ranks
+        if cached is None or ranks.version is None or cached.version != ranks.version or cached.size != ranks.size:
+            self._column = order_totals(totals, ranks, max_total)
             self._ranks = ranks
         return int(self._column.argmax())
 
 
-def ordered(totals: IntArray, ranks: Ranks, max_total: int) -> IntArray:
+def order_totals(totals: IntArray, ranks: Ranks, max_total: int) -> IntArray:
     """Return a column whose maximum is the winner, in 32 bits if they are enough."""
-    narrow = totals.dtype == np.int32 and (max_total + 1) * (ranks.size + 1) < MAX_NARROW
-    column = np.multiply(totals, ranks.size, dtype=np.int32 if narrow else np.int64)
+    is_narrow = totals.dtype == np.int32 and (max_total + 1) * (ranks.size + 1) < MAX_NARROW
+    column = np.multiply(totals, ranks.size, dtype=np.int32 if is_narrow else np.int64)
     column -= ranks.column
     return column

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.engine import config_with, registry_with
-from tests.unit.scheduler.engine.test_ranking import root_after_init
+from tests.unit.scheduler.engine.cached_results.test_ranking import root_after_init
 
 from moorage.cluster.simulation.simulation import Simulation
 from moorage.cluster.simulation.world import World
@@ -17,9 +17,9 @@ from moorage.kube.api.quantity import Quantity
 from moorage.kube.api.selectors import LabelSelector
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
-from moorage.scheduler.engine.cycle import score
-from moorage.scheduler.engine.cycle.found import NoNode, SeveralNodes
+from moorage.scheduler.engine.cycle import tie_breaking
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.search_result import NoNode, SeveralNodes
 from moorage.scheduler.engine.reference import filter_all, pre_filtered_cycle, score_all
 from moorage.scheduler.engine.statuses import StatusTable
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -85,20 +85,20 @@ def test_the_best_of_the_nodes_found_is_picked(fields: dict[str, object]) -> Non
 
 
 @pytest.mark.parametrize("start", [0, 5])
-@pytest.mark.parametrize("many_equals", [0, score.MANY_EQUALS], ids=["first places first", "all equals compared"])
+@pytest.mark.parametrize("many_equals", [0, tie_breaking.MANY_EQUALS], ids=["first places", "all equals"])
 @pytest.mark.parametrize("requests", [{}, {"cpu": "300m"}], ids=["many equals", "few equals"])
 def test_where_few_nodes_are_rejected_the_best_is_found_without_going_through_the_others(
     requests: dict[str, Quantity], many_equals: int, start: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(score, "MANY_NODES", 0)
-    monkeypatch.setattr(score, "MANY_EQUALS", many_equals)
+    monkeypatch.setattr(tie_breaking, "MANY_NODES", 0)
+    monkeypatch.setattr(tie_breaking, "MANY_EQUALS", many_equals)
     world = World(VirtualClock())
     scheduler = Simulation(world, default_config(), Registry(IN_TREE), features=FeatureGates()).scheduler
     for number in range(61):
         scheduler.handlers.node_added(make_node(f"n{number}", zone=f"z{number % ZONES}"))
     cycle = scheduler.cycles["default-scheduler"]
     visited: list[SeveralNodes] = []
-    monkeypatch.setattr(cycle.scoring, "_visited", visited.append)
+    monkeypatch.setattr(cycle.scoring._order, "visited", visited.append)
     for number in range(40):
         labels = {"group": f"g{number // 8}"}
         term = PodAffinityTerm(topology_key=HOSTNAME_LABEL, label_selector=LabelSelector(match_labels=labels))
