@@ -1,4 +1,4 @@
-"""What time it is: a protocol, the machine's clocks, and one that only moves when told to."""
+"""Clocks: a protocol, the system clock, and a virtual clock that is advanced explicitly."""
 
 import time
 from functools import partial
@@ -9,14 +9,14 @@ boot_time = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLO
 
 
 class Clock(Protocol):
-    """Where the scheduler reads the time; nothing below the app asks the machine itself."""
+    """The source of time; only entry points use the system clock directly."""
 
     def now(self) -> float:
         """Return seconds since some moment in the past: for durations and deadlines."""
         ...
 
     def wall(self) -> float:
-        """Return seconds since the Unix epoch: for what others read, and to compare with what others wrote."""
+        """Return seconds since the Unix epoch, for timestamps that other systems read or wrote."""
         ...
 
 
@@ -35,7 +35,7 @@ class SteadyClock:
 
 
 class VirtualClock:
-    """A clock that stands still until it is moved; simulator and tests run on it."""
+    """A clock that advances only when it is moved; used by simulations and tests."""
 
     def __init__(self, start: float = 1_767_225_600.0) -> None:
         self._now = start

@@ -1,28 +1,28 @@
-"""What can go wrong, as classes that say what happens next.
+"""The exceptions of Moorage. The class of an exception determines the reaction to it.
 
 MoorageError
-├── InputError            a file or object a user gave cannot be used: one message, exit code 2
+├── InputError            a file or object of a user is invalid: one message, exit code 2
 │   └── ConfigError       the same for the configuration; `where` is a path into it
-│       ├── ConfigErrors  several of them at once, in the order of the document
+│       ├── ConfigErrors  several of them, in the order of the document
 │       └── UnknownPluginError
-├── QuantityError         a text is not a Kubernetes quantity (a ValueError too)
-├── SelectorError         a label or node selector cannot be used (a ValueError too)
-├── MigrationError        an in-tree volume has no CSI name (a ValueError too)
-├── ApiError              the API refused a request: the write is tried again, or what it was for fails
-│   ├── Conflict          the object changed meanwhile
-│   ├── AlreadyExists     an object of that name is there
-│   ├── NotFound          the object is gone
-│   ├── Gone              the version asked for is forgotten: list again
-│   ├── Unauthorized      the credentials are not taken
-│   ├── Forbidden         a permission is missing; the message says which
-│   ├── TooManyRequests   the server asks for patience: wait ``retry_after`` seconds and try again
-│   ├── ServerError       the server failed: try again
-│   └── Unreachable       no answer: the request may or may not have been carried out
-├── NotStored             a plugin read state that nobody stored in this attempt (a LookupError too)
-├── LeadershipLost        another replica leads, or may: stop working at once
-├── ServiceError          a web service that is asked did not answer, or what cannot be used
-├── ExtenderError         a scheduler extender failed, or answered what it may not
-└── PluginError           a plugin broke its contract or raised: that attempt fails, the scheduler lives on
+├── QuantityError         a text is not a Kubernetes quantity (also a ValueError)
+├── SelectorError         a label or node selector is invalid (also a ValueError)
+├── MigrationError        an in-tree volume has no CSI name (also a ValueError)
+├── ApiError              the API rejected a request: the write is retried, or its purpose fails
+│   ├── Conflict          the object changed since it was read
+│   ├── AlreadyExists     an object of that name exists
+│   ├── NotFound          the object does not exist
+│   ├── Gone              the requested version has expired: list again
+│   ├── Unauthorized      the credentials are invalid
+│   ├── Forbidden         a permission is missing; the message names it
+│   ├── TooManyRequests   the server is overloaded: retry after ``retry_after`` seconds
+│   ├── ServerError       the server failed: retry
+│   └── Unreachable       no response: the request may or may not have been executed
+├── NotStored             a plugin read state that was not stored in this attempt (also a LookupError)
+├── LeadershipLost        another replica leads, or may lead: stop immediately
+├── ServiceError          a web service did not respond, or its response is invalid
+├── ExtenderError         a scheduler extender failed, or its response is invalid
+└── PluginError           a plugin violated its contract or raised: the attempt fails
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,9 +32,9 @@ from moorage.common.text import MAX_MESSAGE, shortened
 
 MAX_PLACE: Final = 1024
 MAX_PROBLEMS: Final = 100
-"""How many problems of a configuration are listed."""
+"""Maximum number of configuration problems in one message."""
 MAX_NAME: Final = 256
-"""No name is longer; what is longer is none that was mistyped, and comparing it would take long."""
+"""Longer strings cannot be typos of a known name, and comparing them is slow."""
 
 
 class MoorageError(Exception):
@@ -45,7 +45,7 @@ class MoorageError(Exception):
 
 
 class InputError(MoorageError):
-    """Something a user gave cannot be used; the message says where, what, and what to write instead."""
+    """Invalid input of a user; the message contains the place, the problem and a correction."""
 
     def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
         where, problem, hint = shortened(where, MAX_PLACE), shortened(problem), shortened(hint, MAX_PLACE)
@@ -92,7 +92,7 @@ class MigrationError(MoorageError, ValueError):
 
 
 class PluginError(MoorageError):
-    """A plugin raised, or answered something its extension point does not allow."""
+    """A plugin raised, or returned a value that its extension point does not allow."""
 
     def __init__(self, plugin: str, problem: str) -> None:
         super().__init__(problem)
@@ -100,15 +100,15 @@ class PluginError(MoorageError):
 
 
 class ServiceError(MoorageError):
-    """A web service could not be reached, or did not answer what it was asked for."""
+    """A web service could not be reached, or its response is invalid."""
 
 
 class ExtenderError(MoorageError):
-    """An extender could not be reached, failed, or answered what it may not."""
+    """An extender could not be reached, failed, or its response is invalid."""
 
 
 class NotStored(MoorageError, LookupError):
-    """A plugin read state of the attempt that nobody stored, as when its pre-filter is switched off."""
+    """A plugin read state that was not stored in this attempt, for example because its pre-filter is disabled."""
 
 
 class CacheError(MoorageError):
@@ -116,10 +116,10 @@ class CacheError(MoorageError):
 
 
 class ApiError(MoorageError):
-    """The API refused a request, or did not answer; ``status`` is the HTTP code, 0 if there was none.
+    """The API rejected a request or did not respond; ``status`` is the HTTP code, or 0 without a response.
 
-    ``reason`` is the API's code for it, such as ``NotFound``. ``retry_after`` is how many seconds the server asked us
-    to wait before trying again, if it did. ``details`` is what the Status object says of the object and the causes.
+    ``reason`` is the API's code, such as ``NotFound``. ``retry_after`` is the server's requested delay in seconds, if
+    it sent one. ``details`` is the part of the Status object that describes the object and the causes.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class ApiError(MoorageError):
 
 
 class Conflict(ApiError):
-    """The object changed meanwhile, or the pod has its node already."""
+    """The object changed since it was read, or the pod already has a node."""
 
 
 class AlreadyExists(ApiError):
@@ -149,7 +149,7 @@ class NotFound(ApiError):
 
 
 class Gone(ApiError):
-    """The server no longer knows the version we asked about; list again and go on from there."""
+    """The requested version has expired on the server; list again and continue from there."""
 
 
 class Unauthorized(ApiError):
@@ -161,15 +161,15 @@ class Forbidden(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """The server has too much to do; ``retry_after`` says how long to wait."""
+    """The server is overloaded; ``retry_after`` is the time to wait."""
 
 
 class ServerError(ApiError):
-    """The server failed in answering; the request may have been carried out."""
+    """The server failed; the request may have been executed."""
 
 
 class Unreachable(ApiError):
-    """There was no answer. ``was_sent`` is False if the request cannot have reached the server."""
+    """There was no response. ``was_sent`` is False if the request cannot have reached the server."""
 
     def __init__(self, message: str = "", *, was_sent: bool = True) -> None:
         super().__init__(message, reason="Unreachable")
@@ -181,7 +181,7 @@ class LeadershipLost(MoorageError):
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Suggest the closest known name as a hint, or say nothing."""
+    """Return a hint with the closest known name, or an empty string."""
     if len(name) > MAX_NAME:
         return ""
     from difflib import get_close_matches
@@ -191,7 +191,7 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
 
 def explain(error: MoorageError) -> str:
-    """Put an error in words for a terminal; notes on it say which file it is about."""
+    """Format an error for a terminal; its notes contain the file."""
     about = "".join(f"{shortened(note, MAX_PLACE)}: " for note in getattr(error, "__notes__", ()))
     if not isinstance(error, ConfigErrors) or len(error.errors) == 1:
         return f"{about}{error}"

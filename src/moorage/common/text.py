@@ -1,20 +1,20 @@
-"""The one place where texts are shortened: whatever somebody sends us, no message of ours is longer than a few pages.
+"""Truncation of texts: no message is longer than a few pages, regardless of its input.
 
-What is left out is the middle, since a message begins with where it was found and ends with what to write instead.
+The middle is left out, since a message starts with the place of a problem and ends with the correction.
 """
 
 from collections.abc import MutableMapping
 from typing import Any, Final
 
 MAX_MESSAGE: Final = 16 * 1024
-"""For one message. What kube-apiserver says of all that is wrong with an ordinary object has room in it."""
+"""Limit of one message. A complete validation error of kube-apiserver for an ordinary object fits."""
 MAX_TRACE: Final = 4 * MAX_MESSAGE
 MAX_NOTE_BYTES: Final = 1024
-"""What the events API takes."""
+"""Limit of the events API."""
 
 
 def shortened(text: str, limit: int = MAX_MESSAGE) -> str:
-    """Leave out the middle of a text that is too long, and say so.
+    """Replace the middle of a long text by a note.
 
     >>> shortened("a" * 100, limit=60)
     'aaaaaaaaaaaaaaaaaaaa … (70 characters left out) … aaaaaaaaaa'

@@ -1,4 +1,4 @@
-"""What a pod says about where it wants to be: node and pod affinity, spread constraints, tolerations."""
+"""Placement rules of a pod: node and pod affinity, spread constraints, tolerations."""
 
 import re
 from typing import Final
@@ -71,7 +71,7 @@ class Toleration(KubeStruct, frozen=True):
 
 
 def whole_number(text: str) -> int | None:
-    """Read a number of 64 bits as it is written: no plus sign, no zeros in front.
+    """Parse a 64-bit integer in its canonical form: no plus sign and no leading zeros.
 
     >>> whole_number("-5"), whole_number("007"), whole_number("9223372036854775808")
     (-5, None, None)

@@ -51,10 +51,10 @@ class WeightedTerm(NamedTuple):
 
 
 class PodTerms(Struct, frozen=True, eq=False, weakref=True):
-    """All affinity terms of a pod. A list in which one selector cannot be parsed counts as empty, as upstream.
+    """All affinity terms of a pod. A list with an invalid selector counts as empty, as upstream.
 
-    Pods of one template have the same object, so it can stand for the terms in a key without being gone through. It is
-    kept by its pods, and goes with the last of them.
+    Pods of one template share the object, so that keys can contain it instead of the terms. It is deleted with its last
+    pod.
     """
 
     affinity: tuple[AffinityTerm, ...] = ()

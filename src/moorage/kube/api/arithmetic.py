@@ -1,7 +1,7 @@
 """Go's arithmetic: integer division toward zero and rounding half away from zero.
 
-Scores must equal upstream's to the point, so nothing that scores uses ``//`` on what may be negative, ``round`` or
-``np.round``.
+Scores must equal upstream's exactly, so scoring code uses neither ``//`` on values that may be negative, nor ``round``
+or ``np.round``.
 """
 
 import math

@@ -47,14 +47,14 @@ def claim_use(pod: Pod, volume: Volume) -> ClaimUse | None:
 
 
 def uses_claim(pod: Pod, claim: PersistentVolumeClaim, *, ephemeral: bool = True) -> bool:
-    """Return whether a claim is one of the pod's; those of ephemeral volumes count unless told otherwise."""
+    """Return whether the pod uses a claim; by default claims of ephemeral volumes count."""
     return pod.namespace == claim.namespace and any(
         use.name == claim.name for use in claim_uses(pod) if ephemeral or not use.is_ephemeral
     )
 
 
 def ownership_problem(claim: PersistentVolumeClaim, pod: Pod) -> str | None:
-    """Say what is wrong when the claim of an ephemeral volume was not made for this pod."""
+    """Return the error message if the claim of an ephemeral volume was not created for this pod."""
     owner = claim.metadata.controller
     if claim.namespace == pod.namespace and owner is not None and owner.uid == pod.uid:
         return None
@@ -62,7 +62,7 @@ def ownership_problem(claim: PersistentVolumeClaim, pod: Pod) -> str | None:
 
 
 def class_of_claim(claim: PersistentVolumeClaim) -> str:
-    """Return the storage class a claim asks for; the old annotation comes first."""
+    """Return the storage class of a claim; the legacy annotation takes precedence."""
     return claim.annotations.get(CLASS_ANNOTATION, claim.spec.storage_class_name or "")
 
 
@@ -88,12 +88,12 @@ def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def requested_storage(claim: PersistentVolumeClaim) -> int:
-    """Return how many bytes a claim asks for."""
+    """Return the requested bytes of a claim."""
     return value(claim.spec.resources.requests.get(STORAGE, 0))
 
 
 def exact_request(claim: PersistentVolumeClaim) -> int:
-    """Return what a claim asks for in billionths of a byte, as comparisons need it."""
+    """Return the requested size of a claim in billionths of a byte, for exact comparisons."""
     return nano_value(claim.spec.resources.requests.get(STORAGE, 0))
 
 
@@ -110,7 +110,7 @@ def reach_of_volume(volume: PersistentVolume) -> NodeMatcher | None:
 
 @cached(4096, length_of)
 def _by_labels(selector: NodeSelector) -> NodeMatcher:
-    # Upstream asks with a node that has labels and no name, and so never looks at matchFields.
+    # Upstream passes a node with labels but without a name, so that matchFields never match.
     return NodeMatcher(
         tuple(
             NodeTermMatcher(term.expressions, matches_nothing=term.matches_nothing)

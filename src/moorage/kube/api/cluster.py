@@ -6,7 +6,7 @@ from moorage.kube.api.struct import Data, Int32, Int64, KubeStruct
 
 
 class NamespaceSpec(KubeStruct, frozen=True):
-    """Who has to agree before a namespace goes."""
+    """The finalizers of a namespace."""
 
     finalizers: tuple[str, ...] = ()
 
@@ -29,7 +29,7 @@ class ConfigMap(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class ServiceSpec(KubeStruct, frozen=True):
-    """Which pods a service stands for; a service without a selector stands for none."""
+    """The pods of a service; a service without a selector has none."""
 
     selector: dict[str, str] | None = None
 
@@ -57,7 +57,7 @@ class PodDisruptionBudgetSpec(KubeStruct, frozen=True):
 
 
 class PodDisruptionBudgetStatus(KubeStruct, frozen=True):
-    """How many of them may go now."""
+    """Number of pods that may be evicted now."""
 
     disruptions_allowed: Int32 = 0
     disrupted_pods: dict[str, str | None] = {}

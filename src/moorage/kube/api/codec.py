@@ -13,13 +13,13 @@ from moorage.kube.api.struct import Data
 T = TypeVar("T")
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding rubbish may raise: msgspec has no error of its own for bad UTF-8, or for brackets without end."""
+"""Exceptions of decoding invalid data: msgspec has no own error for invalid UTF-8 or unbalanced brackets."""
 
 
 def decode(kind: type[T], body: bytes) -> T:
-    """Decode JSON into a struct; nulls stand for "absent", as in Go.
+    """Decode JSON into a struct; null means "absent", as in Go.
 
-    The fast path knows no nulls where a list or number belongs; an object that has some is decoded again without them.
+    The fast path does not support null in place of a list or number; such objects are decoded again without nulls.
     """
     if issubclass(kind, CustomObject):
         return convert(kind, msgspec.json.decode(body, type=dict[str, Any]))

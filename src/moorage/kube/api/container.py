@@ -1,4 +1,4 @@
-"""Containers: what they ask for, the ports they open, the images they run, and what the kubelet says of them."""
+"""Containers: requests, ports, images and the status reported by the kubelet."""
 
 from typing import Any
 
@@ -34,16 +34,16 @@ class ContainerPort(KubeStruct, frozen=True):
 
 
 class RestartRule(KubeStruct, frozen=True):
-    """What to do when a container exits; only the action matters for scheduling."""
+    """The reaction to the exit of a container; only the action matters for scheduling."""
 
     action: str = ""
 
 
 class VolumeMount(KubeStruct, frozen=True):
-    """A mount of a volume: only what a node must support matters.
+    """A mount of a volume, reduced to the features that a node must support.
 
-    Where it is mounted and under which name is left out: the token of a service account is mounted into every pod under
-    a name of its own, and would make a template of each.
+    Path and name are left out: the service account token is mounted into every pod under a unique name, and pods of one
+    template would not be equal.
     """
 
     bind_mount_options: tuple[Any, ...] = ()
@@ -62,7 +62,7 @@ class Container(KubeStruct, frozen=True):
 
     @property
     def is_sidecar(self) -> bool:
-        """Whether an init container keeps running beside the others."""
+        """Whether an init container is a sidecar, which keeps running."""
         return self.restart_policy == "Always"
 
 
@@ -73,13 +73,13 @@ class ContainerEnd(KubeStruct, frozen=True):
 
 
 class ContainerState(KubeStruct, frozen=True):
-    """What a container is doing, as far as it matters: nothing any more."""
+    """The state of a container; only termination matters for scheduling."""
 
     terminated: ContainerEnd | None = None
 
 
 class ContainerStatus(KubeStruct, frozen=True):
-    """What the kubelet has set aside for a container, for pods resized in place; and how it ended."""
+    """The resources that the kubelet allocated to a container, for pods resized in place, and its exit state."""
 
     name: str = ""
     allocated_resources: ResourceList | None = None

@@ -26,13 +26,13 @@ _EVERY: Final = re.compile(r"@every (?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)
 _HORIZON: Final = timedelta(days=5 * 366)
 """A schedule that is not due for so long, such as the 30th of February, is never due."""
 _END: Final = datetime(9990, 1, 1, tzinfo=UTC).timestamp()
-"""A status may say that a job was started in the last year that Python knows."""
+"""A status may contain a time in the last year that Python supports."""
 
 
 class Schedule(Struct, frozen=True):
-    """The minutes, hours, days, months and weekdays of a schedule; or ``every`` so many seconds.
+    """The minutes, hours, days, months and weekdays of a schedule, or an interval (``every``) in seconds.
 
-    Days and weekdays are alternatives, unless one of them is open.
+    Days and weekdays are alternatives unless one of them is unrestricted.
     """
 
     minutes: frozenset[int] = frozenset()
@@ -92,7 +92,7 @@ class Schedule(Struct, frozen=True):
 
 @cached(1024)
 def parse(text: str) -> Schedule:
-    """Read a schedule; InputError says what is wrong with it."""
+    """Parse a schedule; raise InputError if it is invalid."""
     if match := _EVERY.fullmatch(text):
         hours, minutes, seconds = (int(part or 0) for part in match.groups())
         every = hours * 3600 + minutes * 60 + seconds

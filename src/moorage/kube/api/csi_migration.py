@@ -21,11 +21,10 @@ _EBS_ID: Final = re.compile(r"vol-[^/]*\Z")
 
 
 class Migration(Struct, frozen=True):
-    """An in-tree plugin whose volumes a CSI driver serves now.
+    """An in-tree volume plugin that was replaced by a CSI driver.
 
-    ``source`` is the field of volumes and pods that names a disk; ``handle`` makes the driver's name for it, with the
-    volume's labels (empty for disks named in line). ``zone_key`` is the label that stands for the zone in the driver's
-    topology.
+    ``source`` is the field of volumes and pods that names a disk; ``handle`` returns the driver's volume handle from it
+    and the volume's labels (empty for inline disks). ``zone_key`` is the zone label in the driver's topology.
     """
 
     plugin: str
@@ -83,7 +82,7 @@ def plugins_migrated_on(csi_node: CSINode | None) -> str:
 
 
 def translated(volume: PersistentVolume, migration: Migration) -> PersistentVolume:
-    """Return a volume as a CSI volume with the driver's topology; raise :class:`MigrationError` if there is none."""
+    """Return a volume as a CSI volume with the driver's topology; raise MigrationError if it has no CSI name."""
     name = csi_name_of_volume(volume, migration)
     if migration.zone_key is not None:
         volume = _with_topology(volume, migration.zone_key)
@@ -92,7 +91,7 @@ def translated(volume: PersistentVolume, migration: Migration) -> PersistentVolu
 
 
 def _with_topology(volume: PersistentVolume, zone_key: str) -> PersistentVolume:
-    """Let the zone be asked for under the driver's key, taking it from the volume's labels if need be."""
+    """Translate zone requirements to the driver's key; take the zone from the volume's labels if necessary."""
     terms = _terms(volume)
     zone_label, region_label = _labels_in_use(terms, volume.labels)
     if _values(terms, zone_label):

@@ -1,4 +1,4 @@
-"""Custom resources: kinds that somebody defined in their cluster, with a struct of the author's or as plain data."""
+"""Custom resources, as typed structs of an author or as plain data."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Self
@@ -25,7 +25,7 @@ class CustomObject(KubeObject, frozen=True, dict=True, gc=True):
     content: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        # There must be one truth about an object's labels and version: what stood here would be written to nobody.
+        # Labels and version have one source, the metadata: values stored here would never be written.
         if found := [field for field in _HEAD if field in self.content]:
             raise ValueError(f"content of a {type(self).__name__} has {', '.join(found)}: make it by {_MAKER}")
 
@@ -53,9 +53,9 @@ _MAKER: Final = "CustomObject.of(…), and change metadata by msgspec.structs.re
 def custom_kind(
     name: str, plural: str, api_version: str, *, namespaced: bool = True, type: type[KubeObject] | None = None
 ) -> Kind:
-    """Describe a kind of custom resource; ask the handle for ``lister(kind.type)`` to list and watch it.
+    """Describe a kind of custom resource; ``handle.lister(kind.type)`` lists and watches it.
 
-    ``type`` is a struct of the author's, for typed objects; without one they are a :class:`CustomObject`.
+    ``type`` is a struct for typed objects; the default is :class:`CustomObject`.
 
     >>> kind = custom_kind("Quota", "quotas", "example.org/v1")
     >>> kind.path(namespace="shop")

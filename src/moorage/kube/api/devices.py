@@ -51,7 +51,7 @@ class DeviceAttribute(KubeStruct, frozen=True):
 
 
 class CapacityRange(KubeStruct, frozen=True):
-    """The amounts of a capacity that may be asked for."""
+    """The valid amounts of a capacity request."""
 
     min: Quantity | None = None
     max: Quantity | None = None
@@ -87,7 +87,7 @@ class CounterSet(KubeStruct, frozen=True):
 
 
 class DeviceCounterConsumption(KubeStruct, frozen=True):
-    """What a device draws from a counter set while it is in use."""
+    """The counters that a device consumes while it is allocated."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = {}
@@ -110,7 +110,7 @@ class NodeAllocatableOverhead(KubeStruct, frozen=True):
 
 
 class NodeAllocatableResource(KubeStruct, frozen=True):
-    """What a device means for one resource of its node."""
+    """The effect of a device on one resource of its node."""
 
     mapping: NodeAllocatableMapping | None = None
     overhead: NodeAllocatableOverhead | None = None
@@ -175,7 +175,7 @@ class DeviceSelector(KubeStruct, frozen=True):
 
 
 class CapacityRequirements(KubeStruct, frozen=True):
-    """How much of a device's capacities a request asks for."""
+    """The requested amounts of a device's capacities."""
 
     requests: dict[str, Quantity] = {}
 
@@ -222,7 +222,7 @@ class DeviceRequest(KubeStruct, frozen=True):
 
 
 class DeviceConstraint(KubeStruct, frozen=True):
-    """What the devices of some requests must have in common, or must not."""
+    """A constraint on attributes that the devices of several requests must share, or must not share."""
 
     requests: tuple[str, ...] = ()
     match_attribute: str | None = None
@@ -244,7 +244,7 @@ class DeviceClaimConfiguration(KubeStruct, frozen=True):
 
 
 class DeviceClaim(KubeStruct, frozen=True):
-    """The requests of a claim and what binds them together."""
+    """The requests of a claim and their constraints."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
@@ -252,7 +252,7 @@ class DeviceClaim(KubeStruct, frozen=True):
 
 
 class ResourceClaimSpec(KubeStruct, frozen=True):
-    """What a claim asks for."""
+    """The spec of a claim."""
 
     devices: DeviceClaim = DeviceClaim()
 
@@ -289,7 +289,7 @@ class DeviceAllocationResult(KubeStruct, frozen=True):
 
 
 class AllocationResult(KubeStruct, frozen=True):
-    """What a claim was given, and where it can be used."""
+    """The allocated devices of a claim, and the nodes that can use them."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
@@ -306,7 +306,7 @@ class ClaimConsumer(KubeStruct, frozen=True):
 
 
 class AllocatedDeviceStatus(KubeStruct, frozen=True):
-    """What a driver says of a device it was asked to prepare."""
+    """The status of a prepared device, reported by its driver."""
 
     driver: str = ""
     pool: str = ""
@@ -316,7 +316,7 @@ class AllocatedDeviceStatus(KubeStruct, frozen=True):
 
 
 class ResourceClaimStatus(KubeStruct, frozen=True):
-    """What a claim was given and who uses it."""
+    """The allocation of a claim and its consumers."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ClaimConsumer, ...] = ()
@@ -331,7 +331,7 @@ class ResourceClaim(KubeObject, frozen=True, dict=True, gc=True):
 
     @once
     def spec_key(self) -> bytes:
-        """What the claim asks for as one hashable value."""
+        """The spec of the claim as one hashable value."""
         return short_key(in_order.encode(self.spec))
 
 

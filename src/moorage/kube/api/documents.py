@@ -1,8 +1,8 @@
-"""YAML (and JSON, which is a part of it) as plain data, within bounds: what a text costs follows from its length.
+"""YAML (and JSON, which is a subset) as plain data, with a cost that is bounded by the length of the text.
 
-A few hundred bytes of YAML can stand for gigabytes, by aliases of aliases, or for a thousand levels. So we build the
-data from the parser's events and count. Scalars are read as Kubernetes reads them: a date stays the text that was
-written, ``y`` is a bool, and a number that fits no machine word is a float or, if it fits none either, text.
+Nested aliases in a few hundred bytes of YAML can expand to gigabytes or to a thousand levels. So the data is built from
+the parser's events, and its size is counted. Scalars are resolved as Kubernetes does: a date stays text, ``y`` is a
+bool, and a number that exceeds a machine word becomes a float or, if that overflows too, text.
 """
 
 import re
@@ -17,7 +17,7 @@ from moorage.common.errors import InputError
 
 MAX_DEPTH: Final = 200
 MAX_ALIASED: Final = 4 * 1024 * 1024
-"""How much aliases may add to a text: characters and nodes, counted each time that they stand for them."""
+"""Maximum expansion by aliases, in characters and nodes; each use of an alias counts."""
 SHORT_BOOLS: Final = {"y": True, "Y": True, "n": False, "N": False}
 """One letter is a bool, as in YAML 1.1; PyYAML, which we write with, knows only the longer spellings."""
 
@@ -64,7 +64,7 @@ def read_documents(text: str, *, source: str) -> Iterator[Any]:
 
 
 def parse_documents(text: str) -> Iterator[ParsedDocument]:
-    """Read documents one by one; YAMLError says where a text is wrong."""
+    """Yield documents one by one; raise YAMLError with the position of an error."""
     events = yaml.parse(text, Loader=_Loader)
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):

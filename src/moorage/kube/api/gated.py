@@ -1,4 +1,4 @@
-"""What feature gates hide: objects as they would be if a feature that is off had never touched them."""
+"""Objects without the fields of disabled feature gates."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

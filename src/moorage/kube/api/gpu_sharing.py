@@ -1,13 +1,13 @@
-"""Names by which nodes and pods say what they have and want of GPUs that can be shared.
+"""Names of labels, annotations and resources for GPUs that can be shared.
 
-A node has devices of a thousand parts each. A pod says on how many devices it wants how many parts; the sum is an
-ordinary request as well, so that no profile gives away more than there is, whether or not it knows of devices.
+A device has a thousand parts. A pod requests a number of devices and parts per device; the sum is also an ordinary
+resource request, so that no profile overcommits a node, with or without support for devices.
 """
 
 from typing import Final
 
 GPU_MODEL: Final = "moorage.io/gpu-model"
-"""A node's label: the model of its devices. A pod's annotation: the models that will do, joined by ``|``."""
+"""A label of nodes: the model of their devices. An annotation of pods: the accepted models, joined by ``|``."""
 GPU_COUNT: Final = "moorage.io/gpu-count"
 """A node's allocatable: how many devices. A pod's annotation: on how many devices it runs."""
 GPU_MILLI: Final = "moorage.io/gpu-milli"

@@ -1,4 +1,4 @@
-"""Whole numbers that somebody wrote as text: in labels, annotations, names and versions."""
+"""Integers in text: labels, annotations, names and versions."""
 
 import re
 from typing import Final
@@ -7,9 +7,9 @@ _INTEGER: Final = re.compile(r"([+-]?)0*([0-9]{1,19})\Z").match
 
 
 def to_int64(text: str) -> int | None:
-    """Read a number as Go's ``ParseInt`` does; ``None`` if it is none, or one that no machine word holds.
+    """Parse an integer as Go's ``ParseInt`` does; return ``None`` if it is invalid or exceeds 64 bits.
 
-    ``int`` alone would take digits of any script, and raise for some thousand of them.
+    ``int`` accepts digits of any script, and raises for thousands of digits.
 
     >>> to_int64("-42"), to_int64("9" * 5000), to_int64("1_000")
     (-42, None, None)

@@ -60,8 +60,8 @@ CREATE_ONLY: Final = ("create",)
 class Kind(Struct, frozen=True):
     """A kind of object in one version of its group.
 
-    ``type`` is the struct it decodes into; :class:`KubeObject` itself for kinds of which we read no more than metadata,
-    and for versions besides the one we read. ``gate`` is the feature gate without which nobody serves it.
+    ``type`` is the struct it decodes into. It is :class:`KubeObject` for kinds of which only metadata is read and for
+    versions that are not decoded. ``gate`` is the feature gate that enables the kind.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Kind(Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """Return what stands in ``apiVersion``."""
+        """Return the value of ``apiVersion``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -93,7 +93,7 @@ class Kind(Struct, frozen=True):
 
     @property
     def event_resource(self) -> str:
-        """Return the name under which a plugin registers for events of a kind of its own."""
+        """Return the resource name in event registrations for a custom kind."""
         return f"{self.plural}.{self.version}.{self.group}"
 
     @property
@@ -264,13 +264,13 @@ BY_NAME: Final[dict[str, Kind]] = {kind.name: kind for kind in KINDS if kind.has
 BY_TYPE: Final[dict[type[KubeObject], Kind]] = {kind.type: kind for kind in BY_NAME.values()}
 
 BUILT_IN: Final = frozenset(BY_TYPE)
-"""The structs of Kubernetes' own kinds; those that plugins add stand for custom resources."""
+"""The structs of built-in kinds; structs added by plugins represent custom resources."""
 
 
 def add_kind(kind: Kind) -> None:
-    """Make a kind of a plugin's own known, so that the scheduler can list and watch it.
+    """Register a kind of a plugin, so that the scheduler can list and watch it.
 
-    ValueError if its struct stands for another kind already.
+    Raise ValueError if its struct is already registered for another kind.
     """
     if not kind.has_struct:
         raise ValueError(f"{kind.name} needs a type of its own: make it by custom_kind, or give it a struct")
@@ -280,7 +280,7 @@ def add_kind(kind: Kind) -> None:
 
 
 def kind_of(kind: type[KubeObject]) -> Kind:
-    """Find the kind that a struct stands for; TypeError says how to make one known."""
+    """Return the kind of a struct; raise TypeError with a hint if it is not registered."""
     known = BY_TYPE.get(kind)
     if known is None:
         if isinstance(kind, Kind):

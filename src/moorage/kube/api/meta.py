@@ -1,4 +1,4 @@
-"""What every Kubernetes object carries: names, uids, labels, owners and times."""
+"""Metadata of Kubernetes objects: names, uids, labels, owners and times."""
 
 import re
 from datetime import UTC, datetime
@@ -44,10 +44,10 @@ class ObjectMeta(KubeStruct, frozen=True):
 
 
 class KubeObject(KubeStruct, frozen=True, dict=True, gc=True):
-    """A whole object, as the API server lists it; ``dict=True`` gives it room for facts computed once."""
+    """A complete object, as listed by the API server; ``dict=True`` allows cached properties."""
 
     holds_json: ClassVar[bool] = False
-    """Whether parts of it stay JSON until somebody asks for them; see :mod:`~moorage.kube.api.workloads`."""
+    """Whether parts of the object stay JSON until they are read; see :mod:`~moorage.kube.api.workloads`."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -83,7 +83,7 @@ class KubeObject(KubeStruct, frozen=True, dict=True, gc=True):
 
     @property
     def is_terminating(self) -> bool:
-        """Whether deletion has been asked for."""
+        """Whether the object is being deleted."""
         return self.metadata.deletion_timestamp is not None
 
 

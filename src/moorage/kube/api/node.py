@@ -1,4 +1,4 @@
-"""The node: what it has, what it is labelled with, whom it keeps away."""
+"""The node: capacity, labels and taints."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ BETA_REGION_LABEL: Final = "failure-domain.beta.kubernetes.io/region"
 
 
 class PodPreemptionPolicy(KubeStruct, frozen=True):
-    """Who objects, by a label key each, to pods being preempted for the resize of another on this node."""
+    """Label keys of pods that must not be preempted for the resize of another pod on this node."""
 
     disable_resize_preemption: tuple[str, ...] = ()
 
@@ -38,7 +38,7 @@ class ContainerImage(KubeStruct, frozen=True):
 
 
 class NodeStatus(KubeStruct, frozen=True):
-    """What the node has to give."""
+    """The capacity and conditions of a node."""
 
     allocatable: ResourceList = {}
     capacity: ResourceList = {}
@@ -60,7 +60,7 @@ class Node(KubeObject, frozen=True, dict=True, gc=True):
 
     @once
     def allocatable(self) -> dict[str, int]:
-        """What pods may take: milli-CPU, bytes, and plain counts; ``pods`` among them."""
+        """The allocatable amounts: milli-CPU, bytes, and plain counts, including ``pods``."""
         return countable(self.status.allocatable)
 
     @once

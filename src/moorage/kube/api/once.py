@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 class once(Generic[S, T]):  # noqa: N801 - used as a decorator, as property is
-    """A property that is computed when first asked for and then kept in the object's ``__dict__``.
+    """A property that is computed at first access and then stored in the object's ``__dict__``.
 
-    Nothing here runs in more than one thread, so nothing needs a lock.
+    It has no lock: the objects are used in one thread.
     """
 
     def __init__(self, compute: Callable[[S], T]) -> None:

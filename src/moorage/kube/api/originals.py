@@ -1,6 +1,6 @@
-"""Objects as the API gave them, for those who pass them on: our structs know only what scheduling needs.
+"""Objects in their original encoding, for clients such as extenders that need fields without a struct member.
 
-The text is kept with the object, so it is of the same version and goes when the object goes.
+The text is stored with the object, so it has the same version and the same lifetime.
 """
 
 import msgspec

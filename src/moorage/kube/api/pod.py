@@ -1,4 +1,4 @@
-"""The pod: what is to be placed, and everything it says about where."""
+"""The pod: spec, status and the values derived from them."""
 
 from typing import Final, NamedTuple
 
@@ -50,7 +50,7 @@ class SchedulingGroup(KubeStruct, frozen=True):
 
 
 class PodSpec(KubeStruct, frozen=True):
-    """What the pod asks for."""
+    """The spec of a pod."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -76,7 +76,7 @@ class PodSpec(KubeStruct, frozen=True):
 
 
 class PodResourceClaimStatus(KubeStruct, frozen=True):
-    """The claim that was made for an entry of ``spec.resourceClaims``; null when none is needed."""
+    """The claim created for an entry of ``spec.resourceClaims``; null if the pod needs none."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -113,7 +113,7 @@ class ClaimOverhead(KubeStruct, frozen=True):
 
 
 class NodeAllocatableClaimStatus(KubeStruct, frozen=True):
-    """What the devices of a claim mean for resources of the node; ``containers`` are those that use it."""
+    """The effect of a claim's devices on resources of the node; ``containers`` lists the containers that use it."""
 
     resource_claim_name: str = ""
     containers: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class NodeAllocatableClaimStatus(KubeStruct, frozen=True):
 
 
 class PodStatus(KubeStruct, frozen=True):
-    """What has become of the pod."""
+    """The status of a pod."""
 
     phase: str = ""
     nominated_node_name: str = ""
@@ -165,15 +165,15 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
 
     @property
     def has_deferred_resize(self) -> bool:
-        """Whether the kubelet has put a resize of the pod off for want of room."""
+        """Whether the kubelet deferred a resize of the pod because the node has no room."""
         condition = self.condition(requests.RESIZE_PENDING)
         return condition is not None and condition.reason == "Deferred"
 
     @property
     def group_key(self) -> str | None:
-        """``namespace/name`` of the PodGroup that the pod is a member of, whether or not there is one of that name.
+        """``namespace/name`` of the pod's PodGroup, which may not exist.
 
-        Groups that only a plugin knows of have a slash in their names, and are none.
+        Names of groups that a plugin describes contain a slash and are not returned here.
         """
         group = self.spec.scheduling_group
         if group is None or not group.pod_group_name or "/" in group.pod_group_name:
@@ -197,27 +197,27 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
 
     @once
     def shape(self) -> Shape:
-        """What this pod has in common with all pods of an equal spec; finding it sets all the facts below."""
+        """The shape that the pod shares with all pods of an equal spec; reading it sets the properties below."""
         return take_shape(self)
 
     @once
     def requests(self) -> dict[str, int]:
-        """What the pod asks of a node, from its spec alone: milli-CPU, bytes, and plain counts."""
+        """The requests of the pod, from its spec alone: milli-CPU, bytes, and plain counts."""
         return self.shape.requests
 
     @once
     def scoring_requests(self) -> dict[str, int]:
-        """What the pod counts for in scores: a default for each container that asks for no CPU or memory."""
+        """The requests of the pod for scores: containers without a CPU or memory request get a default."""
         return self.shape.scoring_requests
 
     @once
     def requests_on_node(self) -> dict[str, int]:
-        """What the pod takes of the node it runs on, resizes in flight included."""
+        """The resources that the pod uses on its node, including resizes in progress."""
         return self.shape.requests_on_node
 
     @once
     def nonzero_requests(self) -> tuple[int, int]:
-        """Milli-CPU and memory that scores count for a pod on a node, with defaults for what asks for neither."""
+        """Milli-CPU and memory of a pod on its node for scores, with defaults for missing requests."""
         return self.shape.nonzero_requests
 
     def tolerates(self, taint: Taint, *, by_number: bool = False) -> bool:
@@ -232,6 +232,6 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
     def on_node(self, node_name: str) -> "Pod":
         """Return this pod as it will be once bound to the node."""
         placed = msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, node_name=node_name))
-        # What is known of the pod does not depend on its node, so it need not be computed again.
+        # The derived values do not depend on the node, so they are not computed again.
         placed.__dict__.update(self.__dict__)
         return placed

@@ -44,14 +44,14 @@ class GroupSchedulingConstraints(KubeStruct, frozen=True):
 
 
 class DisruptionMode(KubeStruct, frozen=True):
-    """What a preemption takes of a group: single pods, or all of it; one of the two is set."""
+    """The unit of preemption in a group: single pods or the whole group; one of the two is set."""
 
     single: Data | None = None
     all: Data | None = None
 
 
 class GroupSpec(KubeStruct, frozen=True):
-    """What groups of pods and groups of groups have in common, as objects and as templates."""
+    """The common fields of groups and composite groups, as objects and as templates."""
 
     scheduling_constraints: GroupSchedulingConstraints | None = None
     disruption_mode: DisruptionMode | None = None
@@ -72,14 +72,14 @@ class GroupSpec(KubeStruct, frozen=True):
 
 
 class WorkloadReference(KubeStruct, frozen=True):
-    """The template of a workload that a group was made from; nobody looks whether they exist."""
+    """The workload template that a group was created from; its existence is not checked."""
 
     workload_name: str = ""
     template_name: str = ""
 
 
 class PodGroupSpec(GroupSpec, frozen=True):
-    """What a group of pods asks for."""
+    """The spec of a group of pods."""
 
     parent_composite_pod_group_name: str | None = None
     workload_ref: WorkloadReference | None = None
@@ -88,7 +88,7 @@ class PodGroupSpec(GroupSpec, frozen=True):
 
 
 class PodGroupStatus(KubeStruct, frozen=True):
-    """What has become of a group of pods."""
+    """The status of a group of pods."""
 
     conditions: tuple[Condition, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
@@ -107,7 +107,7 @@ class PodGroup(KubeObject, frozen=True, dict=True, gc=True):
 
     @property
     def min_count(self) -> int | None:
-        """How many pods must run together; ``None`` if each may run alone."""
+        """Minimum number of pods that must run together; ``None`` if each may run alone."""
         gang = self.spec.scheduling_policy.gang
         return None if gang is None else gang.min_count
 
@@ -119,7 +119,7 @@ class PodGroup(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class CompositePodGroupSpec(GroupSpec, frozen=True):
-    """What a group of groups asks for."""
+    """The spec of a composite group."""
 
     parent_composite_pod_group_name: str | None = None
     workload_ref: WorkloadReference | None = None
@@ -127,7 +127,7 @@ class CompositePodGroupSpec(GroupSpec, frozen=True):
 
 
 class CompositePodGroupStatus(KubeStruct, frozen=True):
-    """What has become of a group of groups."""
+    """The status of a composite group."""
 
     conditions: tuple[Condition, ...] = ()
 
@@ -145,7 +145,7 @@ class CompositePodGroup(KubeObject, frozen=True, dict=True, gc=True):
 
     @property
     def min_group_count(self) -> int | None:
-        """How many groups must run together; ``None`` if each may run alone."""
+        """Minimum number of groups that must run together; ``None`` if each may run alone."""
         gang = self.spec.scheduling_policy.gang
         return None if gang is None else gang.min_group_count
 
@@ -174,7 +174,7 @@ class CompositePodGroupTemplate(GroupSpec, frozen=True):
 
 
 class WorkloadController(KubeStruct, frozen=True):
-    """Who a workload belongs to, for people to read."""
+    """The owner of a workload, for display."""
 
     api_group: str = ""
     kind: str = ""

@@ -1,6 +1,6 @@
 """Kubernetes quantities: "500m", "1.5Gi", "2e3" as exact integers.
 
-A quantity is kept as it stands on the wire (text, or a JSON number) and read through three views: :func:`nano_value`
+A quantity is stored in its wire format (text or a JSON number) and read through three functions: :func:`nano_value`
 is exact, :func:`milli_value` and :func:`value` round up, away from zero, as upstream's do.
 
 >>> milli_value("500m"), value("1.5Gi"), milli_value("100u"), value("2e3")
@@ -37,7 +37,7 @@ def nano_value(quantity: Quantity) -> int:
     """Return the quantity in billionths, the finest step Kubernetes keeps; what is finer is rounded away from zero."""
     text = quantity if isinstance(quantity, str) else _written(quantity)
     if (plain := _PLAIN.match(text)) is not None and not isinstance(quantity, bool):
-        # As most are written: every pod of its own shape brings two that were never seen before.
+        # Fast path for the usual form: every pod with a unique shape has two quantities that are not cached.
         return int(plain[1]) * _PLAIN_FACTORS[plain[2]]
     match = _GRAMMAR.match(text) if len(text) <= MAX_LENGTH else None
     if match is None or not (match[2] or match[3]) or isinstance(quantity, bool):

@@ -1,4 +1,4 @@
-"""What the scheduler itself writes: bindings, events, leases, and that it would take a lease."""
+"""Objects that the scheduler writes: bindings, events, leases and lease candidates."""
 
 from moorage.kube.api.meta import KubeObject, ObjectMeta
 from moorage.kube.api.storage import ObjectReference
@@ -22,7 +22,7 @@ class EventSeries(KubeStruct, frozen=True):
 
 
 class Event(KubeObject, frozen=True, dict=True, gc=True):
-    """Something worth telling the user (events.k8s.io/v1)."""
+    """An event (events.k8s.io/v1)."""
 
     event_time: str | None = None
     type: str = ""
@@ -37,7 +37,7 @@ class Event(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class LeaseSpec(KubeStruct, frozen=True):
-    """Who leads, since when and for how long."""
+    """The holder of a lease, its acquisition time and its duration."""
 
     holder_identity: str | None = None
     lease_duration_seconds: Int32 | None = None
@@ -55,7 +55,7 @@ class Lease(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class LeaseCandidateSpec(KubeStruct, frozen=True):
-    """Which lease, what version the candidate is of, and when it was last asked for and gave a sign of life."""
+    """The lease, the candidate's version, and the times of its last ping and renewal."""
 
     lease_name: str = ""
     ping_time: str | None = None
@@ -66,6 +66,6 @@ class LeaseCandidateSpec(KubeStruct, frozen=True):
 
 
 class LeaseCandidate(KubeObject, frozen=True, dict=True, gc=True):
-    """Somebody who would take a lease if the API server gave it to them."""
+    """A candidate for a lease that the API server assigns."""
 
     spec: LeaseCandidateSpec = LeaseCandidateSpec()

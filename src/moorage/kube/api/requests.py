@@ -1,6 +1,6 @@
-"""What a pod asks for, added up as Kubernetes does: containers, sidecars, init containers, overhead, resizes.
+"""The requests of a pod, summed as Kubernetes does: containers, sidecars, init containers, overhead, resizes.
 
-Sums are made of exact billionths and rounded up once per pod: three containers of "100u" ask for 1m, not for 3m.
+Sums are exact billionths and are rounded up once per pod: three containers of "100u" request 1m, not 3m.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,7 +40,7 @@ _NONZERO_DEFAULTS: Final[Nanos] = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAU
 
 @cached(4096)
 def is_extended(name: str) -> bool:
-    """Return whether a resource is a device or the like: named with a prefix that is not Kubernetes' own."""
+    """Return whether a resource is an extended resource: its prefix is not one of Kubernetes."""
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
     return is_qualified_name(f"requests.{name}")
@@ -60,7 +60,7 @@ def countable(resources: ResourceList) -> dict[str, int]:
 
 
 def spec_requests(pod: "Pod") -> dict[str, int]:
-    """Add up what a pod asks for in its spec, pod-level requests and overhead included."""
+    """Return the sum of the requests in the spec, including pod-level requests and overhead."""
     spec = pod.spec
     if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead or spec.resources):
         # Most pods are as plain as this, and every pod that arrives comes through here.
@@ -69,9 +69,9 @@ def spec_requests(pod: "Pod") -> dict[str, int]:
 
 
 def scoring_requests(pod: "Pod", of_spec: dict[str, int]) -> dict[str, int]:
-    """Add up what scores count for an incoming pod: containers that ask for no CPU or memory get a default.
+    """Return the requests of an incoming pod for scores: containers without a CPU or memory request get a default.
 
-    Pod-level requests are left out on purpose: upstream's scorer never looks at them.
+    Pod-level requests are left out, as in upstream's scorer.
     """
     spec = pod.spec
     if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
@@ -81,7 +81,7 @@ def scoring_requests(pod: "Pod", of_spec: dict[str, int]) -> dict[str, int]:
 
 
 def placed_requests(pod: "Pod") -> dict[str, int]:
-    """Add up what a pod takes of its node, with what the kubelet has allocated and actuated."""
+    """Return the resources that a pod uses on its node, including allocated and actuated amounts of the kubelet."""
     return _rounded(_with_pod_level(pod, _status_total(pod, {}), use_status=True))
 
 
@@ -92,14 +92,14 @@ def placed_milli_requests(pod: "Pod") -> dict[str, int]:
 
 
 def placed_nonzero_requests(pod: "Pod", scoring: dict[str, int], *, has_report: bool) -> tuple[int, int]:
-    """Return milli-CPU and memory of a pod on its node, with defaults for what asks for neither."""
+    """Return milli-CPU and memory of a pod on its node, with defaults for missing requests."""
     if not _has_pod_level(pod):
         if not has_report:
-            # A pod without containers asks for nothing, not even the defaults.
+            # A pod without containers requests nothing, not even the defaults.
             return scoring.get(CPU, 0), scoring.get(MEMORY, 0)
         total = _with_overhead(pod, _status_total(pod, _NONZERO_DEFAULTS))
     else:
-        # With pod-level requests the default fills in only what the whole pod leaves out.
+        # With pod-level requests, the default applies only to resources that the pod does not request.
         total = _with_pod_level(pod, _status_total(pod, {}), use_status=True)
         missing = {name: nanos for name, nanos in _NONZERO_DEFAULTS.items() if name not in total}
         if missing:
@@ -122,7 +122,7 @@ def claimed_nanos(statuses: "Iterable[NodeAllocatableClaimStatus]") -> Nanos:
 
 
 def container_nanos(pod: "Pod") -> Nanos:
-    """Add up what the containers of a pod ask for."""
+    """Return the sum of the requests of a pod's containers."""
     return _spec_total(pod)
 
 
@@ -166,7 +166,7 @@ def _spec_total(pod: "Pod", defaults: Nanos | None = None) -> Nanos:
 
 
 def _aggregate(pod: "Pod", requests_of: RequestsOf) -> Nanos:
-    """Add up a pod: sidecars run beside the containers, and each init container beside the sidecars before it."""
+    """Sum up a pod: sidecars run with the containers, and each init container with the sidecars before it."""
     spec = pod.spec
     if len(spec.containers) == 1 and not spec.init_containers:
         return requests_of(spec.containers[0])
@@ -186,7 +186,7 @@ def _aggregate(pod: "Pod", requests_of: RequestsOf) -> Nanos:
 
 
 def _status_total(pod: "Pod", defaults: Nanos) -> Nanos:
-    """Take the larger of what was asked, allocated and actuated; an infeasible resize leaves out what was asked."""
+    """Return the maximum of requested, allocated and actuated amounts, without an infeasible resize."""
     status = pod.status
     spec = _spec_total(pod, defaults)
     if not has_kubelet_report(pod):
@@ -217,7 +217,7 @@ def _actuated(container: Container, status: ContainerStatus | None, infeasible: 
 
 
 def has_kubelet_report(pod: "Pod") -> bool:
-    """Return whether the status says anything of resources; of a pod that waits for a node it does not."""
+    """Return whether the status reports resources; that of a pending pod does not."""
     status = pod.status
     if status.resources is not None or status.allocated_resources is not None:
         return True

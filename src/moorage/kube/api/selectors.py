@@ -85,7 +85,7 @@ class Requirement(Struct, frozen=True):
 
 
 class LabelMatcher(Struct, frozen=True):
-    """A parsed label selector: all requirements must hold. ``NOTHING`` is what a null selector parses to."""
+    """A parsed label selector: all requirements must hold. A null selector is parsed to ``NOTHING``."""
 
     requirements: tuple[Requirement, ...] = ()
     is_nothing: bool = False
@@ -99,7 +99,7 @@ class LabelMatcher(Struct, frozen=True):
         """Return whether a label set is selected."""
         if self.is_nothing:
             return False
-        # Plain loops here and below: what-ifs ask single nodes thousands of times, and generators cost most of that.
+        # Plain loops here and below: preemption checks single nodes thousands of times, and generators are slow.
         for requirement in self.requirements:  # noqa: SIM110
             if not requirement.accepts(labels.get(requirement.key)):
                 return False

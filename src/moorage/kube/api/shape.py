@@ -1,7 +1,7 @@
-"""What pods of one template share: facts that follow from the spec, worked out once for all of them.
+"""Values that pods of one template share: they follow from the spec and are computed once.
 
-A Deployment's thousand pods differ in name and node only. They are recognised by their encoded spec, so whatever
-depends on nothing else is computed for the first and looked up for the rest.
+A Deployment's thousand pods differ only in name and node. They are recognized by their encoded spec, so that derived
+values are computed for the first pod and looked up for the others.
 """
 
 from collections.abc import Callable
@@ -30,11 +30,11 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class Shape:
-    """The facts of one template; pods of equal specs have the same object, so it can stand for the spec in a key.
+    """The derived values of one template. Pods of equal specs share the object, so that keys can contain it.
 
-    ``spec`` and ``reported``, what a kubelet has reported of resources if it has, are what all of them have in common.
-    A shape is kept by its pods: it goes with the last of them, and so does ``signed``, what the plugins of its profile
-    sign of it and who asked them.
+    ``spec`` and ``reported`` (the kubelet's report of resources, if it exists) are equal for all of them. A shape is
+    referenced by its pods and deleted with the last one. The same holds for ``signed``, its cached signatures with the
+    profile that computed them.
     """
 
     __slots__ = (
@@ -64,7 +64,7 @@ class Shape:
         )
 
     def is_of(self, spec: "PodSpec", reported: "PodStatus | None") -> bool:
-        """Tell whether a pod with this spec, and this report of a kubelet's, is of this shape."""
+        """Return whether a pod with this spec and this kubelet report has this shape."""
         return self.spec == spec and self.reported == reported
 
 

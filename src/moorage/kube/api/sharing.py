@@ -1,6 +1,6 @@
-"""Objects of a cluster say the same over and over: what is equal in several of them is kept once.
+"""Deduplication of equal parts of objects.
 
-It is done where objects are decoded. Nothing depends on it but memory: every part is exchanged for an equal one.
+It happens when objects are decoded and only saves memory: every part is replaced by an equal one.
 """
 
 from sys import intern
@@ -22,7 +22,7 @@ MAX_SHARED: Final = 1 << 11
 MAX_LABELS: Final = 16
 MAX_CONDITIONS: Final = 16
 MAX_OWNERS: Final = 2
-"""Who has more has them alone: what is kept outlives its objects, and anybody can make thousands of them."""
+"""Larger collections are not shared: cached parts outlive their objects, and users can create thousands of them."""
 MAX_SHARED_IMAGES: Final = 1 << 16
 
 _images: LRU[ContainerImage, ContainerImage] = LRU("shared images", MAX_SHARED_IMAGES, lambda image: image)
@@ -37,7 +37,7 @@ _amounts: LRU[tuple[tuple[str, str | int | float], ...], ResourceList] = LRU("sh
 _counted: LRU[tuple[tuple[str, str | int | float], ...], dict[str, int]] = LRU(
     "allocatable amounts", MAX_SHARED, lambda amounts: countable(dict(amounts))
 )
-# Drivers may give each device a number of its own, and people each claim: those are not kept.
+# Drivers may number their devices, and users their claims: unique parts are not cached.
 _devices: AdmissionLRU[bytes, tuple[Device, ...]] = AdmissionLRU("shared devices", MAX_SHARED // 2)
 _claim_specs: AdmissionLRU[bytes, ResourceClaimSpec] = AdmissionLRU("shared claim specs", MAX_SHARED)
 
@@ -75,7 +75,7 @@ def share_node(node: Node) -> None:
 
 
 def share_claim(claim: ResourceClaim) -> None:
-    """Exchange what a claim asks for for the same of another: claims of one template ask for the same."""
+    """Replace the spec of a claim by an equal one: claims of one template have equal specs."""
     _share_texts(claim.metadata)
     encoded = in_order.encode(claim.spec)
     claim.__dict__["spec_key"] = short_key(encoded)
@@ -107,7 +107,7 @@ def _share_texts(metadata: ObjectMeta) -> None:
 
 
 def _shared_conditions(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    # Who is pending may be told why at length, and everybody something else.
+    # Conditions of pending pods may have long and unique messages.
     if len(conditions) > MAX_CONDITIONS or sum([len(item.message) for item in conditions]) > MAX_KEY_LENGTH:
         return conditions
     return _conditions.lookup(conditions)

@@ -1,4 +1,4 @@
-"""Storage: claims, volumes, classes, and what CSI drivers say of nodes and capacity."""
+"""Storage: claims, volumes, classes, and CSI data of nodes and capacity."""
 
 import msgspec
 
@@ -57,7 +57,7 @@ class VolumeNodeAffinity(KubeStruct, frozen=True):
 
 
 class PersistentVolumeSpec(KubeStruct, frozen=True):
-    """What a volume offers, and to whom it is bound."""
+    """The spec of a volume: its capacity and the claim it is bound to."""
 
     capacity: ResourceList = {}
     access_modes: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class StorageClass(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class CSINodeAllocatable(KubeStruct, frozen=True):
-    """How many volumes of a driver a node can hold."""
+    """Maximum number of a driver's volumes on a node."""
 
     count: Int32 | None = None
 
@@ -133,13 +133,13 @@ class CSINodeSpec(KubeStruct, frozen=True):
 
 
 class CSINode(KubeObject, frozen=True, dict=True, gc=True):
-    """What CSI knows of a node; named as the node is."""
+    """The CSI drivers of a node; it has the name of the node."""
 
     spec: CSINodeSpec = CSINodeSpec()
 
 
 class CSIDriverSpec(KubeStruct, frozen=True):
-    """What the scheduler must know of a driver."""
+    """The fields of a CSI driver that matter for scheduling."""
 
     attach_required: bool | None = None
     storage_capacity: bool | None = None

@@ -10,7 +10,7 @@ Data = dict[str, Any]
 
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""A number of an object is as wide as its Go type: a longer one is refused where it is read, whoever sent it."""
+"""Numbers have the width of their Go type: the decoder rejects longer ones."""
 
 
 class KubeStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):

@@ -18,14 +18,14 @@ class ClaimVolume(KubeStruct, frozen=True):
 
 
 class VolumeResources(KubeStruct, frozen=True):
-    """How much storage a claim asks for."""
+    """The requested storage of a claim."""
 
     requests: ResourceList = {}
     limits: ResourceList = {}
 
 
 class PersistentVolumeClaimSpec(KubeStruct, frozen=True):
-    """What a claim asks of its volume."""
+    """The spec of a claim."""
 
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None

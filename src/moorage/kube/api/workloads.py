@@ -1,8 +1,8 @@
-"""What makes pods: the workloads of the apps and batch groups, and the replication controller before them.
+"""Workloads: the kinds of the apps and batch groups, and the replication controller.
 
-Typed where somebody reasons about it, whole where it is passed on: a pod template is copied into pods with every field
-that its author wrote, and a status is only compared with the one it should be. The scheduler reads replica sets by the
-thousand and wants nothing but their selectors, so these parts of theirs stay JSON until a controller asks.
+Fields that controllers evaluate are typed. Others stay plain data: a pod template is copied into pods with every field
+that its author wrote, and a status is only compared. The scheduler lists thousands of replica sets and needs only
+their selectors, so templates and statuses stay JSON until a controller reads them.
 """
 
 from typing import ClassVar, Final
@@ -17,12 +17,12 @@ _EMPTY: Final = msgspec.Raw(b"{}")
 
 
 def _decoded(part: msgspec.Raw) -> Data:
-    # Null stands for "absent", as everywhere.
+    # Null means "absent", as everywhere.
     return msgspec.json.decode(part, type=Data | None) or {}
 
 
 class RollingUpdate(KubeStruct, frozen=True):
-    """How many pods may be missing or too many while a workload is brought up to date."""
+    """The number of pods that may be unavailable or in excess during an update."""
 
     max_unavailable: Int32 | str | None = None
     max_surge: Int32 | str | None = None
@@ -43,14 +43,14 @@ class OrdinalsSpec(KubeStruct, frozen=True):
 
 
 class RetentionPolicy(KubeStruct, frozen=True):
-    """What becomes of the claims of a stateful set's pods: ``Retain`` or ``Delete``."""
+    """The retention of the claims of a stateful set's pods: ``Retain`` or ``Delete``."""
 
     when_deleted: str = "Retain"
     when_scaled: str = "Retain"
 
 
 class AppsWorkloadSpec(KubeStruct, frozen=True):
-    """What workloads ask for; each kind has some of these fields."""
+    """The union of the specs of workloads; each kind has some of these fields."""
 
     selector: LabelSelector | None = None
     replicas: Int32 = 1
@@ -74,7 +74,7 @@ class AppsWorkloadSpec(KubeStruct, frozen=True):
 
 
 class AppsWorkload(KubeObject, frozen=True, dict=True, gc=True):
-    """What the four workloads of the apps group have in common."""
+    """The common fields of the four workloads of the apps group."""
 
     holds_json: ClassVar[bool] = True
 
@@ -83,7 +83,7 @@ class AppsWorkload(KubeObject, frozen=True, dict=True, gc=True):
 
     @property
     def status(self) -> Data:
-        """What the controller last said: a copy for the caller to change."""
+        """Return a copy of the status, which the caller may change."""
         return _decoded(self.status_json)
 
 
@@ -104,9 +104,9 @@ class DaemonSet(AppsWorkload, frozen=True, dict=True, gc=True):
 
 
 class ReplicationControllerSpec(KubeStruct, frozen=True):
-    """What a replication controller asks for: like a replica set, with a plain map for a selector.
+    """The spec of a replication controller: like that of a replica set, with a plain map as selector.
 
-    A selector that is left out is that of the template's labels.
+    The default selector is the labels of the template.
     """
 
     selector: dict[str, str] | None = None
@@ -130,7 +130,7 @@ class ReplicationController(KubeObject, frozen=True, dict=True, gc=True):
 
     @property
     def status(self) -> Data:
-        """What the controller last said: a copy for the caller to change."""
+        """Return a copy of the status, which the caller may change."""
         return _decoded(self.status_json)
 
 
@@ -157,7 +157,7 @@ class ConditionPattern(KubeStruct, frozen=True):
 
 
 class FailureRule(KubeStruct, frozen=True):
-    """What to do about a pod that failed in a certain way."""
+    """A reaction to a pod that failed in a certain way."""
 
     action: str = "Count"
     on_exit_codes: ExitCodes | None = None
@@ -165,13 +165,13 @@ class FailureRule(KubeStruct, frozen=True):
 
 
 class FailurePolicy(KubeStruct, frozen=True):
-    """What to do about failed pods; the first rule that fits counts."""
+    """Reactions to failed pods; the first matching rule applies."""
 
     rules: tuple[FailureRule, ...] = ()
 
 
 class SuccessRule(KubeStruct, frozen=True):
-    """Which completions are enough: these (``0-2,5``), so many, or so many of these."""
+    """The completions that make a job successful: these indexes (``0-2,5``), a number, or a number of these."""
 
     succeeded_indexes: str | None = None
     succeeded_count: Int32 | None = None
@@ -184,7 +184,7 @@ class SuccessPolicy(KubeStruct, frozen=True):
 
 
 class JobSpec(KubeStruct, frozen=True):
-    """What a job asks for."""
+    """The spec of a job."""
 
     selector: LabelSelector | None = None
     template: Data = {}
