@@ -88,7 +88,7 @@ def test_a_pods_page_says_what_explain_says(look: Look, key: str) -> None:
     with ServedPage(still) as served:
         window = look()
         window.open(served.url, f"pod/{quote(key, safe='')}")
-        window.wait_for("Every node, every plugin")
+        window.wait_for("All nodes")
         shown = window.text().lower()
     assert " ".join(headline.removeprefix(key).split()).lower() in shown
     sentences = [line for line in lines if " : " not in line and "Scores: " not in line]
@@ -102,14 +102,14 @@ def test_a_click_on_the_map_opens_a_node_and_so_do_the_keys(look: Look) -> None:
         window = look()
         window.open(served.url, "nodes")
         window.page.locator("canvas.map").click(position={"x": 10, "y": 30})
-        window.wait_for("On it: 2 pods")
+        window.wait_for("Pods on this node: 2")
         window.open(served.url, "nodes")
         window.page.focus("canvas.map")
         window.page.keyboard.press("End")
         assert "n3" in window.page.inner_text("#said")
         assert "example.com/gpu 0 of 2" in window.page.inner_text("#said")
         window.page.keyboard.press("Enter")
-        window.wait_for("What almost was")
+        window.wait_for("Near misses")
         assert "node/n3" in window.page.url
         assert window.problems == []
 
@@ -118,18 +118,18 @@ def test_time_goes_forwards_and_backwards_and_two_runs_stand_side_by_side(look: 
     with ServedPage(lambda: played(TIMED, {"as configured": "", "most.yaml": MOST_ALLOCATED})) as served:
         window = look()
         window.open(served.url)
-        window.wait_for("12 placed so far")
+        window.wait_for("12 scheduled so far")
         slider = window.page.locator("input[type=range]")
         slider.focus()
         window.page.keyboard.press("Home")
-        window.wait_for("Waiting 1")
-        window.wait_for("0 placed so far")
+        window.wait_for("Pending 1")
+        window.wait_for("0 scheduled so far")
         slider.fill("30")
         window.wait_for("Pods on nodes 8")
         window.page.click("text=Compare")
         window.wait_for("most.yaml")
         assert window.page.locator("canvas.map").count() == 2
-        window.wait_for("differently")
+        window.wait_for("differ")
         assert window.problems == []
 
 
@@ -137,13 +137,13 @@ def test_a_drained_node_shows_what_moves(look: Look) -> None:
     with ServedPage(lambda: still((*SMALL, node("n4")))) as served:
         window = look()
         window.open(served.url, "node/n1")
-        window.page.click("text=What if it were drained?")
-        window.wait_for("What moves: 2")
+        window.page.click("text=Simulate a drain")
+        window.wait_for("Moved pods: 2")
         row = window.page.locator("tr", has_text="shop/web-1").inner_text().split()
         assert row == ["shop/web-1", "n1", "n4"]
         window.page.fill("textarea", "kind: {")
-        window.page.click("text=Try it")
-        window.wait_for("This cannot be tried")
+        window.page.click("button.primary")
+        window.wait_for("The simulation failed")
         assert [said for said in window.problems if "422" not in said] == []
 
 
@@ -173,10 +173,10 @@ def test_a_server_that_goes_away_is_told_of_and_found_again(look: Look) -> None:
     with ServedPage(still) as served:
         window = look()
         window.open(served.url)
-        window.wait_for("Why pods wait")
+        window.wait_for("Pending pods")
         served.go_away()
         window.page.wait_for_selector("#banner:not([hidden])")
-        assert "does not answer" in window.page.inner_text("#banner")
+        assert "does not respond" in window.page.inner_text("#banner")
         assert "Insufficient cpu" in window.text()
         served.come()
         window.page.wait_for_selector("#banner", state="hidden")
@@ -187,8 +187,8 @@ def test_a_cluster_of_nothing_says_so(look: Look) -> None:
     with ServedPage(lambda: still(())) as served:
         window = look()
         window.open(served.url)
-        window.wait_for("There are no nodes")
-        window.wait_for("Nobody waits")
+        window.wait_for("No nodes")
+        window.wait_for("No pending pods")
         assert window.problems == []
 
 
@@ -196,11 +196,11 @@ def test_ten_thousand_reasons_can_be_gone_through(look: Look) -> None:
     with ServedPage(lambda: still((node("n1"), *others(10_000)))) as served:
         window = look()
         window.open(served.url)
-        window.wait_for("Waiting 10,000")
+        window.wait_for("Pending 10,000")
         window.wait_for("9,994 more reasons")
         window.open(served.url, "waiting")
         window.wait_for("1 to 50 of 10,000")
-        window.page.get_by_role("button", name="On").click()
+        window.page.get_by_role("button", name="Next").click()
         window.wait_for("51 to 100 of 10,000")
         window.page.fill("input[type=search]", "scheduler-07777")
         window.wait_for("shop/odd-07777")
@@ -212,11 +212,11 @@ def test_a_token_is_asked_for_and_remembered(look: Look) -> None:
     with ServedPage(still, token="let-me-in") as served:
         window = look()
         window.page.goto(served.url)
-        window.wait_for("A token is needed")
+        window.wait_for("Token required")
         assert "Insufficient" not in window.text()
         window.page.fill("input[name=token]", "let-me-in")
         window.page.click("text=Show the page")
-        window.wait_for("Why pods wait")
+        window.wait_for("Pending pods")
 
 
 def test_a_fleet_is_drawn_whole(look: Look) -> None:

@@ -61,7 +61,7 @@ def test_the_map(look: Look, full: ServedPage, place: Path) -> None:
 def test_a_pod(look: Look, full: ServedPage, place: Path) -> None:
     window = look(TALL)
     window.open(full.url, "pod/batch%2Fjob-00004")
-    window.wait_for("Every node, every plugin")
+    window.wait_for("All nodes")
     take(window, place / "ui-pod.png")
 
 
@@ -75,8 +75,8 @@ def test_on_a_phone(look: Look, full: ServedPage, place: Path) -> None:
 def test_trying(look: Look, full: ServedPage, place: Path) -> None:
     window = look(TALL)
     window.open(full.url, "node/node-003")
-    window.page.click("text=What if it were drained?")
-    window.wait_for("What moves:")
+    window.page.click("text=Simulate a drain")
+    window.wait_for("Moved pods:")
     take(window, place / "ui-try.png")
 
 
@@ -85,7 +85,7 @@ def test_time_and_comparison(look: Look, place: Path) -> None:
         window = look(WIDE)
         window.open(served.url, "compare")
         window.page.locator("input[type=range]").fill("200")
-        window.wait_for("differently")
+        window.wait_for("differ")
         take(window, place / "ui-compare.png")
         window.open(served.url)
         window.wait_for("Over time")

@@ -50,7 +50,7 @@ def test_who_is_not_let_in_is_asked_for_a_token(browser: Browser, tmp_path: Path
             else:
                 if answer is not None and answer.status == 200:
                     break
-        window.wait_for("A token is needed")
+        window.wait_for("Token required")
         window.wait_for("system:anonymous")
         window.page.fill("input[name=token]", token)
         window.page.click("text=Show the page")

@@ -81,7 +81,7 @@ class WhatIfService:
             return await server.listen(self._options.address, self._options.port), server
         except OSError as error:
             where = f"--address {self._options.address} --port {self._options.port}"
-            raise InputError(where, f"cannot listen there: {error.strerror or error}") from error
+            raise InputError(where, f"cannot listen: {error.strerror or error}") from error
 
     async def stop(self, server: HttpServer) -> None:
         """Stop listening, and let the session go."""
@@ -98,18 +98,18 @@ class WhatIfService:
         if request.path == "/healthz":
             return Reply(200, b"ok", "text/plain")
         if not self._tokens.admit(request):
-            return _problem(401, "a token is needed: Authorization: Bearer TOKEN")
+            return _problem(401, "missing or unknown token; send Authorization: Bearer TOKEN")
         question = QUESTIONS.get(request.path)
         if question is None:
-            return _problem(404, f"there is nothing at {request.path}; try POST {', '.join(QUESTIONS)}")
+            return _problem(404, f"not found: {request.path}; use POST {', '.join(QUESTIONS)}")
         if request.method != "POST":
-            return _problem(405, "questions are asked with POST")
+            return _problem(405, "use POST")
         if self._waiting >= MAX_WAITING:
-            return Reply(429, _body({"error": "too many questions wait"}), headers=(("Retry-After", "1"),))
+            return Reply(429, _body({"error": "too many pending questions"}), headers=(("Retry-After", "1"),))
         try:
             asked = msgspec.json.decode(request.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return _problem(400, f"the body is not JSON: {error}")
+            return _problem(400, f"invalid JSON: {error}")
         if not isinstance(asked, dict):
             return _problem(400, "the body is not a JSON object")
         self._waiting += 1
@@ -127,8 +127,8 @@ class WhatIfService:
         except MoorageError as error:
             return _problem(422, str(error))
         except Exception:  # one question must not end the service
-            log.exception("a question could not be answered")
-            return _problem(500, "the question could not be answered; the log says why")
+            log.exception("question failed")
+            return _problem(500, "internal error; see the log")
 
     def _current(self) -> Session:
         """Return the session, on a cluster that was read anew if it is due."""
@@ -145,7 +145,7 @@ class WhatIfService:
 def _edits(asked: Mapping[str, Any]) -> list[Edit]:
     edits = asked.get("edits") or []
     if not isinstance(edits, list):
-        raise InputError("edits", "this is not a list")
+        raise InputError("edits", "not a list")
     return [edit_from(edit) for edit in edits]
 
 
@@ -155,21 +155,21 @@ def _explain(session: Session, asked: Mapping[str, Any], seconds: float) -> Any:
         session.apply(CreateObject(wanted))
         wanted = ObjectId.of(wanted).key
     if not isinstance(wanted, str):
-        raise InputError("pod", "say which pod: its name, or the pod itself")
+        raise InputError("pod", "expected the name of a pod, or a Pod object")
     return explain_pod(session, wanted, node=str(asked.get("node") or ""), seconds=seconds).as_data()
 
 
 def _capacity(session: Session, asked: Mapping[str, Any], _seconds: float) -> Any:
     pod, most = asked.get("pod"), asked.get("most", MAX_REPLICAS)
     if not isinstance(pod, dict) or not isinstance(most, int) or not 0 < most <= MAX_REPLICAS:
-        raise InputError("pod", f"give the pod as an object, and most as a number up to {MAX_REPLICAS}")
+        raise InputError("pod", f"expected a Pod object, and most as a number up to {MAX_REPLICAS}")
     return questions.capacity(session, pod, most=most)
 
 
 def _place(session: Session, asked: Mapping[str, Any], _seconds: float) -> Any:
     pods = asked.get("pods")
     if not isinstance(pods, list) or len(pods) > MAX_PODS or not all(isinstance(pod, dict) for pod in pods):
-        raise InputError("pods", f"give a list of up to {MAX_PODS} pods")
+        raise InputError("pods", f"expected a list of up to {MAX_PODS} pods")
     decisions = []
     for pod in pods:
         session.apply(CreateObject(pod))

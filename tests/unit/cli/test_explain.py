@@ -132,7 +132,7 @@ MISTAKES = {
     "a pod that has ended": (["ended"], "the pod has finished (Failed)"),
     "no such node": (["big", "--node", "n9"], "node not found"),
     "no such workload": (["deployment/wob"], "did you mean 'default/web'?"),
-    "two sources": (["big", "--snapshot", "s"], "files or from a snapshot"),
+    "two sources": (["big", "--snapshot", "s"], "cannot be combined with -f"),
 }
 
 

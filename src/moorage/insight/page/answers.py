@@ -29,7 +29,7 @@ def answer(session: Session, question: str, asked: Mapping[str, Any]) -> Any:
     """Answer a question; InputError if it cannot be answered. The session is left as it was."""
     known = QUESTIONS.get(question)
     if known is None:
-        raise InputError(question, "nobody can answer this", hint=f"ask one of {', '.join(QUESTIONS)}")
+        raise InputError(question, "unknown question", hint=f"use one of {', '.join(QUESTIONS)}")
     with session.branch():
         return known(session, asked)
 
@@ -37,7 +37,7 @@ def answer(session: Session, question: str, asked: Mapping[str, Any]) -> Any:
 def _name(asked: Mapping[str, Any], key: str) -> str:
     name = asked.get(key)
     if not isinstance(name, str) or not name:
-        raise InputError(key, "say which one", hint=f"add {key}=NAME to the address")
+        raise InputError(key, "missing parameter", hint=f"add {key}=NAME to the URL")
     return name
 
 
@@ -126,7 +126,7 @@ def node(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
     info = session.scheduler.cache.node(name)
     if info is None:
         known = session.scheduler.cache.nodes.names
-        raise InputError(f"Node {name}", "there is no such node", hint=did_you_mean(name, known))
+        raise InputError(f"Node {name}", "node not found", hint=did_you_mean(name, known))
     return {**node_facts(info), "almost": _almost(session, info), "second": _second(session, info)}
 
 

@@ -215,7 +215,7 @@ class LiveCluster:
             info = self._scheduler.cache.node(name)
             if info is None:
                 known = self._scheduler.cache.nodes.names
-                raise InputError(f"Node {name}", "there is no such node", hint=did_you_mean(name, known))
+                raise InputError(f"Node {name}", "node not found", hint=did_you_mean(name, known))
             return node_facts(info)
         return await self._ask(question, asked)
 

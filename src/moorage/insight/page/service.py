@@ -28,14 +28,14 @@ class Query:
         self.given = given
         self.run = self.number("run", 0)
         if self.run >= runs:
-            raise InputError("run", f"{self.run} is none of the {runs} runs", hint="the first is 0")
+            raise InputError("run", f"{self.run} is not a run; there are {runs}", hint="the first run is 0")
         self.at = self._moment()
 
     def number(self, key: str, default: int, most: int = 2**53) -> int:
         """Read a whole number."""
         text = str(self.given.get(key, default))
         if not (text.isascii() and text.isdecimal()) or int(text) > most:
-            raise InputError(key, f"{text[:40]!r} is no number from 0 to {most}")
+            raise InputError(key, f"{text[:40]!r} is not a number from 0 to {most}")
         return int(text)
 
     def _moment(self) -> float:
@@ -43,7 +43,7 @@ class Query:
         try:
             at = float(text)
         except ValueError as error:
-            raise InputError("at", f"{text[:40]!r} is no number of seconds") from error
+            raise InputError("at", f"{text[:40]!r} is not a number of seconds") from error
         return at if isfinite(at) else 2.0**53
 
 
@@ -70,29 +70,29 @@ class PageService:
         if path.startswith(API):
             return await self._data(request, path.removeprefix(API))
         if request.method not in ("GET", "HEAD"):
-            return problem(405, "the page is only read")
+            return problem(405, "only GET is supported")
         if path == "/ui" or not path.startswith(ROOT):
             return Reply(302, b"", "text/plain", (("Location", ROOT), *SAFETY))
         found = assets().get(path.removeprefix(ROOT) or "index.html")
-        return problem(404, f"there is nothing at {path[:200]}") if found is None else Reply(200, *found, SAFETY)
+        return problem(404, f"not found: {path[:200]}") if found is None else Reply(200, *found, SAFETY)
 
     async def _data(self, request: HttpRequest, name: str) -> Reply:
         try:
             if (reading := self._reading.get(name)) is not None:
                 if request.method not in ("GET", "HEAD"):
-                    return problem(405, "this is only read")
+                    return problem(405, "only GET is supported")
                 return _json(reading(self._query(request.query)))
             if name not in ("pod", "node", "try"):
-                return problem(404, f"there is nothing at {API}{name[:200]}")
+                return problem(404, f"not found: {API}{name[:200]}")
             if (request.method == "POST") != (name == "try"):
-                return problem(405, "pods and nodes are asked for with GET, what to try is sent with POST")
+                return problem(405, "use GET for pods and nodes, and POST for try")
             asked: Mapping[str, Any] = request.query if name != "try" else _body(request)
             return await self._asked(name, asked)
         except MoorageError as error:
             return problem(422, str(error))
         except Exception:  # one question must not end the service
             log.exception("a page could not be answered", path=request.path)
-            return problem(500, "the question could not be answered; the log says why")
+            return problem(500, "internal error; see the log")
 
     async def _asked(self, name: str, asked: Mapping[str, Any]) -> Reply:
         query = self._query(asked)
@@ -146,13 +146,13 @@ class PageService:
 def _body(request: HttpRequest) -> Mapping[str, Any]:
     # A page of somebody else can send forms and plain text here, but not JSON: for that a browser asks us first.
     if request.header(b"content-type").partition(";")[0].strip() != "application/json":
-        raise InputError("the body", "it is not said to be JSON", hint="send Content-Type: application/json")
+        raise InputError("the body", "the content type is not JSON", hint="send Content-Type: application/json")
     try:
         asked = msgspec.json.decode(request.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError("the body", f"it is not JSON: {error}") from error
+        raise InputError("the body", f"invalid JSON: {error}") from error
     if not isinstance(asked, dict):
-        raise InputError("the body", "it is not a JSON object")
+        raise InputError("the body", "not a JSON object")
     return asked
 
 

@@ -33,7 +33,7 @@ class SessionThread:
     async def ask(self, key: Hashable, question: str, asked: Mapping[str, Any]) -> Any:
         """Have a question answered."""
         if self._waiting >= MAX_WAITING:
-            raise InputError(question, "too many questions wait", hint="ask again in a moment")
+            raise InputError(question, "too many pending questions", hint="retry in a moment")
         return await self.run(lambda: answer(self.session(key), question, asked))
 
     async def run(self, work: Callable[[], T]) -> T:

@@ -133,7 +133,7 @@ class StillCluster:
             queues=dict(Counter(line.place for line in lines)),
             events=hoped_for(lines, self._events),
             groups=pod_groups(lines, self._members),
-            note=f"{left} of {len(lines)} waiting pods have not been tried yet" if left else "",
+            note=f"{left} of {len(lines)} pending pods have not been tried yet" if left else "",
         )
 
     def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:

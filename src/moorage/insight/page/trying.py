@@ -67,12 +67,12 @@ def try_changes(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
         for pod in waiting
         if pod in before and pod in after and before[pod][0] != after[pod][0]
     ]
-    moves += [Moved(pod, node, *after.get(pod, ("", "was not tried"))) for pod, node in driven.items()]
+    moves += [Moved(pod, node, *after.get(pod, ("", "not tried"))) for pod, node in driven.items()]
     if wish.weights:
         moves += _elsewhere(session, wish, monotonic() + TRY_SECONDS)
     return {
         "moves": moves,
-        "dropped": [Moved(pod, "", *after.get(pod, ("", "was not tried"))) for pod in dropped],
+        "dropped": [Moved(pod, "", *after.get(pod, ("", "not tried"))) for pod in dropped],
         "waitingBefore": sum(1 for node, _ in before.values() if not node),
         "waitingAfter": sum(1 for node, _ in after.values() if not node),
         "notTried": max(left, left_after),
@@ -87,14 +87,12 @@ def _wish(asked: Mapping[str, Any]) -> Wish:
     try:
         wish = msgspec.convert(given, Wish)
     except msgspec.ValidationError as error:
-        hint = (
-            "it has drop (manifests as text), copies, drain (names of nodes), weights ({profile: {plugin: 5}}), edits"
-        )
-        raise InputError("what to try", str(error), hint=hint) from error
+        hint = "keys: drop (manifests as text), copies, drain (names of nodes), weights ({profile: {plugin: 5}}), edits"
+        raise InputError("request", str(error), hint=hint) from error
     if not 0 < wish.copies <= MAX_DROPPED:
-        raise InputError("copies", f"{wish.copies} is no number from 1 to {MAX_DROPPED}")
+        raise InputError("copies", f"{wish.copies} is not a number from 1 to {MAX_DROPPED}")
     if not (wish.drop or wish.drain or wish.weights or wish.edits):
-        raise InputError("what to try", "nothing was changed", hint="drop a pod in, drain a node, or change a weight")
+        raise InputError("request", "no changes to simulate", hint="add a pod, drain a node, or change a weight")
     return wish
 
 
@@ -160,7 +158,7 @@ def _drop(session: Session, wish: Wish) -> list[str]:
     dropped: list[str] = []
     if not wish.drop.strip():
         return dropped
-    for document in documents_of(read_documents(wish.drop, source="what was dropped in"), source="what was dropped in"):
+    for document in documents_of(read_documents(wish.drop, source="added pods"), source="added pods"):
         spec = document.content.get("spec")
         if document.kind != "Pod" and not (isinstance(spec, dict) and ("template" in spec or "jobTemplate" in spec)):
             session.apply(CreateObject(document.content))
@@ -171,7 +169,7 @@ def _drop(session: Session, wish: Wish) -> list[str]:
             session.apply(CreateObject(content))
             dropped.append(ObjectId.of(content).key)
     if not dropped:
-        raise InputError("what was dropped in", "there is no pod in it, and nothing that makes pods")
+        raise InputError("added pods", "no Pod and no workload with a pod template")
     return dropped
 
 
@@ -195,7 +193,7 @@ def _changed(session: Session, wish: Wish) -> Iterator[Session]:
         profile = next((item for item in view["profiles"] if item["schedulerName"] == name), None)
         if profile is None:
             known = [item["schedulerName"] for item in view["profiles"]]
-            raise InputError("weights", f"there is no profile {name!r}", hint=did_you_mean(name, known))
+            raise InputError("weights", f"unknown profile {name!r}", hint=did_you_mean(name, known))
         for plugin, weight in weights.items():
             _set_weight(profile, plugin, weight)
     policy = load_policy(given.registry, msgspec.json.encode(view).decode(), features=given.features)
@@ -206,7 +204,9 @@ def _changed(session: Session, wish: Wish) -> Iterator[Session]:
 
 def _set_weight(profile: dict[str, Any], plugin: str, weight: int) -> None:
     if not 0 < weight <= MAX_WEIGHT:
-        raise InputError(f"the weight of {plugin}", f"{weight} is no weight", hint=f"write one from 1 to {MAX_WEIGHT}")
+        raise InputError(
+            f"the weight of {plugin}", f"{weight} is not a weight", hint=f"use a number from 1 to {MAX_WEIGHT}"
+        )
     entries = [
         entry
         for point in ("multiPoint", "score")
@@ -229,7 +229,7 @@ def _elsewhere(session: Session, wish: Wish, deadline: float) -> list[Moved]:
             if pod.node_name and _is_ours(session, pod):
                 before, after = _placed_anew(session, pod), _placed_anew(other, pod)
                 if before and after and before != after:
-                    found.append(Moved(pod.key, before, after, "if it were placed anew"))
+                    found.append(Moved(pod.key, before, after, "if it were scheduled again"))
     return found
 
 

@@ -15,8 +15,8 @@ MAX_SHOWN: Final = 50
 """So many groups are sent with every state; the rest is asked for page by page."""
 MAX_EXAMPLES: Final = 3
 MAX_EVENTS: Final = 40
-NOT_TRIED: Final = "waits for its first attempt"
-UNTOLD: Final = "waits, and nobody has said why yet"
+NOT_TRIED: Final = "not tried yet"
+UNTOLD: Final = "no reason reported yet"
 
 
 class Help(Struct, frozen=True):
@@ -35,9 +35,9 @@ def reasons_of(line: WaitingPodLine) -> tuple[str, ...]:
     if line.reasons:
         return line.reasons
     if line.place == GATED:
-        return (f"held back by {', '.join(line.plugins)}" if line.plugins else "held back before its first attempt",)
+        return (f"gated by {', '.join(line.plugins)}" if line.plugins else "gated",)
     if line.place == INCOMPLETE:
-        return ("its pod group is missing",)
+        return ("its pod group does not exist",)
     return (NOT_TRIED if not line.attempts else UNTOLD,)
 
 

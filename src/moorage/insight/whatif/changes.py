@@ -46,7 +46,7 @@ def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFA
     r"""Set one field: ``deployment/web:spec.replicas=5``; the value is YAML, a dot in a name is written ``\.``."""
     parts = _SETTING.fullmatch(wish)
     if parts is None:
-        raise _bad_setting(wish, "it is not of the form KIND/NAME:FIELD=VALUE")
+        raise _bad_setting(wish, "not of the form KIND/NAME:FIELD=VALUE")
     kind = _kind(parts[1], wish)
     owner, _, name = parts[2].rpartition("/")
     target = ObjectId(kind.name, (owner or namespace) if kind.namespaced else "", name)
@@ -78,7 +78,7 @@ def _unknown_fields(content: dict[str, Any]) -> set[str]:
 
 
 def _bad_setting(wish: str, problem: str) -> InputError:
-    hint = "write it like deployment/web:spec.replicas=5 or node/n1:spec.unschedulable=true"
+    hint = "use a form such as deployment/web:spec.replicas=5 or node/n1:spec.unschedulable=true"
     return InputError(f"--set {wish}", problem, hint=hint)
 
 
@@ -87,7 +87,7 @@ def _kind(word: str, wish: str) -> Kind:
         if word.lower() in (kind.name.lower(), kind.plural, *kind.short_names):
             return kind
     hint = did_you_mean(word.lower(), [kind.name.lower() for kind in BY_NAME.values()])
-    raise InputError(f"--set {wish}", f"there is no kind {word!r}", hint=hint)
+    raise InputError(f"--set {wish}", f"unknown kind {word!r}", hint=hint)
 
 
 def _path(text: str, wish: str) -> list[str | int]:
@@ -108,8 +108,8 @@ def without_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
     gone = {_name(document) for document in documents if document.kind == "Node" and _is_meant(document, wish)}
     if not gone:
         known = [_name(document) for document in documents if document.kind == "Node"]
-        hint = did_you_mean(wish, known) or "give the name of a node, a pattern such as pool-a-*, or a label key=value"
-        raise InputError(f"--remove-node {wish}", "there is no such node", hint=hint)
+        hint = did_you_mean(wish, known) or "use the name of a node, a pattern such as pool-a-*, or a label key=value"
+        raise InputError(f"--remove-node {wish}", "node not found", hint=hint)
     kept: list[Document] = []
     for document in documents:
         if document.kind in ("Node", "CSINode") and _name(document) in gone:
@@ -154,8 +154,8 @@ def with_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
     """Add nodes: ``3xnode-1`` are three like node-1, ``3xcpu=8,memory=32Gi`` three of that size."""
     parts = _ADDITION.fullmatch(wish)
     if parts is None or int(parts[1]) > MAX_ADDED:
-        hint = "write 3xNAME for three nodes like one there is, or 3xcpu=8,memory=32Gi"
-        raise InputError(f"--add-nodes {wish}", "it is not a number, an x and a node", hint=hint)
+        hint = "use 3xNAME for three copies of a node, or 3xcpu=8,memory=32Gi"
+        raise InputError(f"--add-nodes {wish}", "not of the form COUNTxNODE", hint=hint)
     count, shape = int(parts[1]), parts[2]
     nodes = {_name(document): document for document in documents if document.kind == "Node"}
     made = []
@@ -168,8 +168,8 @@ def with_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
         elif shape in nodes:
             content = cloned_node(nodes[shape].content, name)
         else:
-            hint = did_you_mean(shape, list(nodes)) or "give a size such as cpu=8,memory=32Gi"
-            raise InputError(f"--add-nodes {wish}", f"there is no node {shape!r}", hint=hint)
+            hint = did_you_mean(shape, list(nodes)) or "use a size such as cpu=8,memory=32Gi"
+            raise InputError(f"--add-nodes {wish}", f"node {shape!r} not found", hint=hint)
         made.append(Document(content, f"--add-nodes {wish}"))
     return [*documents, *made]
 

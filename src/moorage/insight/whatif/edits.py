@@ -150,8 +150,8 @@ def edit_from(data: Any) -> Edit:
             return EditConfig(tuple(data["config"]))
         if isinstance(data.get("object"), Mapping) and isinstance(data.get("patch"), list):
             return PatchObject(_target(data["object"]), tuple(data["patch"]), data.get("apply") == "replace")
-    hint = "an edit has object and patch, or create, or delete, as `moorage explain -o json` writes them"
-    raise InputError("edits", "this is no edit", hint=hint)
+    hint = "an edit has object and patch, or create, or delete, as in the output of `moorage explain -o json`"
+    raise InputError("edits", "invalid edit", hint=hint)
 
 
 def _target(head: Mapping[str, Any]) -> ObjectId:

@@ -45,7 +45,7 @@ def template_pod(documents: Iterable[Document]) -> dict[str, Any]:
             own = _part(document, *place, "metadata")
             head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, **named}}
             return {**head, "spec": _part(document, *place, "spec")}
-    raise InputError("--file", "there is no pod in it, and nothing that makes pods", hint="give a Pod or a Deployment")
+    raise InputError("POD_FILE", "no Pod and no workload with a pod template", hint="use a Pod or a Deployment")
 
 
 def _part(document: Document, *path: str) -> Mapping[str, Any]:
@@ -55,7 +55,7 @@ def _part(document: Document, *path: str) -> Mapping[str, Any]:
         content = content.get(key) or {}
         if not isinstance(content, dict):
             where = f"{document.title}, {'.'.join(path[:number])}"
-            raise InputError(where, f"{shortened(repr(content), 100)} is written where an object belongs")
+            raise InputError(where, f"{shortened(repr(content), 100)} is not an object")
     return cast("Mapping[str, Any]", content)
 
 
@@ -91,7 +91,7 @@ def differences(before: Iterable[Decision], after: Iterable[Decision]) -> list[O
     first = {decision.pod: outcome(decision) for decision in before}
     second = {decision.pod: outcome(decision) for decision in after}
     return [
-        OutcomeDifference(pod, first.get(pod, "is not there"), second.get(pod, "is not there"))
+        OutcomeDifference(pod, first.get(pod, "does not exist"), second.get(pod, "does not exist"))
         for pod in dict.fromkeys((*first, *second))
         if first.get(pod) != second.get(pod)
     ]

@@ -107,7 +107,7 @@ async def read_cluster(
     versions: dict[str, str] = {}
     for kind, answer in zip(KINDS, answers, strict=True):
         if isinstance(answer, ApiError):
-            raise InputError(kind.full_name, f"the list changed while it was read: {answer}", hint="try again")
+            raise InputError(kind.full_name, f"the list changed while it was read: {answer}", hint="retry")
         contents += answer[0]
         if answer[1]:
             versions[kind.full_name] = answer[1]
@@ -120,7 +120,7 @@ def missing_permissions(kinds: Sequence[Kind], source: str) -> InputError:
     hint = "; ".join(
         f'allow verb "list" on resource "{kind.plural}" of apiGroup "{kind.group}" in all namespaces' for kind in kinds
     )
-    return InputError(source, f"we may not list {listed}", hint=hint)
+    return InputError(source, f"no permission to list {listed}", hint=hint)
 
 
 async def _read_kind(
@@ -136,7 +136,7 @@ async def _read_kind(
         try:
             page = msgspec.json.decode(body, type=_Page)
         except UNREADABLE as error:
-            raise InputError(kind.full_name, f"what the server sent is no list: {error}") from error
+            raise InputError(kind.full_name, f"the server returned an invalid list: {error}") from error
         found += [_taken(kind, item, with_annotations, whole) for item in page.items or ()]
         version = version or page.metadata.resource_version
         progress(kind.full_name, len(found), len(found) + (page.metadata.remaining_item_count or 0))

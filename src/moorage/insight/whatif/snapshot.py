@@ -63,7 +63,7 @@ def write_snapshot(
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise InputError(str(path), f"the snapshot cannot be written: {error.strerror}") from error
+        raise InputError(str(path), f"cannot write the snapshot: {error.strerror}") from error
 
 
 def read_snapshot(path: str) -> tuple[list[Any], SnapshotFacts]:
@@ -72,20 +72,20 @@ def read_snapshot(path: str) -> tuple[list[Any], SnapshotFacts]:
         raw = gzip.decompress(Path(path).read_bytes()) if path.endswith(COMPRESSED) else Path(path).read_bytes()
         content = msgspec.json.decode(raw)
     except FileNotFoundError as error:
-        raise InputError(path, "there is no such file", hint="take one with: moorage snapshot FILE") from error
+        raise InputError(path, "file not found", hint="create a snapshot with: moorage snapshot FILE") from error
     except (OSError, EOFError) as error:
-        raise InputError(path, f"the snapshot cannot be read: {error}") from error
+        raise InputError(path, f"cannot read the snapshot: {error}") from error
     except UNREADABLE as error:
-        hint = "take it again with: moorage snapshot FILE; other files of objects are given with -f"
-        raise InputError(path, f"this is no snapshot: {error}", hint=hint) from error
+        hint = "create a snapshot with: moorage snapshot FILE; use -f for other files of objects"
+        raise InputError(path, f"not a snapshot: {error}", hint=hint) from error
     annotations = _mapping(_mapping(_mapping(content).get("metadata")).get("annotations"))
     try:
         taken_at = parse_time(str(annotations.get(TAKEN_AT)))
     except ValueError:
         taken_at = None
     if taken_at is None or not isinstance(content.get("items"), list):
-        hint = "snapshots are made by: moorage snapshot FILE; other files of objects are given with -f"
-        raise InputError(path, "this is no snapshot: it does not say when it was taken", hint=hint)
+        hint = "create a snapshot with: moorage snapshot FILE; use -f for other files of objects"
+        raise InputError(path, "not a snapshot: the timestamp is missing", hint=hint)
     return content["items"], SnapshotFacts(taken_at, str(annotations.get(TAKEN_FROM, "")))
 
 

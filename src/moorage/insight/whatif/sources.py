@@ -29,10 +29,10 @@ class ClusterSource(Struct, frozen=True):
     def check(self) -> None:
         """Refuse two sources at once."""
         if self.files and self.snapshot:
-            raise InputError("--snapshot", "a cluster comes from files or from a snapshot", hint="leave -f out")
+            raise InputError("--snapshot", "cannot be combined with -f", hint="omit one of them")
         if (self.files or self.snapshot) and (self.kubeconfig or self.context):
-            problem = "a cluster comes from a server or from files"
-            raise InputError("--kubeconfig", problem, hint="leave -f and --snapshot out")
+            problem = "cannot be combined with -f or --snapshot"
+            raise InputError("--kubeconfig", problem, hint="omit -f and --snapshot")
 
 
 class LoadedCluster(Struct, frozen=True):
@@ -76,7 +76,7 @@ def load(source: ClusterSource, *, stdin: TextIO | None = None, progress: ShowRe
         contents, facts = read_snapshot(source.snapshot)
         age = facts.age(time())
         is_old = time() - facts.taken_at > OLD_SECONDS
-        note = f"the snapshot is {age} old: the cluster may look different now" if is_old else ""
+        note = f"the snapshot is {age} old; the cluster may have changed" if is_old else ""
         return LoadedCluster(list(documents_of(contents, source=source.snapshot)), note)
     read, namespace, where = read_server(source, progress=progress)
     return LoadedCluster(list(documents_of(read.contents, source=where)), namespace=namespace)

@@ -74,8 +74,8 @@ def _filter_row(name: str, status: Status | None) -> dict[str, Any]:
 def _named(cycle: ProfileCycle, name: str, bases: tuple[type[Plugin], ...], what: str) -> Plugin:
     known = {plugin.name: plugin for plugin in cycle.profile.node_plugins if isinstance(plugin, bases)}
     if name not in known:
-        hint = did_you_mean(name, known) or f"those that do are {', '.join(known) or 'none'}"
-        raise InputError(f"profile {cycle.profile.name}", f"no plugin {name!r} {what} there", hint=hint)
+        hint = did_you_mean(name, known) or f"candidates: {', '.join(known) or 'none'}"
+        raise InputError(f"profile {cycle.profile.name}", f"no plugin {name!r} that {what}", hint=hint)
     return known[name]
 
 

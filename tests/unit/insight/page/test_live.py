@@ -61,7 +61,7 @@ def test_what_the_scheduler_knows_is_shown() -> None:
         assert state.queues == {"unschedulable": 2, "gated": 1}
         assert {group.reasons[0]: group.pods for group in state.groups} == {
             "Insufficient cpu": 2,
-            "held back by SchedulingGates": 1,
+            "gated by SchedulingGates": 1,
         }
         assert [(line.pod, line.result) for line in live.decisions(0, 0.0, 0)] == [
             ("shop/big-1", "unschedulable"),
@@ -143,7 +143,7 @@ def test_a_node_is_answered_for_here_and_the_rest_beside() -> None:
         here = await live.ask("node", {"node": "n1", "deep": "no"}, 0, 0.0)
         assert [item["pod"] for item in here["pods"]] == ["shop/web-2", "shop/fits", "shop/web-1"]
         assert await live.ask("node", {"node": "n1"}, 0, 0.0) == {"asked": "node"}
-        with pytest.raises(InputError, match="no such node"):
+        with pytest.raises(InputError, match="node not found"):
             await live.ask("node", {"node": "n9", "deep": "no"}, 0, 0.0)
         await live.stop()
         await parts.scheduler.life.close()

@@ -98,14 +98,17 @@ def test_who_is_held_back_takes_nobodys_place() -> None:
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "there is no such node": ({"drain": ["n9"]}, "no such node"),
-    "this is no YAML": ({"drop": "{"}, "dropped in"),
-    "there is no pod in it": ({"drop": "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}"}, "no pod in it"),
-    "too many copies": ({"drop": POD, "copies": 501}, "no number from 1"),
-    "no copies": ({"drop": POD, "copies": 0}, "no number from 1"),
-    "there is no such profile": ({"weights": {"other": {"NodeAffinity": 1}}}, "no profile"),
+    "this is no YAML": ({"drop": "{"}, "added pods"),
+    "there is no pod in it": (
+        {"drop": "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}"},
+        "no Pod and no workload",
+    ),
+    "too many copies": ({"drop": POD, "copies": 501}, "not a number from 1"),
+    "no copies": ({"drop": POD, "copies": 0}, "not a number from 1"),
+    "there is no such profile": ({"weights": {"other": {"NodeAffinity": 1}}}, "unknown profile"),
     "there is no such plugin": ({"weights": {"default-scheduler": {"Nothing": 1}}}, "no plugin"),
-    "a weight is positive": ({"weights": {"default-scheduler": {"NodeAffinity": 0}}}, "no weight"),
-    "this is no edit": ({"edits": [{"x": 1}]}, "no edit"),
+    "a weight is positive": ({"weights": {"default-scheduler": {"NodeAffinity": 0}}}, "not a weight"),
+    "this is no edit": ({"edits": [{"x": 1}]}, "invalid edit"),
     "a node is named by a text": ({"drain": [1]}, "Expected"),
 }
 

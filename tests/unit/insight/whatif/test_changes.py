@@ -44,8 +44,8 @@ def test_settings_are_yaml() -> None:
 
 BAD = {
     "no such node to take away": ({"removed": ["n"]}, "did you mean 'n2'|did you mean 'n1'"),
-    "no such node to copy": ({"added": ["2xn9"]}, "there is no node 'n9'"),
-    "no number": ({"added": ["n1"]}, "write 3xNAME"),
+    "no such node to copy": ({"added": ["2xn9"]}, "node 'n9' not found"),
+    "no number": ({"added": ["n1"]}, "use 3xNAME"),
     "no such kind": ({"settings": ["nod/n1:a=b"]}, "did you mean 'node'"),
     "no such object": ({"settings": ["node/n11:a=b"]}, "did you mean 'n1'"),
     "no field": ({"settings": ["node/n1"]}, "KIND/NAME:FIELD=VALUE"),

@@ -219,7 +219,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "a plugin that is not there": (lambda session: session.filter("web", "Goodd"), "did you mean 'Good'"),
     "a plugin that does not score": (
         lambda session: session.score("web", "NodeUnschedulable"),
-        "no plugin 'NodeUnschedulable' scores there",
+        "no plugin 'NodeUnschedulable' that scores",
     ),
     "something that is no pod": (lambda session: session.place(node("z", 1)), "Node z: this is not a pod"),
     "a pod of another scheduler": (

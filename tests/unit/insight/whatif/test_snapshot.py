@@ -120,7 +120,7 @@ def test_missing_permissions_are_all_named() -> None:
     async def go() -> None:
         await read_cluster(Refusing(Connection("http://localhost", "here")))
 
-    with pytest.raises(InputError, match=r"we may not list nodes, csinodes\.storage") as caught:
+    with pytest.raises(InputError, match=r"no permission to list nodes, csinodes\.storage") as caught:
         asyncio.run(go())
     assert 'allow verb "list" on resource "nodes" of apiGroup ""' in str(caught.value)
 
@@ -184,10 +184,10 @@ def test_ages_are_told() -> None:
 
 
 BAD_SNAPSHOTS = {
-    "nothing": (None, "there is no such file"),
-    "no JSON": (b"{", "this is no snapshot"),
-    "another file": (b'{"kind": "List", "items": []}', "does not say when it was taken"),
-    "a list": (b"[]", "does not say when it was taken"),
+    "nothing": (None, "file not found"),
+    "no JSON": (b"{", "not a snapshot"),
+    "another file": (b'{"kind": "List", "items": []}', "the timestamp is missing"),
+    "a list": (b"[]", "the timestamp is missing"),
 }
 
 

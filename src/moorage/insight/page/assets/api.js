@@ -41,7 +41,7 @@ export async function post(name, body) {
 
 async function answered(response) {
   if (response.ok) return response.json();
-  let message = `the server answers ${response.status}`;
+  let message = `the server responded with status ${response.status}`;
   try {
     const body = await response.json();
     message = body.error ?? body.message ?? message;

@@ -17,10 +17,10 @@ import { groupView, waitingView } from "./view-waiting.js";
 const VIEWS = [
   ["", "Overview", overview],
   ["nodes", "Nodes", nodesView],
-  ["waiting", "Waiting", (argument) => (argument ? groupView(argument) : waitingView())],
+  ["waiting", "Pending", (argument) => (argument ? groupView(argument) : waitingView())],
   ["queues", "Queues", queuesView],
   ["decisions", "Decisions", decisionsView],
-  ["try", "Try", tryView],
+  ["try", "What if", tryView],
   ["compare", "Compare", compareView],
   ["pod", null, podView],
   ["node", null, nodeView],
@@ -45,7 +45,7 @@ function route() {
   const [name = "", argument = ""] = location.hash.replace(/^#\/?/, "").split("/");
   const [, title, make] = VIEWS.find(([known]) => known === name) ?? [];
   current?.close?.();
-  const what = make ? make(decoded(argument)) : { element: empty("There is no such view", "", h("a", { href: "#/" }, "Back to the overview")) };
+  const what = make ? make(decoded(argument)) : { element: empty("Page not found", "", h("a", { href: "#/" }, "Back to the overview")) };
   current = what;
   fill(main, h("div.view", {}, what.element));
   document.title = `${what.title ?? title ?? "Moorage"} · Moorage`;
@@ -81,7 +81,7 @@ function light() {
   const chosen = () => localStorage.getItem("moorage-theme") ?? (dark.matches ? "dark" : "light");
   const apply = () => {
     document.documentElement.dataset.theme = chosen();
-    button.setAttribute("aria-label", chosen() === "dark" ? "Switch to light" : "Switch to dark");
+    button.setAttribute("aria-label", chosen() === "dark" ? "Switch to light mode" : "Switch to dark mode");
     current?.repaint?.();
   };
   button.addEventListener("click", () => {
@@ -100,16 +100,16 @@ function banner(text, ...more) {
 
 function linked(isUp, error) {
   const place = document.getElementById("link");
-  place.textContent = isUp ? (store.about.kind === "live" ? "live" : "") : "no answer";
+  place.textContent = isUp ? (store.about.kind === "live" ? "live" : "") : "disconnected";
   place.className = `link ${isUp ? "up" : "down"}`;
   if (!isUp && isLocked(error)) return askForToken(error);
-  if (!isUp && isLinked) banner("The server does not answer. What you see may be old; this page tries again by itself.");
+  if (!isUp && isLinked) banner("The server does not respond. The page may be outdated; it reconnects automatically.");
   if (isUp && !isLinked) {
     store.restart().then(() => {
       banner("");
       navigation();
       route();
-      say("The server answers again.");
+      say("The server responds again.");
     }, failed);
   }
   isLinked = isUp;
@@ -127,7 +127,7 @@ function failed(error) {
     retrying = null;
     if (isLinked) store.refresh().catch(failed);
   }, RETRY);
-  if (error instanceof Refused) banner(`${error.message}; this page tries again by itself.`);
+  if (error instanceof Refused) banner(`${error.message}; the page retries automatically.`);
   isTroubled = error instanceof Refused;
   return undefined;
 }
@@ -138,8 +138,8 @@ function askForToken(error) {
     event.preventDefault();
     keepToken(field.value.trim());
     location.reload();
-  } }, h("h1", {}, "A token is needed"),
-  h("p", {}, "Paste a token of somebody who may read this page. It is kept in this tab only."), h("p.quiet", {}, error.message), field, h("button", { type: "submit" }, "Show the page"));
+  } }, h("h1", {}, "Token required"),
+  h("p", {}, "Enter a bearer token with access to this page. It is stored in this tab only."), h("p.quiet", {}, error.message), field, h("button", { type: "submit" }, "Show the page"));
   fill(main, form);
   field.focus();
 }
@@ -152,7 +152,7 @@ async function begin() {
       break;
     } catch (error) {
       if (isLocked(error)) return askForToken(error);
-      banner(`${error instanceof Refused ? error.message : "The server does not answer"}; this page tries again by itself.`);
+      banner(`${error instanceof Refused ? error.message : "The server does not respond"}; the page retries automatically.`);
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }

@@ -12,7 +12,7 @@ export function chart(title, values, { unit = (value) => value.toLocaleString("e
   return h("figure.chart", {},
     h("figcaption", {}, h("span", {}, title), h("strong", {}, unit(shown))),
     picture(values, largest, marker, `${title}: ${unit(shown)}, at most ${unit(largest)} over ${duration(values.length * step)}`),
-    h("div.range", {}, h("span", {}, `most ${unit(largest)}`), h("span", {}, `over ${duration(values.length * step)}`)));
+    h("div.range", {}, h("span", {}, `max ${unit(largest)}`), h("span", {}, `over ${duration(values.length * step)}`)));
 }
 
 function picture(values, largest, marker, label) {
@@ -32,8 +32,8 @@ export function charts(lines, at = null) {
   const rate = lines.placed.map((number) => number / lines.step);
   const common = { marker, step: lines.step };
   return h("div.charts", {},
-    chart("Placed, pods a second", rate, { ...common, unit: (value) => (value >= 10 ? Math.round(value).toLocaleString("en") : value.toFixed(1)) }),
+    chart("Scheduled pods per second", rate, { ...common, unit: (value) => (value >= 10 ? Math.round(value).toLocaleString("en") : value.toFixed(1)) }),
     chart("Failed attempts", lines.failed, common),
-    chart("Waiting pods", lines.waiting, common),
-    chart("Wait for a node, mean", lines.latency, { ...common, unit: duration }));
+    chart("Pending pods", lines.waiting, common),
+    chart("Mean scheduling latency", lines.latency, { ...common, unit: duration }));
 }

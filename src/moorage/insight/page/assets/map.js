@@ -243,7 +243,7 @@ export class NodeMap {
   }
 
   summary() {
-    return `Map of ${count(this.layout.names.length, "node")}, coloured by ${this.options.by}. Arrow keys move, Enter opens a node. The table below says the same.`;
+    return `Map of ${count(this.layout.names.length, "node")}, coloured by ${this.options.by}. Arrow keys move, Enter opens a node. The table below has the same data.`;
   }
 }
 

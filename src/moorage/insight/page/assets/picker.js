@@ -61,7 +61,7 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
     const known = resources(layout);
     choices(by, [...known.map((name) => [name, name]), [STRANDED, "fragmentation"], [TAINTS, "taints"]], now.by);
     choices(group, [...Object.keys(layout.labels).map((name) => [name, name.replace(/^.*\//, "")]), ["-", "nothing"]], now.group);
-    choices(size, [["", "all the same"], ...known.map((name) => [name, name])], now.size);
+    choices(size, [["", "equal"], ...known.map((name) => [name, name])], now.size);
   }
 
   function draw() {
@@ -69,7 +69,7 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
     const now = options();
     fillChoices(now);
     canvas.parentElement.hidden = !layout.names.length;
-    fill(nothing, !layout.names.length && h("div.empty", {}, h("strong", {}, "There are no nodes"), h("p", {}, "Pods have nowhere to go until there is one.")));
+    fill(nothing, !layout.names.length && h("div.empty", {}, h("strong", {}, "No nodes"), h("p", {}, "Pods stay pending until a node joins.")));
     fill(legend, layout.names.length ? legendOf(layout, load, now.by) : []);
     map.show(layout, load, now, marks);
     if (withTable) drawTable(now);
@@ -82,7 +82,7 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
     const shown = resources(layout);
     const wasOpen = table.querySelector("details")?.open ?? wasPressed;
     fill(table, h("details", { open: wasOpen, ontoggle: (event) => (wasPressed = event.target.open) },
-      h("summary", { "data-key": "table" }, `The same as a table, ${now.by} first`),
+      h("summary", { "data-key": "table" }, `Table, sorted by ${now.by}`),
       h("div.scroll", {}, h("table", {},
         h("thead", {}, h("tr", {}, h("th", {}, "Node"), shown.map((name) => h("th.number", {}, name)), h("th", {}, "Taints"))),
         h("tbody", {}, rows.slice(0, ROWS).map((row) => h("tr", {}, h("td", {}, nodeLink(layout.names[row])),
@@ -132,10 +132,10 @@ function legendOf(layout, load, by) {
     const shown = layout.taints.values.slice(0, 8);
     return [h("span.key", {}, h("i", { style: { background: kind(-1) } }), "none"),
       shown.map((text, at) => h("span.key", { title: text }, h("i", { style: { background: kind(at) } }), text)),
-      layout.taints.values.length > shown.length && h("span.quiet", {}, "and others, in the same colours"), states];
+      layout.taints.values.length > shown.length && h("span.quiet", {}, "and more"), states];
   }
-  const [low, high] = by === STRANDED ? ["all of what is free can be used", "free, but another resource is used up"] : ["empty", "full"];
+  const [low, high] = by === STRANDED ? ["free resources are usable", "free, but another resource is exhausted"] : ["empty", "full"];
   const over = by !== STRANDED && layout.names.some((_, row) => (shareOf(layout, load, by, row) ?? 0) > 1.0005);
   return [h("span.key", {}, low, h("i.ramp", { style: { background: gradient() } }), high),
-    over && h("span.key", {}, h("i", { style: { background: OVER[theme()] } }), "more than there is"), states];
+    over && h("span.key", {}, h("i", { style: { background: OVER[theme()] } }), "over capacity"), states];
 }

@@ -19,13 +19,13 @@ export function groupCard(group, total) {
       h("a.first", { href: `#/waiting/${group.id}`, "data-key": `group ${group.id}` }, reason(first)),
       others.length > 0 && h("p.others", {}, "and ", others.slice(0, 3).map((text, at) => [at ? ", " : "", reason(text)]), others.length > 3 && ` and ${others.length - 3} more`),
       help(group),
-      h("p.quiet", {}, "such as ", group.examples.slice(0, 2).map((pod, at) => [at ? ", " : "", podLink(pod)]),
-        age > 1 && store.about.kind !== "still" && ` · the oldest for ${duration(age)}`)));
+      h("p.quiet", {}, "for example ", group.examples.slice(0, 2).map((pod, at) => [at ? ", " : "", podLink(pod)]),
+        age > 1 && store.about.kind !== "still" && ` · pending for up to ${duration(age)}`)));
 }
 
 function help(group) {
-  if (group.help) return h("p.help", {}, h("span.tag", {}, "would help"), " ", group.help);
-  if (group.isHelped) return h("p.help.quiet", {}, "no single change and no pair of changes was found that would help");
+  if (group.help) return h("p.help", {}, h("span.tag", {}, "possible fix"), " ", group.help);
+  if (group.isHelped) return h("p.help.quiet", {}, "no change was found that would make the pods fit");
   return null;
 }
 

@@ -21,7 +21,7 @@ export function timeBar(place) {
   const label = h("output", { "aria-live": "off" });
   const back = h("button", { type: "button", "aria-label": "Play backwards", onclick: () => toggle(-1) }, "◀");
   const forth = h("button", { type: "button", "aria-label": "Play forwards", onclick: () => toggle(1) }, "▶");
-  const pace = h("select", { "aria-label": "How fast", onchange: () => (speed = Number(pace.value)) },
+  const pace = h("select", { "aria-label": "Speed", onchange: () => (speed = Number(pace.value)) },
     [0.25, 1, 4].map((times) => h("option", { value: times, selected: times === 1 }, `${times}×`)));
 
   function toggle(wanted) {

@@ -10,7 +10,7 @@ const SHOWN = 100;
 export function compareView() {
   const maps = store.about.runs.map((name, run) => mapPicker({ run, height: 300, title: name }));
   const facts = h("div.facts", {});
-  const pods = h("section.card", { "aria-label": "Pods that fare differently" });
+  const pods = h("section.card", { "aria-label": "Pods with different results" });
   let asked = null;
   const element = h("div", {}, h("h1.hidden", {}, "Compare"), facts, h("div.columns.even", {}, maps.map((map) => map.element)), pods);
 
@@ -19,23 +19,23 @@ export function compareView() {
     asked = store.at;
     try {
       const { differences, count: total } = await get("differences", store.moment);
-      fill(pods, h("h2", {}, `${count(total, "pod fares", "pods fare")} differently`), differences.length ? h("div.scroll", {}, h("table", {},
+      fill(pods, h("h2", {}, `${count(total, "pod differs", "pods differ")}`), differences.length ? h("div.scroll", {}, h("table", {},
         h("thead", {}, h("tr", {}, h("th", {}, "Pod"), store.about.runs.map((name) => h("th", {}, name)))),
-        h("tbody", {}, differences.slice(0, SHOWN).map((item) => h("tr", {}, h("td", {}, podLink(item.pod)), [item.before, item.after].map((node) => h("td", {}, place(node)))))))) : empty("No difference", "At this moment every pod fares the same under both."),
+        h("tbody", {}, differences.slice(0, SHOWN).map((item) => h("tr", {}, h("td", {}, podLink(item.pod)), [item.before, item.after].map((node) => h("td", {}, place(node)))))))) : empty("No difference", "At this time, every pod has the same result under both configurations."),
         total > SHOWN && h("p.quiet", {}, `and ${count(total - SHOWN, "more pod")}`));
     } catch (error) {
-      fill(pods, empty("The difference cannot be told now", error.message));
+      fill(pods, empty("The differences are not available", error.message));
     }
   }
 
   return { element, title: "Compare", close: () => maps.forEach((map) => map.close()), repaint: () => maps.forEach((map) => map.repaint()), update() {
     for (const map of maps) map.update();
-    fill(facts, store.states.map((state, run) => h("div.fact", {}, h("span.name", {}, store.about.runs[run]), h("strong", {}, state.waiting.toLocaleString("en")), h("span.quiet", {}, `wait; ${count(state.placed, "pod has", "pods have")} a node`))));
+    fill(facts, store.states.map((state, run) => h("div.fact", {}, h("span.name", {}, store.about.runs[run]), h("strong", {}, state.waiting.toLocaleString("en")), h("span.quiet", {}, `pending; ${count(state.placed, "pod is", "pods are")} on nodes`))));
     differ();
   } };
 }
 
 function place(node) {
-  if (node === "waits") return h("span.tag.unschedulable", {}, "waits");
-  return node ? nodeLink(node) : h("span.quiet", {}, "is not there");
+  if (node === "waits") return h("span.tag.unschedulable", {}, "pending");
+  return node ? nodeLink(node) : h("span.quiet", {}, "does not exist");
 }

@@ -5,7 +5,7 @@ import { charts } from "./lines.js";
 import { store } from "./store.js";
 
 const SHOWN = 100;
-const WORDS = { scheduled: "placed", unschedulable: "turned down", error: "error" };
+const WORDS = { scheduled: "scheduled", unschedulable: "unschedulable", error: "error" };
 
 export function moment(time) {
   const shown = store.clock(time);
@@ -19,7 +19,7 @@ function decisionRows(decisions, withPod) {
 }
 
 export function decisionTable(decisions, withPod = true) {
-  return h("div.scroll", {}, h("table.stack", {}, h("thead", {}, h("tr", {}, h("th", {}, "When"), h("th", {}, "What"), withPod && h("th", {}, "Pod"), h("th", {}, "Where, or why not"), h("th.number", {}, "Try"))),
+  return h("div.scroll", {}, h("table.stack", {}, h("thead", {}, h("tr", {}, h("th", {}, "Time"), h("th", {}, "Result"), withPod && h("th", {}, "Pod"), h("th", {}, "Node or reason"), h("th.number", {}, "Attempt"))),
     h("tbody", {}, decisionRows(decisions, withPod))));
 }
 
@@ -29,15 +29,15 @@ export function decisionsView() {
   const hold = h("button", { type: "button", "aria-pressed": "false", onclick: () => {
     isHeld = !isHeld;
     hold.setAttribute("aria-pressed", String(isHeld));
-    hold.textContent = isHeld ? "Go on" : "Hold";
+    hold.textContent = isHeld ? "Resume" : "Pause";
     if (!isHeld) draw();
-  } }, "Hold");
+  } }, "Pause");
   let isHeld = false;
   const element = h("div", {}, lines, h("section.card", {}, h("div.head", {}, h("h1", {}, "Decisions"), store.about.kind === "live" && hold), list));
 
   function draw() {
     const newest = store.decisions.slice(-SHOWN).reverse();
-    fill(list, newest.length ? decisionTable(newest) : empty("Nothing has been decided yet", "As soon as a pod is tried, it is listed here."));
+    fill(list, newest.length ? decisionTable(newest) : empty("No decisions yet", "Every scheduling attempt is listed here."));
   }
 
   return { element, title: "Decisions", update() {

@@ -10,7 +10,7 @@ import { prepare } from "./view-try.js";
 const ROWS = 200;
 
 export function nodeView(name) {
-  const body = h("div", {}, h("p.quiet", { role: "status" }, "Looking at the node…"));
+  const body = h("div", {}, h("p.quiet", { role: "status" }, "Loading the node…"));
   const element = h("div", {}, h("h1.key", {}, name), body);
   let asked, node = null, deep = null;
 
@@ -28,7 +28,7 @@ export function nodeView(name) {
         show();
       }
     } catch (error) {
-      fill(body, empty("Nothing can be said of this node now", error.message));
+      fill(body, empty("The node is not available", error.message));
     }
   }
 
@@ -37,7 +37,7 @@ export function nodeView(name) {
     fill(body, states.length > 0 && h("p.headline.unschedulable", {}, states.join(", ")), meters(node),
       node.taints.length > 0 && h("p", {}, "Taints: ", node.taints.map((taint) => h("code.chip", {}, `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`))),
       h("div.columns.even", {}, pods(node), almost(deep)), labels(node),
-      h("p", {}, h("button", { type: "button", "data-key": "drain", onclick: () => prepare({ drain: name }) }, "What if it were drained?")));
+      h("p", {}, h("button", { type: "button", "data-key": "drain", onclick: () => prepare({ drain: name }) }, "Simulate a drain")));
   }
 
   return { element, title: name, update: load };
@@ -56,19 +56,19 @@ function meters(node) {
 
 function pods(node) {
   const shown = node.pods.slice(0, ROWS);
-  return h("section.card", {}, h("h2", {}, `On it: ${count(node.pods.length, "pod")}`), shown.length ? h("div.scroll", {}, h("table", {},
+  return h("section.card", {}, h("h2", {}, `Pods on this node: ${node.pods.length.toLocaleString("en")}`), shown.length ? h("div.scroll", {}, h("table", {},
     h("thead", {}, h("tr", {}, h("th", {}, "Pod"), h("th.number", {}, "CPU"), h("th.number", {}, "Memory"), h("th.number", {}, "Priority"), h("th", {}, "Owner"))),
     h("tbody", {}, shown.map((pod) => h("tr", {}, h("td", {}, podLink(pod.pod)), h("td.number", {}, amount("cpu", pod.requests.cpu ?? 0)), h("td.number", {}, amount("memory", pod.requests.memory ?? 0)), h("td.number", {}, pod.priority), h("td", {}, pod.owner))))))
-    : empty("It is empty", ""), node.pods.length > ROWS && h("p.quiet", {}, `and ${count(node.pods.length - ROWS, "more pod")}`));
+    : empty("No pods", ""), node.pods.length > ROWS && h("p.quiet", {}, `and ${count(node.pods.length - ROWS, "more pod")}`));
 }
 
 function almost(deep) {
-  if (!deep) return h("section.card", {}, h("h2", {}, "What almost was"), h("p.quiet", { role: "status" }, "Asking the plugins…"));
-  return h("section.card", {}, h("h2", {}, "What almost was"),
-    deep.almost.length > 0 && [h("h3", {}, "Pods that wait, and what keeps them off this node"), h("ul.plain.spaced", {}, deep.almost.map((item) => h("li", {}, podLink(item.pod), ": ",
+  if (!deep) return h("section.card", {}, h("h2", {}, "Near misses"), h("p.quiet", { role: "status" }, "Evaluating the plugins…"));
+  return h("section.card", {}, h("h2", {}, "Near misses"),
+    deep.almost.length > 0 && [h("h3", {}, "Pending pods, and why they are not on this node"), h("ul.plain.spaced", {}, deep.almost.map((item) => h("li", {}, podLink(item.pod), ": ",
       item.obstacles.length ? item.obstacles.map((obstacle, at) => [at ? "; " : "", reason(obstacle.text), h("span.quiet", {}, ` (${obstacle.plugin})`)]) : h("strong", {}, "would fit here"))))],
-    deep.second.length > 0 && [h("h3", {}, "Young pods for which this was the next best node"), h("ul.plain.spaced", {}, deep.second.map((item) => h("li", {}, podLink(item.pod), ` went to ${item.node}, ${item.lead > 0 ? `which was ${count(item.lead, "point")} better` : "which was as good"}`)))],
-    !deep.almost.length && !deep.second.length && empty("Nobody", "No pod that waits was kept off it, and it was nobody's second choice."));
+    deep.second.length > 0 && [h("h3", {}, "Recent pods for which this node was the runner-up"), h("ul.plain.spaced", {}, deep.second.map((item) => h("li", {}, podLink(item.pod), ` is on ${item.node}, ${item.lead > 0 ? `which scored ${count(item.lead, "point")} more` : "which had the same score"}`)))],
+    !deep.almost.length && !deep.second.length && empty("No near misses", "No pending pod was rejected here, and this node was not the runner-up for a recent pod."));
 }
 
 function labels(node) {

@@ -14,7 +14,7 @@ export function overview() {
   const lines = h("div", {});
   const map = mapPicker({ height: 380 });
   const element = h("div", {}, h("h1.hidden", {}, "Overview"), facts,
-    h("div.columns", {}, h("section.card", { "aria-label": "Why pods wait" }, waiting), map.element), lines);
+    h("div.columns", {}, h("section.card", { "aria-label": "Pending pods" }, waiting), map.element), lines);
   const drawFacts = whenChanged(() => fill(facts, tiles()));
   const drawWaiting = whenChanged((groups, total) => fill(waiting, why(groups, total)));
   return {
@@ -35,8 +35,8 @@ export function overview() {
 
 function why(groups, total) {
   const { state } = store;
-  const head = h("div.head", {}, h("h2", {}, "Why pods wait"), groups.length > 0 && h("a", { href: "#/waiting", "data-key": "all" }, "all"));
-  if (!total) return [head, empty("Nobody waits", state.placed ? `${count(state.placed, "pod")} ${state.placed === 1 ? "has" : "have"} a node.` : "There are no pods.")];
+  const head = h("div.head", {}, h("h2", {}, "Pending pods"), groups.length > 0 && h("a", { href: "#/waiting", "data-key": "all" }, "show all"));
+  if (!total) return [head, empty("No pending pods", state.placed ? `${count(state.placed, "pod is", "pods are")} on nodes.` : "The cluster has no pods.")];
   return [head, state.note && h("p.quiet", { role: "status" }, state.note), groupList(groups.slice(0, SHOWN), total),
     groups.length > SHOWN ? h("p.quiet", {}, h("a", { href: "#/waiting", "data-key": "more" }, `${count(groups.length - SHOWN + state.groupsLeft, "more reason")}`)) : leftOver(state)];
 }
@@ -47,8 +47,8 @@ function tiles() {
   const states = [away && `${away} not ready`, cordoned && `${cordoned} cordoned`].filter(Boolean).join(", ");
   const found = [
     tile("Nodes", layout.names.length.toLocaleString("en"), states || (layout.names.length ? "all ready" : "none"), away > 0 && "bad"),
-    tile("Pods on nodes", state.placed.toLocaleString("en"), store.about.kind === "still" ? "" : `${state.bound.toLocaleString("en")} placed ${store.isPlayed ? "so far" : "since the start"}`),
-    tile("Waiting", state.waiting.toLocaleString("en"), state.waiting ? `for ${count(state.groups.length + state.groupsLeft, "reason")}` : "nobody", state.waiting > 0 && "warn"),
+    tile("Pods on nodes", state.placed.toLocaleString("en"), store.about.kind === "still" ? "" : `${state.bound.toLocaleString("en")} scheduled ${store.isPlayed ? "so far" : "since the start"}`),
+    tile("Pending", state.waiting.toLocaleString("en"), state.waiting ? `for ${count(state.groups.length + state.groupsLeft, "reason")}` : "no pods", state.waiting > 0 && "warn"),
   ];
   for (const name of ["cpu", "memory"]) {
     const whole = sum(layout.allocatable[name]), taken = sum(state.load.requested[name]);

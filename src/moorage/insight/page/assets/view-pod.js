@@ -10,7 +10,7 @@ const ROWS = 25;
 const MORE = 200;
 
 export function podView(key) {
-  const body = h("div", {}, h("p.quiet", { role: "status" }, "Asking the plugins about every node…"));
+  const body = h("div", {}, h("p.quiet", { role: "status" }, "Evaluating all nodes…"));
   const element = h("div", {}, h("h1.key", {}, key), body);
   let asked = "";
 
@@ -21,7 +21,7 @@ export function podView(key) {
     try {
       fill(body, draw(await get("pod", { pod: key, ...store.moment })));
     } catch (error) {
-      fill(body, empty("Nothing can be said of this pod now", error.message, again()));
+      fill(body, empty("The pod is not available", error.message, again()));
     }
   }
 
@@ -29,7 +29,7 @@ export function podView(key) {
     return h("button", { type: "button", onclick: () => {
       asked = "";
       load();
-    } }, "Ask again");
+    } }, "Refresh");
   }
 
   function draw(pod) {
@@ -45,25 +45,25 @@ function facts(pod) {
   const entries = [
     ...Object.entries(known.requests).map(([name, value]) => [name, amount(name, value)]),
     ["priority", known.priority], ["profile", known.profile], known.owner && ["owner", known.owner],
-    known.nominated && ["nominated to", known.nominated],
-    group && ["group", `${group.name}: ${group.fits} of ${group.members} fit${group.minCount ? `, ${group.minCount} have to` : ""}`],
-    pod.waiting && ["place", pod.waiting.place],
+    known.nominated && ["nominated node", known.nominated],
+    group && ["group", `${group.name}: ${group.fits} of ${group.members} fit${group.minCount ? `, ${group.minCount} required` : ""}`],
+    pod.waiting && ["queue", pod.waiting.place],
   ].filter(Boolean);
   return h("dl.labels", {}, entries.map(([name, value]) => [h("div", {}, h("dt", {}, name), h("dd", {}, value))]));
 }
 
 function reasons(pod) {
   if (!pod.reasons.length && !pod.preemption) return null;
-  return h("section.card", {}, pod.reasons.length > 0 && [h("h2", {}, "What keeps it off the nodes"), h("ul.plain.spaced", {}, pod.reasons.map((item) => h("li", {}, item.line)))],
-    pod.preemption && [h("h2", {}, "Preemption"), h("p", {}, "node ", nodeLink(pod.preemption.nominatedNode), ` would be cleared of ${pod.preemption.victims.join(", ") || "nobody who is not leaving already"}`)]);
+  return h("section.card", {}, pod.reasons.length > 0 && [h("h2", {}, "Rejected nodes"), h("ul.plain.spaced", {}, pod.reasons.map((item) => h("li", {}, item.line)))],
+    pod.preemption && [h("h2", {}, "Preemption"), h("p", {}, pod.preemption.victims.length ? `would evict ${pod.preemption.victims.join(", ")} from node ` : "waits for terminating pods on node ", nodeLink(pod.preemption.nominatedNode))]);
 }
 
 function changes(pod) {
   if (pod.isBound || pod.result === "scheduled") return null;
-  return h("section.card", {}, h("h2", {}, "What would make it fit"),
-    pod.changes.length ? h("ol.changes", {}, pod.changes.map((change) => h("li", {}, h("p", {}, change.line, " ", change.edits.every((edit) => !("config" in edit)) && h("button.quiet.small", { type: "button", onclick: () => prepare({ edits: change.edits, told: change.text }) }, "try it")),
-      h("details", {}, h("summary", {}, "as edits"), h("pre", {}, JSON.stringify(change.edits, null, 2)))))) : h("p", {}, "No single change and no pair of changes was found that would make it fit."),
-    pod.stopped && h("p.quiet", {}, "The search stopped for want of time; moorage explain --seconds gives it more."));
+  return h("section.card", {}, h("h2", {}, "Changes that would make it fit"),
+    pod.changes.length ? h("ol.changes", {}, pod.changes.map((change) => h("li", {}, h("p", {}, change.line, " ", change.edits.every((edit) => !("config" in edit)) && h("button.quiet.small", { type: "button", onclick: () => prepare({ edits: change.edits, told: change.text }) }, "simulate")),
+      h("details", {}, h("summary", {}, "as patches"), h("pre", {}, JSON.stringify(change.edits, null, 2)))))) : h("p", {}, "No change was found that would make the pod fit."),
+    pod.stopped && h("p.quiet", {}, "The search for changes is incomplete; moorage explain --timeout gives it more time."));
 }
 
 function because(pod) {
@@ -71,7 +71,7 @@ function because(pod) {
   const largest = Math.max(1, ...pod.because.map((item) => Math.abs(item.winner - item.runnerUp)));
   const sorted = [...pod.because].sort((a, b) => Math.abs(b.winner - b.runnerUp) - Math.abs(a.winner - a.runnerUp));
   const [won, lost] = [sum(pod.because, "winner"), sum(pod.because, "runnerUp")];
-  return h("section.card", {}, h("h2", {}, nodeLink(pod.node || "the best node"), " against ", nodeLink(pod.runnerUp)),
+  return h("section.card", {}, h("h2", {}, "Scores: ", nodeLink(pod.node || "the best node"), " and the runner-up ", nodeLink(pod.runnerUp)),
     h("div.scroll", {}, h("table.waterfall", {},
       h("thead", {}, h("tr", {}, h("th", {}, "Plugin"), h("th.number", {}, "Weight"), h("th.number", {}, "Winner"), h("th.number", {}, "Runner-up"), h("th.number", {}, "Lead"), h("th", {}, ""))),
       h("tbody", {}, sorted.map((item) => {
@@ -79,7 +79,7 @@ function because(pod) {
         return h("tr", {}, h("td", {}, item.plugin), h("td.number", {}, item.weight), h("td.number", {}, item.winner), h("td.number", {}, item.runnerUp), h("td.number", {}, lead > 0 ? `+${lead}` : lead),
           h("td.bars", { "aria-hidden": "true" }, h(`i${lead < 0 ? ".minus" : ""}`, { style: { width: `${(50 * Math.abs(lead)) / largest}%` } })));
       })),
-      h("tfoot", {}, h("tr", {}, h("td", {}, "In all"), h("td", {}), h("td.number", {}, won), h("td.number", {}, lost), h("td.number", {}, won - lost > 0 ? `+${won - lost}` : won - lost), h("td", {}))))));
+      h("tfoot", {}, h("tr", {}, h("td", {}, "Total"), h("td", {}), h("td.number", {}, won), h("td.number", {}, lost), h("td.number", {}, won - lost > 0 ? `+${won - lost}` : won - lost), h("td", {}))))));
 }
 
 function sum(items, key) {
@@ -87,17 +87,17 @@ function sum(items, key) {
 }
 
 function wakes(pod) {
-  return pod.wakes.length > 0 && h("section.card", {}, h("h2", {}, "What wakes it"), h("ul.plain.spaced", {}, pod.wakes.map((line) => h("li", {}, line))));
+  return pod.wakes.length > 0 && h("section.card", {}, h("h2", {}, "Events that trigger a retry"), h("ul.plain.spaced", {}, pod.wakes.map((line) => h("li", {}, line))));
 }
 
 function attempts(pod) {
   return h("section.card", {}, h("h2", {}, "Attempts"), pod.attempts.length ? decisionTable([...pod.attempts].reverse(), false)
-    : empty("No attempt is known", store.about.kind === "still" ? "The cluster stands still: what you read here is what an attempt would say now." : "It was placed before we looked, or so long ago that it is forgotten."));
+    : empty("No attempts recorded", store.about.kind === "still" ? "This is a static cluster: the page shows the result of an attempt now." : "The pod was scheduled before recording started, or too long ago."));
 }
 
 // Every node and every plugin: who objects with which words, and how the others are scored.
 function nodeTable(table) {
-  const filter = h("input", { type: "search", placeholder: "Nodes whose names contain…", "aria-label": "Nodes whose names contain…", oninput: () => draw() });
+  const filter = h("input", { type: "search", placeholder: "Filter nodes by name…", "aria-label": "Filter nodes by name…", oninput: () => draw() });
   const place = h("div", {});
   let shown = ROWS;
   const objecting = table.objecting, scored = table.rows.some((row) => row[3]);
@@ -110,7 +110,7 @@ function nodeTable(table) {
     fill(place, h("div.scroll", {}, h("table.matrix", {},
       h("thead", {}, h("tr", {}, h("th", {}, "Node"), objecting.map((name) => h("th", {}, name)), scored && [h("th.number", {}, "Total"), table.scores.map((name) => h("th.number", {}, name))])),
       h("tbody", {}, found.slice(0, shown).map((row) => h("tr", {}, h("td", {}, nodeLink(row[0])),
-        objecting.map((name) => (name in row[1] ? h("td.no", {}, table.texts[row[1][name]]) : h("td.yes", { "aria-label": "no objection" }, "✓"))),
+        objecting.map((name) => (name in row[1] ? h("td.no", {}, table.texts[row[1][name]]) : h("td.yes", { "aria-label": "accepted" }, "✓"))),
         scored && [h("td.number", {}, row[2] ?? ""), table.scores.map((_, at) => h("td.number.quiet", {}, row[3]?.[at] ?? ""))]))))),
     found.length > shown && h("p", {}, h("button", { type: "button", "data-key": "more nodes", onclick: () => {
       shown += MORE;
@@ -119,6 +119,6 @@ function nodeTable(table) {
   }
 
   draw();
-  return h("section.card", {}, h("div.head", {}, h("h2", {}, "Every node, every plugin"), h("div.filter", {}, filter)),
-    table.rows.length ? place : empty("There are no nodes", ""), passing.length > 0 && h("p.quiet", {}, `No objection anywhere: ${passing.join(", ")}`));
+  return h("section.card", {}, h("div.head", {}, h("h2", {}, "All nodes"), h("div.filter", {}, filter)),
+    table.rows.length ? place : empty("No nodes", ""), passing.length > 0 && h("p.quiet", {}, `Plugins that accept every node: ${passing.join(", ")}`));
 }

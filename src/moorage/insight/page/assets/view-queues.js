@@ -6,16 +6,16 @@ import { podsBy } from "./view-waiting.js";
 
 const PLACES = [
   ["active", "Active", "tried next, in order of priority"],
-  ["backoff", "Backing off", "failed a moment ago; tried again when their penalty is over"],
-  ["unschedulable", "Unschedulable", "turned down; tried again when an event could help"],
-  ["gated", "Gated", "held back before the first attempt"],
-  ["in_flight", "In flight", "being tried or bound right now"],
-  ["incomplete", "Incomplete", "members whose pod group is missing"],
-  ["pending", "Group is tried", "came while their group was being tried"],
+  ["backoff", "Backing off", "failed recently; retried after the backoff"],
+  ["unschedulable", "Unschedulable", "rejected; retried after an event that could help"],
+  ["gated", "Gated", "not admitted to the queue by a PreEnqueue plugin"],
+  ["in_flight", "In flight", "being scheduled or bound now"],
+  ["incomplete", "Incomplete", "their pod group does not exist"],
+  ["pending", "Group in progress", "arrived while their group was being scheduled"],
 ];
 
 export function queuesView() {
-  const boxes = h("div.facts.places", { role: "group", "aria-label": "Places" });
+  const boxes = h("div.facts.places", { role: "group", "aria-label": "Queues" });
   const events = h("section.card", { "aria-label": "Events" });
   const groups = h("section.card", { "aria-label": "Pod groups" });
   const listed = h("section.card", { "aria-label": "Pods" });
@@ -24,8 +24,8 @@ export function queuesView() {
 
   function choose(place) {
     chosen = chosen === place ? "" : place;
-    list = podsBy(chosen ? { place: chosen.replace("_", "-") } : {}, "Nobody is here");
-    fill(listed, h("h2", {}, chosen ? PLACES.find(([name]) => name === chosen)?.[1] ?? chosen : "All who wait"), list.element);
+    list = podsBy(chosen ? { place: chosen.replace("_", "-") } : {}, "No pods");
+    fill(listed, h("h2", {}, chosen ? PLACES.find(([name]) => name === chosen)?.[1] ?? chosen : "All pending pods"), list.element);
     drawBoxes(store.state.queues, chosen);
     list.refresh();
   }
@@ -36,12 +36,12 @@ export function queuesView() {
       h("button.fact", { type: "button", "data-key": name, "aria-pressed": String(chosen === name), onclick: () => choose(name) },
         h("span.name", {}, title), h("strong", {}, (queues[name] ?? 0).toLocaleString("en")), h("span.quiet", {}, text))));
   });
-  const drawEvents = whenChanged((found) => fill(events, h("h2", {}, "What they wait for"), found.length ? h("div.scroll", {}, h("table", {},
-    h("thead", {}, h("tr", {}, h("th", {}, "Event"), h("th.number", {}, "Pods"), h("th", {}, "Hoped for by"))),
-    h("tbody", {}, found.map((item) => h("tr", {}, h("td", {}, h("code", {}, item.event)), h("td.number", {}, item.pods.toLocaleString("en")), h("td.long", {}, item.plugins.join(", "))))))) : empty("No event would help anybody", "Nobody was turned down.")));
+  const drawEvents = whenChanged((found) => fill(events, h("h2", {}, "Events that trigger a retry"), found.length ? h("div.scroll", {}, h("table", {},
+    h("thead", {}, h("tr", {}, h("th", {}, "Event"), h("th.number", {}, "Pods"), h("th", {}, "Would be retried by"))),
+    h("tbody", {}, found.map((item) => h("tr", {}, h("td", {}, h("code", {}, item.event)), h("td.number", {}, item.pods.toLocaleString("en")), h("td.long", {}, item.plugins.join(", "))))))) : empty("No events", "No pod was rejected.")));
   const drawGroups = whenChanged((found) => fill(groups, h("h2", {}, "Pod groups"), found.length ? h("div.scroll", {}, h("table", {},
-    h("thead", {}, h("tr", {}, h("th", {}, "Group"), h("th.number", {}, "Wait"), h("th.number", {}, "Have a node"), h("th", {}, "Place"))),
-    h("tbody", {}, found.map((item) => h("tr", {}, h("td", {}, item.name), h("td.number", {}, item.waiting), h("td.number", {}, item.placed), h("td", {}, item.place)))))) : empty("No group waits", "Members of pod groups that wait are listed here.")));
+    h("thead", {}, h("tr", {}, h("th", {}, "Group"), h("th.number", {}, "Pending"), h("th.number", {}, "On nodes"), h("th", {}, "Queue"))),
+    h("tbody", {}, found.map((item) => h("tr", {}, h("td", {}, item.name), h("td.number", {}, item.waiting), h("td.number", {}, item.placed), h("td", {}, item.place)))))) : empty("No pending pod groups", "")));
   return { element, title: "Queues", update() {
     const { state } = store;
     drawBoxes(state.queues, chosen);

@@ -30,27 +30,27 @@ export function tryView() {
   const names = h("datalist", { id: "node-names" }, (store.layout?.names ?? []).slice(0, 2000).map((name) => h("option", { value: name })));
   const drain = h("input", { list: "node-names", value: kept.drain, placeholder: "node-1, node-2", "aria-label": "Nodes to drain", oninput: () => (kept.drain = drain.value) });
   const result = h("div", { "aria-live": "polite" });
-  const run = h("button.primary", { type: "submit" }, "Try it");
+  const run = h("button.primary", { type: "submit" }, "Simulate");
   const weights = weightFields();
-  const map = mapPicker({ height: 300, title: "Where things would go" });
+  const map = mapPicker({ height: 300, title: "Result on the nodes" });
   const mapPlace = h("div", { hidden: true }, map.element);
   const edited = h("div", {}, kept.told && h("p.headline", {}, kept.told, " ", h("button.quiet.small", { type: "button", onclick: () => {
     Object.assign(kept, { edits: [], told: "" });
     fill(edited);
-  } }, "leave out")));
+  } }, "remove")));
   let answer = null;
   const form = h("form.card.try", { onsubmit: (event) => {
     event.preventDefault();
     go();
   } }, h("h1", {}, "What if"),
-  h("p.quiet", {}, "Tried by the real scheduler on a copy of the cluster", store.about.kind === "live" ? "; the cluster itself is never written to." : "."),
+  h("p.quiet", {}, "The scheduler runs on a copy of the cluster", store.about.kind === "live" ? "; the cluster itself is not changed." : "."),
   edited,
-  h("fieldset", {}, h("legend", {}, "Drop pods in"), drop, h("div.row", {}, h("label", {}, "Copies ", copies), h("button.quiet", { type: "button", onclick: () => (kept.drop = drop.value = SAMPLE) }, "a sample"))),
+  h("fieldset", {}, h("legend", {}, "Add pods"), drop, h("div.row", {}, h("label", {}, "Copies ", copies), h("button.quiet", { type: "button", onclick: () => (kept.drop = drop.value = SAMPLE) }, "insert sample"))),
   h("fieldset", {}, h("legend", {}, "Drain nodes"), drain, names),
   h("fieldset", {}, h("legend", {}, "Change weights of score plugins"), weights),
   h("div.row", {}, run));
   const element = h("div.columns.tries", {}, form, h("div", {}, result, mapPlace));
-  fill(result, h("section.card", {}, empty("What moves is shown here", "Drop a pod in, drain a node or change a weight, then try it.")));
+  fill(result, h("section.card", {}, empty("No simulation yet", "Add a pod, drain a node or change a weight, then simulate.")));
 
   function weightFields() {
     return Object.entries(store.about.weights).map(([profile, plugins]) => h("div.weights", {}, Object.keys(store.about.weights).length > 1 && h("h3", {}, profile),
@@ -66,7 +66,7 @@ export function tryView() {
     const changed = Object.fromEntries(Object.entries(kept.weights).filter(([, plugins]) => Object.keys(plugins).length));
     const wish = { drop: drop.value, copies: Number(copies.value) || 0, drain: drain.value.split(/[,\s]+/).filter(Boolean), weights: changed, edits: kept.edits, ...store.moment };
     run.disabled = true;
-    run.textContent = "Trying…";
+    run.textContent = "Simulating…";
     try {
       answer = await post("try", wish);
       fill(result, outcome(answer));
@@ -75,10 +75,10 @@ export function tryView() {
     } catch (error) {
       answer = null;
       mapPlace.hidden = true;
-      fill(result, h("section.card", {}, empty("This cannot be tried", error.message)));
+      fill(result, h("section.card", {}, empty("The simulation failed", error.message)));
     } finally {
       run.disabled = false;
-      run.textContent = "Try it";
+      run.textContent = "Simulate";
     }
   }
 
@@ -99,7 +99,7 @@ export function tryView() {
     map.update(placed, { layout: store.layout, load });
   }
 
-  return { element, title: "Try", close: map.close, repaint: showMap, update() {
+  return { element, title: "What if", close: map.close, repaint: showMap, update() {
     if (kept.isWanted) {
       kept.isWanted = false;
       go();
@@ -110,24 +110,24 @@ export function tryView() {
 function summary(answer) {
   const moved = answer.moves.filter((move) => move.before !== move.after);
   const parts = [count(moved.length, "pod would move", "pods would move")];
-  if (answer.dropped.length) parts.push(`${answer.dropped.filter((pod) => pod.after).length} of ${answer.dropped.length} dropped in would find a node`);
-  parts.push(`${answer.waitingAfter.toLocaleString("en")} would wait (${answer.waitingBefore.toLocaleString("en")} before)`);
+  if (answer.dropped.length) parts.push(`${answer.dropped.filter((pod) => pod.after).length} of ${answer.dropped.length} added pods would be scheduled`);
+  parts.push(`${answer.waitingAfter.toLocaleString("en")} would be pending (${answer.waitingBefore.toLocaleString("en")} before)`);
   return parts.join(", ");
 }
 
 function outcome(answer) {
   return h("section.card", {}, h("h2", {}, summary(answer)),
-    answer.notTried > 0 && h("p.quiet", {}, `${count(answer.notTried, "waiting pod")} could not be tried in time.`),
-    h("p.quiet.legend", {}, h("span.key", {}, h("i.frame.lose", {}), "loses a pod"), h("span.key", {}, h("i.frame.win", {}), "gets one")),
-    table("Dropped in", answer.dropped), table("What moves", answer.moves),
-    !answer.dropped.length && !answer.moves.length && empty("Nothing moves", "Everybody stays where they are."));
+    answer.notTried > 0 && h("p.quiet", {}, `${count(answer.notTried, "pending pod")} could not be tried within the time limit.`),
+    h("p.quiet.legend", {}, h("span.key", {}, h("i.frame.lose", {}), "loses a pod"), h("span.key", {}, h("i.frame.win", {}), "gains a pod")),
+    table("Added pods", answer.dropped), table("Moved pods", answer.moves),
+    !answer.dropped.length && !answer.moves.length && empty("No changes", "All pods stay on their nodes."));
 }
 
 function table(title, moves) {
   if (!moves.length) return null;
   return [h("h3", {}, `${title}: ${moves.length.toLocaleString("en")}`), h("div.scroll", {}, h("table", {},
     h("thead", {}, h("tr", {}, h("th", {}, "Pod"), h("th", {}, "From"), h("th", {}, "To"), h("th", {}, ""))),
-    h("tbody", {}, moves.slice(0, SHOWN).map((move) => h("tr", {}, h("td", {}, podLink(move.pod)), h("td", {}, move.before ? nodeLink(move.before) : h("span.quiet", {}, "waits")),
-      h("td", {}, move.after ? nodeLink(move.after) : h("span.tag.unschedulable", {}, "waits")), h("td.long.quiet", {}, move.text)))))),
+    h("tbody", {}, moves.slice(0, SHOWN).map((move) => h("tr", {}, h("td", {}, podLink(move.pod)), h("td", {}, move.before ? nodeLink(move.before) : h("span.quiet", {}, "pending")),
+      h("td", {}, move.after ? nodeLink(move.after) : h("span.tag.unschedulable", {}, "pending")), h("td.long.quiet", {}, move.text)))))),
   moves.length > SHOWN && h("p.quiet", {}, `and ${count(moves.length - SHOWN, "more")}`)];
 }

@@ -29,7 +29,7 @@ function paged({ label, load, draw, none }) {
       fill(list, items.length ? draw(items, total) : none(field.value));
       fill(foot, pages(total));
     } catch (error) {
-      if (mine === turn) fill(list, empty("This list cannot be shown now", error.message));
+      if (mine === turn) fill(list, empty("The list is not available", error.message));
     }
   }
 
@@ -39,9 +39,9 @@ function paged({ label, load, draw, none }) {
       first = to;
       refresh(true);
     };
-    return [h("button", { type: "button", "data-key": "back", disabled: first === 0, onclick: go(Math.max(0, first - PAGE)) }, "Back"),
+    return [h("button", { type: "button", "data-key": "back", disabled: first === 0, onclick: go(Math.max(0, first - PAGE)) }, "Previous"),
       h("span", {}, `${(first + 1).toLocaleString("en")} to ${Math.min(total, first + PAGE).toLocaleString("en")} of ${total.toLocaleString("en")}`),
-      h("button", { type: "button", "data-key": "on", disabled: first + PAGE >= total, onclick: go(first + PAGE) }, "On")];
+      h("button", { type: "button", "data-key": "on", disabled: first + PAGE >= total, onclick: go(first + PAGE) }, "Next")];
   }
 
   return { element: h("div", {}, h("div.filter", {}, field), list, foot), refresh };
@@ -50,33 +50,33 @@ function paged({ label, load, draw, none }) {
 export function waitingView() {
   const note = h("p.quiet", { role: "status" });
   const list = paged({
-    label: "Reasons that contain…",
+    label: "Filter reasons…",
     load: async (q, offset, limit) => {
       const { groups, count: total } = await get("reasons", { q, offset, limit, ...store.moment });
       return { items: groups, total };
     },
     draw: (groups) => groupList(groups, Math.max(store.state.waiting, 1)),
-    none: (text) => (text ? empty("No such reason", "Another word may find it.") : empty("Nobody waits", "Every pod has a node.")),
+    none: (text) => (text ? empty("No matching reason", "Try another filter.") : empty("No pending pods", "Every pod is on a node.")),
   });
-  const element = h("section.card", {}, h("div.head", {}, h("h1", {}, "Why pods wait")), note, list.element);
-  return { element, title: "Waiting", update() {
+  const element = h("section.card", {}, h("div.head", {}, h("h1", {}, "Pending pods")), note, list.element);
+  return { element, title: "Pending", update() {
     const { state } = store;
-    note.textContent = state.note || (state.waiting ? `${count(state.waiting, "pod")} for ${count(state.groups.length + state.groupsLeft, "reason")}. Pods that wait for the same reasons are one group.` : "");
+    note.textContent = state.note || (state.waiting ? `${count(state.waiting, "pod")} for ${count(state.groups.length + state.groupsLeft, "reason")}. Pods with the same reasons are grouped.` : "");
     list.refresh();
   } };
 }
 
 export function podTable(pods) {
   return h("div.scroll", {}, h("table.stack", {},
-    h("thead", {}, h("tr", {}, h("th", {}, "Pod"), h("th", {}, "Place"), h("th.number", {}, "Tries"), h("th.number", {}, "Priority"), h("th", {}, "What was said"))),
+    h("thead", {}, h("tr", {}, h("th", {}, "Pod"), h("th", {}, "Queue"), h("th.number", {}, "Attempts"), h("th.number", {}, "Priority"), h("th", {}, "Last result"))),
     h("tbody", {}, pods.map((pod) => h("tr", {}, h("td", {}, podLink(pod.pod)), h("td", {}, pod.place),
       h("td.number", {}, pod.attempts), h("td.number", {}, pod.priority),
-      h("td.long", {}, pod.wouldGoTo ? `would go to ${pod.wouldGoTo}` : pod.message || reason(pod.reasons.join(", "))))))));
+      h("td.long", {}, pod.wouldGoTo ? `fits on ${pod.wouldGoTo}` : pod.message || reason(pod.reasons.join(", "))))))));
 }
 
 export function podsBy(filter, none) {
   return paged({
-    label: "Pods whose names contain…",
+    label: "Filter pods by name…",
     load: async (q, offset, limit) => {
       const { pods, count: total } = await get("waiting", { ...filter, q, offset, limit, ...store.moment });
       return { items: pods, total };
@@ -88,15 +88,15 @@ export function podsBy(filter, none) {
 
 export function groupView(id) {
   const head = h("div", {});
-  const list = podsBy({ group: id }, "Nobody waits for this any more");
+  const list = podsBy({ group: id }, "No pod is pending for this reason any more");
   const element = h("section.card", {}, h("p", {}, h("a", { href: "#/waiting" }, "‹ all reasons")), head, list.element);
-  return { element, title: "Waiting pods", update() {
+  return { element, title: "Pending pods", update() {
     const group = store.state.groups.find((item) => item.id === id);
-    fill(head, h("h1", {}, group ? reason(group.reasons[0]) : "Pods that wait for one reason"),
+    fill(head, h("h1", {}, group ? reason(group.reasons[0]) : "Pods with one reason"),
       group && [group.reasons.length > 1 && h("ul.plain", {}, group.reasons.slice(1).map((text) => h("li", {}, "and ", reason(text)))),
-        group.help && h("p.help", {}, h("span.tag", {}, "would help"), " ", group.help, h("span.quiet", {}, ` (found for ${group.examples[0]})`)),
-        h("p.quiet", {}, `${count(group.pods, "pod")}, rejected by ${group.plugins.join(", ") || "nobody yet"}`,
-          store.about.kind !== "still" && `, the oldest waits for ${duration(Math.max(0, store.state.time - group.oldest))}`)]);
+        group.help && h("p.help", {}, h("span.tag", {}, "possible fix"), " ", group.help, h("span.quiet", {}, ` (computed for ${group.examples[0]})`)),
+        h("p.quiet", {}, `${count(group.pods, "pod")}, rejected by ${group.plugins.join(", ") || "no plugin yet"}`,
+          store.about.kind !== "still" && `, pending for up to ${duration(Math.max(0, store.state.time - group.oldest))}`)]);
     list.refresh();
   } };
 }
