@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from moorage.insight.shadow.messages import AGREES, DIFFERS, Comparison
 from moorage.kube.client.kubeconfig import load_connection
@@ -123,8 +124,12 @@ def test_another_configuration_in_charge_is_what_the_shadow_compares_with(tmp_pa
     asyncio.run(story())
 
 
-def test_a_kind_that_only_the_shadow_lists_comes_from_informers_of_its_own(tmp_path: Path) -> None:
-    """The one in charge knows nothing of tickets: the shadow reads those that are there, and that come."""
+def test_shadow_has_informers_for_kinds_that_only_its_plugins_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler does not list tickets: the shadow reads existing and new ones itself."""
+    # Processes do not import from the current folder.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     shadow, watched = tmp_path / "shadow.yaml", Watched(tmp_path)
     shadow.write_text(
         HEAD + "profiles: [{schedulerName: default-scheduler, plugins: {preFilter: {enabled: [{name: Ticketing}]}}}]\n"

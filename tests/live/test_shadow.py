@@ -43,7 +43,7 @@ def shadow_of(process: SchedulerProcess) -> list[int]:
     found = []
     for child in process.children():
         for pid in Path(f"/proc/{child}/task/{child}/children").read_text().split():
-            if b"moorage.insight.shadow.process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"moorage.insight.shadow.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(int(pid))
     return found
 

@@ -21,9 +21,9 @@ def main() -> None:
     """Run the command line and exit with its exit code."""
     arguments = sys.argv[1:]
     if arguments[:1] == [UP] and sys.platform == "linux":
-        from moorage.scheduler.daemon.endable import run_endable
+        from moorage.common.forked_process import run_in_child
 
-        sys.exit(run_endable(lambda: run(arguments)))
+        sys.exit(run_in_child(lambda: run(arguments)))
     sys.exit(run(arguments))
 
 

@@ -84,7 +84,7 @@ def test_the_keeper_stays_small() -> None:
 
 COMMANDS = """
 import sys
-import moorage.scheduler.daemon.endable
+import moorage.common.forked_process
 import moorage.cli.commands
 """
 

@@ -1,24 +1,19 @@
-"""A policy in a process of its own, so that a limit holds whatever the policy does.
+"""A policy in a child process, so that its time limit always holds.
 
-A thread would not do: nobody can end one that hangs, it would go on to take turns at the interpreter, and in C it need
-not even let go of it. A process is killed, and another one started in its place.
+A thread is not enough: a blocked thread cannot be ended, it competes for the interpreter, and C code may never release
+the interpreter lock. A process is killed and replaced.
 """
 
-import os
-import socket
-import subprocess
-import sys
-from contextlib import suppress
 from time import monotonic
 from typing import Final
 
 import msgspec
 import numpy as np
 
-from moorage.contrib.learned_score import worker
+from moorage.common.child_process import BlockingChild
 from moorage.contrib.learned_score.observation import Observation
 from moorage.contrib.learned_score.policies import UnusablePolicy
-from moorage.contrib.learned_score.worker import LENGTH, LOADING_SECONDS, PolicyQuestion, PolicyReply, framed
+from moorage.contrib.learned_score.worker import LOADING_SECONDS, PolicyQuestion, PolicyReply
 from moorage.scheduler.framework.status import FloatArray
 
 SLOW: Final = "slow"
@@ -27,12 +22,14 @@ NONSENSE: Final = "nonsense"
 NOT_RUNNING: Final = "not_running"
 REASONS: Final = (SLOW, RAISED, NONSENSE, NOT_RUNNING)
 
+WORKER: Final = "moorage.contrib.learned_score.worker"
 MAX_PAUSE: Final = 60.0
-_STUCK_SECONDS: Final = 1.0
+
+_replies: Final = msgspec.msgpack.Decoder(PolicyReply)
 
 
 class NoAnswer(Exception):
-    """A policy gave no answer that can be used; ``reason`` is one of REASONS."""
+    """A policy returned no usable scores; ``reason`` is one of REASONS."""
 
     def __init__(self, reason: str, problem: str) -> None:
         super().__init__(problem)
@@ -40,22 +37,21 @@ class NoAnswer(Exception):
 
 
 class PolicyProcess:
-    """Starts the process, asks it, and replaces it when it takes too long; after each time in a row a pause doubles."""
+    """The child process; it is replaced when it exceeds its time limit, after a pause that doubles each time."""
 
     def __init__(self, policy: str, seconds: float) -> None:
         self._policy = policy
         self._seconds = seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self._link: socket.socket | None = None
+        self._child: BlockingChild | None = None
         self._is_ready = False
         self._pause = 0.0
         self._not_before = 0.0
 
     def start(self) -> None:
-        """Start the process and wait until the policy is loaded; UnusablePolicy if it cannot be."""
-        self._spawn()
+        """Start the process and wait until the policy is loaded. Raise UnusablePolicy if it cannot be loaded."""
+        child = self._spawn()
         try:
-            self._read_greeting(LOADING_SECONDS)
+            self._read_greeting(child, LOADING_SECONDS)
         except TimeoutError:
             self.close()
             raise UnusablePolicy(f"the policy {self._policy} is not loaded after {LOADING_SECONDS:g} s") from None
@@ -64,13 +60,12 @@ class PolicyProcess:
             raise
 
     def ask(self, observation: Observation) -> FloatArray:
-        """Have nodes scored within the limit; NoAnswer says why there are no scores."""
+        """Return the scores of the nodes within the time limit. Raise NoAnswer if there are none."""
         deadline = monotonic() + self._seconds
-        link = self._ready_link()
+        child = self._ready_child()
         try:
-            link.settimeout(self._seconds)
-            link.sendall(framed(PolicyQuestion.of(observation)))
-            reply = self._receive(deadline)
+            child.send(PolicyQuestion.of(observation), deadline)
+            reply = child.receive(_replies, deadline)
         except TimeoutError:
             self._replace_later()
             raise NoAnswer(SLOW, f"there was no answer after {self._seconds:g} s") from None
@@ -83,47 +78,33 @@ class PolicyProcess:
         return np.frombuffer(reply.scores, dtype=np.float64)
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
-        if self._link is not None:
-            self._link.close()
-        if self._process is not None:
-            self._process.kill()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_STUCK_SECONDS)
-        self._process = self._link = None
+        """Kill the process."""
+        if self._child is not None:
+            self._child.close()
+        self._child = None
         self._is_ready = False
 
-    def _spawn(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", worker.__name__, str(theirs.fileno()), self._policy, str(self._seconds)],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                # What a plugin may import, its policy may.
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
-            )
-        self._link = ours
+    def _spawn(self) -> BlockingChild:
+        self._child = BlockingChild(WORKER, self._policy, str(self._seconds))
+        return self._child
 
-    def _ready_link(self) -> socket.socket:
-        """Return the way to a process that has loaded its policy; start one if there is none, and wait for nobody."""
-        if self._link is None:
-            if monotonic() < self._not_before:
-                raise NoAnswer(NOT_RUNNING, "its process was ended a moment ago")
-            self._spawn()
-        assert self._link is not None
+    def _ready_child(self) -> BlockingChild:
+        """Return a process that has loaded its policy; start one if there is none, but do not wait for it."""
+        if self._child is None and monotonic() < self._not_before:
+            raise NoAnswer(NOT_RUNNING, "its process was ended a moment ago")
+        child = self._child or self._spawn()
         if not self._is_ready:
             try:
-                self._read_greeting(0.0)
+                self._read_greeting(child, 0.0)
             except TimeoutError:
                 raise NoAnswer(NOT_RUNNING, "its process is being started") from None
             except (OSError, UnusablePolicy) as error:
                 self._replace_later()
                 raise NoAnswer(NOT_RUNNING, str(error)) from error
-        return self._link
+        return child
 
-    def _read_greeting(self, seconds: float) -> None:
-        greeting = self._receive(monotonic() + seconds)
+    def _read_greeting(self, child: BlockingChild, seconds: float) -> None:
+        greeting = child.receive(_replies, monotonic() + seconds)
         if greeting.problem:
             raise UnusablePolicy(greeting.problem)
         self._is_ready = True
@@ -132,19 +113,3 @@ class PolicyProcess:
         self.close()
         self._pause = min(MAX_PAUSE, 2.0 * self._pause or 1.0)
         self._not_before = monotonic() + self._pause
-
-    def _receive(self, deadline: float) -> PolicyReply:
-        (length,) = LENGTH.unpack(self._read(LENGTH.size, deadline))
-        return msgspec.msgpack.decode(self._read(length, deadline), type=PolicyReply)
-
-    def _read(self, count: int, deadline: float) -> bytes:
-        assert self._link is not None
-        content = b""
-        while len(content) < count:
-            # With 0 the socket would not wait at all, and say so by another exception.
-            self._link.settimeout(max(deadline - monotonic(), 1e-6))
-            more = self._link.recv(count - len(content))
-            if not more:
-                raise ConnectionResetError("it closed the connection")
-            content += more
-        return content

@@ -1,19 +1,18 @@
-"""The process in which a policy runs: observations come in over a socket, scores go out.
+"""The child process that runs a policy: it receives observations and sends scores.
 
-``python -m moorage.contrib.learned_score.worker FD POLICY SECONDS``. It ends with its parent: while it waits, the
-socket ends; while a policy computes, the kernel's alarm does it, even if the policy never lets go of the interpreter.
+``python -P -m moorage.contrib.learned_score.worker PARENT POLICY SECONDS``. It ends with its parent: when it is idle,
+its input ends. While a policy computes, an alarm of the kernel ends it, even if the policy never releases the
+interpreter lock.
 """
 
 import signal
-import socket
-import struct
-import sys
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 import numpy as np
 
+from moorage.common.child_process import ParentChannel
 from moorage.contrib.learned_score.observation import Observation
 from moorage.contrib.learned_score.policies import (
     NonsenseAnswer,
@@ -24,14 +23,13 @@ from moorage.contrib.learned_score.policies import (
 )
 from moorage.scheduler.framework.faults import described, place_of
 
-LENGTH: Final = struct.Struct("!I")
 ALARM_SECONDS: Final = 5.0
-"""So long after its limit an answer ends the process; its parent has given up on it long before."""
+"""Time after the limit of a reply at which the process ends; its parent has replaced it before."""
 LOADING_SECONDS: Final = 60.0
 
 
 class PolicyQuestion(msgspec.Struct, array_like=True, frozen=True):
-    """An observation as it is sent: numbers of four bytes, the nodes row by row."""
+    """An encoded observation: numbers of four bytes, the nodes row by row."""
 
     nodes: bytes
     pod: bytes
@@ -39,53 +37,46 @@ class PolicyQuestion(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, observation: Observation) -> "PolicyQuestion":
-        """Write an observation down."""
+        """Encode an observation."""
         return cls(observation.nodes.tobytes(), observation.pod.tobytes(), len(observation.nodes))
 
     def read(self) -> Observation:
-        """Read it again."""
+        """Decode the observation."""
         nodes = np.frombuffer(self.nodes, dtype=np.float32).reshape(self.count, -1)
         return Observation(nodes, np.frombuffer(self.pod, dtype=np.float32))
 
 
 class PolicyReply(msgspec.Struct, array_like=True, frozen=True):
-    """The scores, numbers of eight bytes; or what was wrong, and whether the policy answered nonsense or raised."""
+    """The scores, numbers of eight bytes; or the problem, and whether the policy returned invalid scores or raised."""
 
     scores: bytes = b""
     problem: str = ""
     is_nonsense: bool = False
 
 
-def framed(message: PolicyQuestion | PolicyReply) -> bytes:
-    """Write a message with its length before it."""
-    content = msgspec.msgpack.encode(message)
-    return LENGTH.pack(len(content)) + content
-
-
-def serve(link: socket.socket, policy: str, seconds: float) -> None:
-    """Load a policy, say so, and answer questions until the other side is gone."""
+def serve(channel: ParentChannel, policy: str, seconds: float) -> None:
+    """Load a policy, report that, and reply to questions until the parent closes the channel."""
     signal.setitimer(signal.ITIMER_REAL, LOADING_SECONDS)
     try:
         function = load_policy_function(policy)
     except UnusablePolicy as error:
-        link.sendall(framed(PolicyReply(problem=str(error))))
+        channel.send(PolicyReply(problem=str(error)))
         return
     except Exception as error:  # the author's module may raise anything
         problem = f"the policy {policy} cannot be imported: {described(error)}{place_of(error)}"
-        link.sendall(framed(PolicyReply(problem=problem)))
+        channel.send(PolicyReply(problem=problem))
         return
-    link.sendall(framed(PolicyReply()))
-    with link.makefile("rb") as stream:
-        while header := stream.read(LENGTH.size):
-            question = msgspec.msgpack.decode(stream.read(LENGTH.unpack(header)[0]), type=PolicyQuestion)
-            signal.setitimer(signal.ITIMER_REAL, seconds + ALARM_SECONDS)
-            reply = replied(function, question.read())
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-            link.sendall(framed(reply))
+    channel.send(PolicyReply())
+    questions = msgspec.msgpack.Decoder(PolicyQuestion)
+    while (question := channel.receive(questions)) is not None:
+        signal.setitimer(signal.ITIMER_REAL, seconds + ALARM_SECONDS)
+        reply = call_policy(function, question.read())
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        channel.send(reply)
 
 
-def replied(function: ScoringFunction, observation: Observation) -> PolicyReply:
-    """Ask a policy, and put what it raises into words."""
+def call_policy(function: ScoringFunction, observation: Observation) -> PolicyReply:
+    """Return the scores of a policy, or a description of its exception."""
     try:
         return PolicyReply(scores_by(function, observation).tobytes())
     except NonsenseAnswer as error:
@@ -96,11 +87,12 @@ def replied(function: ScoringFunction, observation: Observation) -> PolicyReply:
 
 def main() -> None:
     """Serve the policy that the command line names."""
-    # Whoever presses Ctrl-C means the scheduler, which closes the socket when it ends.
+    # Ctrl-C is for the scheduler, which closes the channel when it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    descriptor, policy, seconds = sys.argv[1:]
-    with socket.socket(fileno=int(descriptor)) as link, suppress(BrokenPipeError, ConnectionResetError):
-        serve(link, policy, float(seconds))
+    channel = ParentChannel()
+    policy, seconds = channel.arguments
+    with suppress(BrokenPipeError, ConnectionResetError):
+        serve(channel, policy, float(seconds))
 
 
 if __name__ == "__main__":

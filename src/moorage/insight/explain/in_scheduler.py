@@ -1,12 +1,10 @@
-"""`--explain-events`: a second event for pods that fit nowhere, with the first change that would let them run.
+"""`--explain-events`: an additional event for infeasible pods, with the first change that would make them fit.
 
-Worked out in a process of its own, which reads the cluster for itself and ends with its answer: the scheduler neither
-waits for it nor lends it memory. What it does not get to in time is dropped.
+A child process reads the cluster, computes the explanations and ends: the scheduler does not wait, and its memory does
+not grow. Pods that are not explained in time are skipped.
 """
 
 import asyncio
-import os
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
@@ -15,6 +13,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from moorage.common.child_process import ChildEnded, ChildProcess
 from moorage.common.clock import Clock, SteadyClock
 from moorage.kube.client.event_note import EventNote
 from moorage.scheduler.config import completed_view
@@ -28,17 +27,17 @@ from moorage.scheduler.wiring.policy import Policy
 
 PAUSE_SECONDS: Final = 10.0
 POD_SECONDS: Final = 60.0
-"""A pod gets one such event in this time at most."""
+"""Minimum time between two such events of one pod."""
 BATCH_SECONDS: Final = 30.0
 MAX_BATCH: Final = 20
-NICENESS: Final = 10
+WORKER: Final = "moorage.insight.explain.worker"
 REASON: Final = "WouldFit"
 
 log = structlog.get_logger(__name__)
 
 
 class ExplainRequest(Struct, frozen=True):
-    """What the process beside us has to know."""
+    """The setup of the scheduler and the pods to explain."""
 
     kubeconfig: str
     master: str
@@ -51,17 +50,19 @@ class ExplainRequest(Struct, frozen=True):
 
 
 Ask: TypeAlias = Callable[[ExplainRequest], Awaitable[dict[str, str]]]
-"""Answers a request with a sentence for some of the pods."""
+"""Returns an explanation for some of the pods of a request."""
+
+_replies: Final = msgspec.msgpack.Decoder(dict[str, str])
 
 
 def request_of(options: Options) -> ExplainRequest:
-    """Say how this scheduler was set up."""
+    """Return a request with the setup of a scheduler."""
     connection, flags = options.config.client_connection, options.flags
     return request_for(options.policy, connection.kubeconfig, flags["plugin"], flags["master"])
 
 
 def request_for(policy: Policy, kubeconfig: str, plugins: Sequence[str], master: str = "") -> ExplainRequest:
-    """Say how a scheduler was set up, and how its API server is reached."""
+    """Return a request with the policy of a scheduler and the address of its API server."""
     features = policy.features
     return ExplainRequest(
         kubeconfig=kubeconfig,
@@ -74,7 +75,7 @@ def request_for(policy: Policy, kubeconfig: str, plugins: Sequence[str], master:
 
 
 class ExplainEvents:
-    """Looks from time to time who waits, has some of them explained, and records what would help."""
+    """Periodically explain some of the pending pods, and record events."""
 
     def __init__(
         self,
@@ -88,11 +89,11 @@ class ExplainEvents:
         self._record = record
         self._clock = clock
         self._request = request
-        self._ask = ask or ask_beside
+        self._ask = ask or explain_in_child
         self._reported: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Go on until cancelled; what goes wrong is logged and costs one round."""
+        """Run until cancelled; an error is logged and ends one round."""
         while True:
             await asyncio.sleep(PAUSE_SECONDS)
             try:
@@ -101,15 +102,15 @@ class ExplainEvents:
                 log.warning("pending pods were not explained", error=str(error) or type(error).__name__)
 
     async def round(self) -> None:
-        """Explain some of the pods that wait, none of which was explained in the last minute."""
+        """Explain some of the pending pods that were not explained in the last minute."""
         now = self._clock.now()
         self._reported = {uid: explained for uid, explained in self._reported.items() if now - explained < POD_SECONDS}
-        waiting = (
+        pending = (
             queued
             for queued in self._scheduler.queue
             if queued.rejectors and not queued.is_gated and queued.uid not in self._reported
         )
-        batch = {queued.key: queued for queued in islice(waiting, MAX_BATCH)}
+        batch = {queued.key: queued for queued in islice(pending, MAX_BATCH)}
         if not batch:
             return
         for queued in batch.values():
@@ -143,26 +144,14 @@ class ExplainEventsService(DaemonService):
             await self._events.run()
 
 
-async def ask_beside(request: ExplainRequest) -> dict[str, str]:
-    """Have a process of its own answer; TimeoutError, and no process left, if that takes too long."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "moorage.insight.explain.process",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        preexec_fn=be_nice,
-    )
-    try:
-        async with asyncio.timeout(request.seconds * 2):
-            said, _ = await process.communicate(msgspec.json.encode(request))
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return msgspec.json.decode(said, type=dict[str, str]) if said else {}
-
-
-def be_nice() -> None:
-    """Leave the machine to the scheduler."""
-    os.nice(NICENESS)
+async def explain_in_child(request: ExplainRequest) -> dict[str, str]:
+    """Return the reply of a child process. Raise TimeoutError if it takes too long; no process remains."""
+    async with asyncio.timeout(request.seconds * 2):
+        child = await ChildProcess.start(WORKER)
+        try:
+            await child.send(request)
+            return await child.receive(_replies)
+        except ChildEnded:
+            return {}  # the child has logged the reason
+        finally:
+            await child.close()

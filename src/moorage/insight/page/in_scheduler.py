@@ -31,7 +31,7 @@ class SchedulerPage(DaemonService):
     """The page of one daemon and the process that answers its questions."""
 
     def __init__(self, options: Options, instruments: Instruments) -> None:
-        from moorage.insight.page.beside import QuestionProcess
+        from moorage.insight.page.question_process import QuestionProcess
         from moorage.insight.page.watching import PageObserver
 
         self._clock = SteadyClock()

@@ -9,8 +9,9 @@ from time import monotonic
 from typing import Final
 from zlib import crc32
 
+from moorage.common.child_process import encode_frame
 from moorage.common.clock import Clock
-from moorage.insight.shadow.messages import Assumed, Forgotten, Known, Question, Removed, as_raw, framed
+from moorage.insight.shadow.messages import Assumed, Forgotten, Known, Question, Removed, as_raw
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject, format_micro_time
 from moorage.kube.api.pod import Pod
@@ -62,9 +63,9 @@ class ShadowFeed(AttemptObserver):
     def changed(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
         """Send a change."""
         if after is not None:
-            self._say(framed(Known(BY_TYPE[type(after)].full_name, as_raw(after))))
+            self._say(encode_frame(Known(BY_TYPE[type(after)].full_name, as_raw(after))))
         elif before is not None:
-            self._say(framed(Removed(BY_TYPE[type(before)].full_name, before.key, is_final)))
+            self._say(encode_frame(Removed(BY_TYPE[type(before)].full_name, before.key, is_final)))
 
     def watch(self, cache: Cache) -> None:
         """Follow pods that are assumed and forgotten."""
@@ -73,12 +74,12 @@ class ShadowFeed(AttemptObserver):
         def assumed(pod: Pod) -> None:
             assume(pod)
             if self.send is not None and not self._is_applying:
-                self._say(framed(Assumed(pod.key, pod.node_name)))
+                self._say(encode_frame(Assumed(pod.key, pod.node_name)))
 
         def forgotten(pod: Pod) -> None:
             forget(pod)
             if self.send is not None and not self._is_applying:
-                self._say(framed(Forgotten(pod.key)))
+                self._say(encode_frame(Forgotten(pod.key)))
 
         cache.assume, cache.forget = assumed, forgotten  # type: ignore[method-assign]
 
@@ -109,7 +110,7 @@ class ShadowFeed(AttemptObserver):
             self.asked[self._numbers] = monotonic()
             node = outcome.node_name if isinstance(outcome, Placed) else ""
             moment = format_micro_time(self._clock.wall())
-            self.send(framed(Question(self._numbers, queued.key, node, moment)))
+            self.send(encode_frame(Question(self._numbers, queued.key, node, moment)))
         for message in held:
             self._say(message)
 

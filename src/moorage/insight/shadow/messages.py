@@ -1,15 +1,12 @@
-"""What the scheduler and its shadow say to each other: frames of msgpack, each with its length before it."""
+"""The messages between the scheduler and its shadow."""
 
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 
 from moorage.insight.explain.in_scheduler import ExplainRequest
 from moorage.scheduler.decisions.decision import NodeEntry
-
-LENGTH: Final = 4
-MAX_FRAME: Final = 64 << 20
 
 AGREES: Final = "agrees"
 DIFFERS: Final = "differs"
@@ -74,7 +71,6 @@ class ShadowSetup(Struct, frozen=True):
     file: str
     plugins: tuple[str, ...]
     kinds: tuple[str, ...]
-    parent: int
 
 
 class ShadowReady(Struct, frozen=True, tag="ready"):
@@ -114,12 +110,6 @@ class Comparison(Struct, frozen=True, omit_defaults=True, rename="camel", tag="c
 Answer: TypeAlias = ShadowReady | ShadowWhole | ShadowBroken | Comparison
 
 _encode = msgspec.msgpack.Encoder().encode
-
-
-def framed(message: Any) -> bytes:
-    """Write a message with its length before it."""
-    body = _encode(message)
-    return len(body).to_bytes(LENGTH, "big") + body
 
 
 def as_raw(thing: Struct) -> Raw:

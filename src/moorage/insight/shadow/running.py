@@ -7,22 +7,19 @@ it, or does not answer, or grows too large, it is killed.
 import asyncio
 import hashlib
 import os
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import msgspec
 import structlog
 
+from moorage.common.child_process import ChildEnded, ChildProcess, encode_frame
 from moorage.insight.explain.in_scheduler import ExplainRequest
 from moorage.insight.shadow.feeding import ShadowFeed
 from moorage.insight.shadow.messages import (
-    LENGTH,
-    MAX_FRAME,
     Answer,
     Comparison,
     Known,
@@ -32,13 +29,13 @@ from moorage.insight.shadow.messages import (
     ShadowWhole,
     Whole,
     as_raw,
-    framed,
 )
 from moorage.kube.api.kinds import kind_of
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.faults import described
 from moorage.scheduler.wiring.parts import kinds_of
 
+WORKER: Final = "moorage.insight.shadow.worker"
 MAX_BUFFER: Final = 32 << 20
 """So many bytes may wait for the shadow; more, and it has lost touch with the cluster."""
 MAX_QUESTIONS: Final = 256
@@ -59,8 +56,6 @@ MAX_ERRORS: Final = 50
 BUSY: Final = "busy"
 STARTING: Final = "starting"
 LOST: Final = "lost"
-
-T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -102,7 +97,7 @@ class Shadow:
         events: ShadowEvents,
     ) -> None:
         self._plan, self._feed, self._scheduler, self._request, self._events = plan, feed, scheduler, request, events
-        self._process: Process | None = None
+        self._process: ChildProcess | None = None
         self._out: list[bytes] = []
         self._waiting_bytes = 0
         self._is_whole = False
@@ -166,29 +161,17 @@ class Shadow:
             log.warning("looking after the shadow failed", exc_info=others)
             raise ShadowOff(f"looking after it failed: {described(others.exceptions[0])}") from others
 
-    async def _start(self) -> Process:
+    async def _start(self) -> ChildProcess:
         request = self._request()
         kinds = tuple(kind_of(kind).full_name for kind in kinds_of(self._scheduler.objects))
-        setup = ShadowSetup(request, str(self._plan.file), self._plan.plugins, kinds, os.getpid())
-        process = await _to_the_end(self._started())
+        setup = ShadowSetup(request, str(self._plan.file), self._plan.plugins, kinds)
+        process = self._process = await ChildProcess.start(WORKER)
         self._out, self._waiting_bytes = [], 0
         self._overflow.clear()
         self._is_whole, self._errors = False, 0
-        body = msgspec.json.encode(setup)
-        self._put(len(body).to_bytes(LENGTH, "big") + body)
+        self._put(encode_frame(setup))
         self._feed.send = self._put
         return process
-
-    async def _started(self) -> Process:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "moorage.insight.shadow.process",
-            stdin=PIPE,
-            stdout=PIPE,
-            limit=MAX_FRAME,
-        )
-        return self._process
 
     def _put(self, message: bytes) -> None:
         """Take a message for the shadow, unless too much waits: then it has lost touch."""
@@ -209,9 +192,8 @@ class Shadow:
             return False
         return True
 
-    async def _flush(self, process: Process) -> None:
+    async def _flush(self, process: ChildProcess) -> None:
         """Write what waits, from time to time; only this task waits for the shadow to read it."""
-        assert process.stdin is not None
         try:
             while True:
                 if not self._out:
@@ -219,11 +201,11 @@ class Shadow:
                     continue
                 data = b"".join(self._out)
                 self._out.clear()
-                process.stdin.write(data)
-                await process.stdin.drain()
+                process.write(data)
+                await process.drain()
                 self._waiting_bytes = max(0, self._waiting_bytes - len(data))
-        except (OSError, RuntimeError) as error:  # uvloop raises the latter where a pipe is closed
-            raise ShadowOff("its process has ended") from error
+        except ChildEnded as error:
+            raise ShadowOff(str(error)) from error
 
     async def _introduce(self) -> None:
         """Send all that is known, a little at a time: changes meanwhile are sent, too, and come later."""
@@ -235,28 +217,23 @@ class Shadow:
                 for key in keys[first : first + SLICE]:
                     # As it is now: it may have changed since, or be gone.
                     if (thing := objects[kind].find(key)) is not None:
-                        self._put(framed(Known(name, as_raw(thing))))
+                        self._put(encode_frame(Known(name, as_raw(thing))))
                 await asyncio.sleep(0)
                 while self._waiting_bytes > MAX_BUFFER // 2:
                     await asyncio.sleep(FLUSH_SECONDS)
         cache = self._scheduler.cache
         assumed = [(pod.key, pod.node_name) for pod in cache.assumed_pods()]
-        self._put(framed(Whole(assumed)))
+        self._put(encode_frame(Whole(assumed)))
 
-    async def _listen(self, process: Process) -> None:
-        assert process.stdout is not None
-        decoder = msgspec.msgpack.Decoder(Answer)
+    async def _listen(self, process: ChildProcess) -> None:
+        decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
         try:
             while True:
-                length = int.from_bytes(await process.stdout.readexactly(LENGTH), "big")
-                if length > MAX_FRAME:
-                    raise ShadowOff("it answers nonsense")
-                self._heard(decoder.decode(await process.stdout.readexactly(length)))
-        except (asyncio.IncompleteReadError, OSError, RuntimeError) as error:
-            code = await process.wait()
-            raise ShadowOff(f"its process ended with {code}") from error
+                self._heard(await process.receive(decoder))
+        except ChildEnded as error:
+            raise ShadowOff(str(error)) from error
         except msgspec.MsgspecError as error:
-            raise ShadowOff(f"it answers nonsense: {error}") from error
+            raise ShadowOff(f"invalid message from its process: {error}") from error
 
     def _heard(self, answer: Answer) -> None:
         match answer:
@@ -275,7 +252,7 @@ class Shadow:
                 if self._errors >= MAX_ERRORS:
                     raise ShadowUnusable(f"{MAX_ERRORS} errors in a row, the last: {answer.message}")
 
-    async def _look_after(self, process: Process) -> None:
+    async def _look_after(self, process: ChildProcess) -> None:
         """Require that it answers, and that it does not grow."""
         begun = monotonic()
         while True:
@@ -317,29 +294,11 @@ class Shadow:
         self._events.is_up(up=False)
         process, self._process = self._process, None
         if process is not None:
-            await _to_the_end(_killed(process))
+            await process.close()
 
 
 class ShadowUnusable(ShadowOff):
     """The shadow is broken in a way that starting it again does not mend."""
-
-
-async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Do something that cannot be left half done, cancelled or not: a start, or an end."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
-
-
-async def _killed(process: Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
-    # What it did not read, and what nobody has heard, would keep the pipes open.
-    process._transport.close()  # type: ignore[attr-defined]
 
 
 def _first(group: BaseExceptionGroup[ShadowOff]) -> ShadowOff:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from moorage.common.clock import SteadyClock
 from moorage.common.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
+from moorage.common.forked_process import EXIT_FAILURE
 from moorage.common.version import version_line
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.informer import Informers
@@ -28,7 +29,6 @@ from moorage.kube.http.pool import WriteGate
 from moorage.scheduler.config import completed_view, to_yaml, without_secrets
 from moorage.scheduler.daemon.assembly import DaemonParts, assemble_daemon, connect
 from moorage.scheduler.daemon.debugger import Debugger
-from moorage.scheduler.daemon.forked import EXIT_FAILURE
 from moorage.scheduler.daemon.gc_tuning import keep_everything
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.metrics.instruments import Instruments

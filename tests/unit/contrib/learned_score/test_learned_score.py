@@ -101,7 +101,7 @@ def test_which_fallback_is_chosen(fallback: str, scores: list[int] | None) -> No
 
 def test_a_policy_that_hangs_is_given_up_at_its_limit_and_its_process_ended() -> None:
     with started("hangs", BRIEF) as (plugin, rig):
-        process = plugin._process._process
+        process = plugin._process._child._process
         began = monotonic()
         assert run_score(plugin, rig, POD, SCORE_FORMS[1]) == [0, 66, 100]
         assert monotonic() - began < 20  # it would never come back by itself
@@ -135,7 +135,7 @@ def test_a_worker_ends_with_its_parent() -> None:
         "import os\n"
         "from tests.unit.contrib.learned_score.test_learned_score import *\n"
         "with started('fullest') as (plugin, rig):\n"
-        "    print(plugin._process._process.pid, flush=True)\n"
+        "    print(plugin._process._child._process.pid, flush=True)\n"
         "    os._exit(0)\n"
     )
     root = Path(__file__).parents[4]

@@ -7,7 +7,7 @@ from tests.unit.insight.explain.clusters import node, pod, session
 
 from moorage.common.clock import VirtualClock
 from moorage.insight.explain.in_scheduler import POD_SECONDS, REASON, ExplainEvents, ExplainRequest
-from moorage.insight.explain.process import explained
+from moorage.insight.explain.worker import explain_pods
 from moorage.insight.whatif.edits import DeleteObject, ObjectId
 from moorage.insight.whatif.session import Session
 from moorage.kube.client.event_note import EventNote
@@ -79,6 +79,6 @@ def test_nobody_is_asked_about_pods_that_were_not_rejected() -> None:
 
 
 def test_answers_are_the_first_changes_and_end_in_time() -> None:
-    found = explained(waiting(), ("default/a", "default/gone"), monotonic() + 30)
+    found = explain_pods(waiting(), ("default/a", "default/gone"), monotonic() + 30)
     assert found == {"default/a": "It would fit: Lower the cpu request of container main from 9 to 4  → n1"}
-    assert explained(waiting(), ("default/a",), monotonic() - 1) == {}
+    assert explain_pods(waiting(), ("default/a",), monotonic() - 1) == {}

@@ -12,8 +12,8 @@ from tests.unit.insight.page.clusters import policy, still
 
 from moorage.common.errors import InputError
 from moorage.insight.explain.in_scheduler import request_for
-from moorage.insight.page.beside import QuestionProcess
 from moorage.insight.page.page_server import PageServer
+from moorage.insight.page.question_process import QuestionProcess
 from moorage.scheduler.daemon.caller_tokens import CallerTokens
 
 Visit = Callable[[aiohttp.ClientSession, str], Awaitable[None]]
@@ -102,8 +102,7 @@ def test_a_process_that_cannot_read_the_cluster_says_so_and_one_that_died_is_sta
         with pytest.raises(InputError, match=r"127\.0\.0\.1:1"):
             await asking.ask("pod", {"pod": "shop/web"})
         assert asking._process is not None
-        asking._process.kill()
-        await asking._process.wait()
+        await asking._process.close()
         with pytest.raises(InputError, match=r"127\.0\.0\.1:1"):
             await asking.ask("pod", {"pod": "shop/web"})
         await asking.stop()

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from moorage.common.errors import MoorageError, explain
-from moorage.scheduler.daemon.forked import EXIT_FAILURE, die_with, leave
+from moorage.common.forked_process import EXIT_FAILURE, end_with_parent, exit_child
 from moorage.scheduler.daemon.gc_tuning import keep_everything
 from moorage.scheduler.daemon.supervisor.link import SchedulerFailed, framed
 from moorage.scheduler.daemon.supervisor.page import SharedPage
@@ -59,7 +59,7 @@ def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
     # The loop closes its end of the link when it ends, which is just when there may be a last word to send.
     last_word = for_scheduler.dup()
     try:
-        die_with(keeper)
+        end_with_parent(keeper)
         for_keeper.close()
         os.close(stacks_out)
         code = schedule(Ends(page, for_scheduler, stacks_in, keeper))
@@ -72,7 +72,7 @@ def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        leave(code)
+        exit_child(code)
 
 
 class Child:

@@ -15,6 +15,7 @@ import structlog
 
 from moorage.common.clock import boot_time
 from moorage.common.errors import LeadershipLost, MoorageError
+from moorage.common.forked_process import EXIT_FAILURE
 from moorage.common.version import USER_AGENT
 from moorage.kube.api.codec import encode
 from moorage.kube.client.event_note import EventNote
@@ -22,7 +23,6 @@ from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.leader import LeaderElector, LeaseSettings
 from moorage.kube.client.rest import ApiClient, Exchange
 from moorage.kube.http.messages import HttpRequest, Reply, ReplyStream
-from moorage.scheduler.daemon.forked import EXIT_FAILURE
 from moorage.scheduler.daemon.supervisor.forwarding import Forwarding, LinkMeter
 from moorage.scheduler.daemon.supervisor.incidents import Incidents
 from moorage.scheduler.daemon.supervisor.link import (

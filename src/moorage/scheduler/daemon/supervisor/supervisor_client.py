@@ -10,11 +10,11 @@ from typing import Any
 import structlog
 
 from moorage.common.clock import boot_time
+from moorage.common.forked_process import EXIT_FAILURE
 from moorage.kube.api.codec import decode
 from moorage.kube.api.records import Lease
 from moorage.kube.client.event_note import EventNote
 from moorage.kube.http.messages import HttpRequest
-from moorage.scheduler.daemon.forked import EXIT_FAILURE
 from moorage.scheduler.daemon.serving.routing import Router
 from moorage.scheduler.daemon.supervisor.incidents import METRIC
 from moorage.scheduler.daemon.supervisor.link import (

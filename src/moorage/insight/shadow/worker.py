@@ -1,7 +1,6 @@
-"""The shadow's process: messages of the scheduler on standard input, comparisons on standard output."""
+"""The child process of the shadow: it receives the messages of the scheduler and sends comparisons."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,12 +11,11 @@ import msgspec
 import structlog
 
 from moorage.cluster import DryRunApi, searching_all
+from moorage.common.child_process import ParentChannel, lower_priority, read_frame
 from moorage.common.clock import SteadyClock
 from moorage.common.errors import ConfigError, MoorageError
-from moorage.insight.explain.in_scheduler import be_nice
 from moorage.insight.shadow.comparing import ShadowCluster
 from moorage.insight.shadow.messages import (
-    LENGTH,
     UNSURE,
     Answer,
     Comparison,
@@ -28,7 +26,6 @@ from moorage.insight.shadow.messages import (
     ShadowSetup,
     ShadowWhole,
     Whole,
-    framed,
 )
 from moorage.kube.api.kinds import Kind, kind_of
 from moorage.kube.api.meta import KubeObject
@@ -37,7 +34,6 @@ from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.list_watch import Change
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.daemon.forked import die_with
 from moorage.scheduler.framework.faults import described
 from moorage.scheduler.wiring.loop import Apply
 from moorage.scheduler.wiring.parts import assemble, kinds_of
@@ -49,64 +45,52 @@ log = structlog.get_logger(__name__)
 
 
 def main() -> int:
-    """Compare until there is nothing more to compare."""
-    _be_the_first_to_go()
-    # Plugins may print: that must not get between the answers.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-
-    def say(answer: Answer) -> None:
-        answers.write(framed(answer))
-        answers.flush()
-
-    async def work() -> int:
-        return await Shadowing(say).run()
-
-    return asyncio.run(work())
+    """Compare until the scheduler closes the channel."""
+    lower_priority()
+    with suppress(OSError):  # the first candidate of the kernel's OOM killer
+        Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
+    return asyncio.run(_run(ParentChannel()))
 
 
-class Shadowing:
-    """Reads and answers, on one loop with what plugins do in the background."""
+async def _run(channel: ParentChannel) -> int:
+    return await ShadowWorker(await channel.open_reader(), channel.send).run()
 
-    def __init__(self, say: Callable[[Answer], None]) -> None:
-        self._say = say
-        self._reader = asyncio.StreamReader()
+
+class ShadowWorker:
+    """Receives and sends messages on the loop on which plugins run their background work."""
+
+    def __init__(self, reader: asyncio.StreamReader, send: Callable[[Answer], None]) -> None:
+        self._reader = reader
+        self._send = send
         self._client: ApiClient | None = None
         self._informing: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
-        """Set up, then answer until the scheduler is gone; 1 if there is nothing to set up."""
-        protocol = asyncio.StreamReaderProtocol(self._reader)
-        await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+        """Set up, then compare until the scheduler ends; return 1 if the setup fails."""
         try:
-            setup = msgspec.json.decode(await self._frame(), type=ShadowSetup)
-            die_with(setup.parent)
+            setup = msgspec.msgpack.decode(await read_frame(self._reader), type=ShadowSetup)
             cluster = await self._assembled(setup)
         except asyncio.IncompleteReadError:
             return 0
-        except Exception as error:  # whatever a plugin of the shadow raises: the scheduler says it in its log
-            self._say(ShadowBroken(str(error) if isinstance(error, MoorageError) else described(error)))
+        except Exception as error:  # plugins may raise anything; the scheduler logs it
+            self._send(ShadowBroken(str(error) if isinstance(error, MoorageError) else described(error)))
             return 1
-        self._say(ShadowReady())
+        self._send(ShadowReady())
         decoder = msgspec.msgpack.Decoder(Message)
         try:
             while True:
-                self._answer(cluster, decoder.decode(await self._frame()))
+                self._answer(cluster, decoder.decode(await read_frame(self._reader)))
         except asyncio.IncompleteReadError:
             return 0
 
     def _answer(self, cluster: ShadowCluster, message: Message) -> None:
         if isinstance(message, Question):
             compared = cluster.compare(message)
-            self._say(compared or _unknown(message))
+            self._send(compared or _unknown(message))
             return
         cluster.take(message)
         if isinstance(message, Whole):
-            self._say(ShadowWhole())
-
-    async def _frame(self) -> bytes:
-        length = int.from_bytes(await self._reader.readexactly(LENGTH), "big")
-        return await self._reader.readexactly(length)
+            self._send(ShadowWhole())
 
     async def _assembled(self, setup: ShadowSetup) -> ShadowCluster:
         request = setup.in_charge
@@ -136,13 +120,6 @@ class Shadowing:
         informers = Informers(self._client, kinds, on_changes)
         self._informing = asyncio.get_running_loop().create_task(informers.run())
         await informers.synced()
-
-
-def _be_the_first_to_go() -> None:
-    """Leave the machine to the scheduler: its time, and its memory."""
-    be_nice()
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
 
 
 def read_shadow(setup: ShadowSetup, gates: FeatureGates) -> Policy:

@@ -1,4 +1,4 @@
-"""A program whose interpreter looks at nothing any more ends all the same."""
+"""A program ends even if its interpreter handles no signals."""
 
 import signal
 import subprocess
@@ -9,50 +9,48 @@ import pytest
 
 PROGRAM = """
 import os, signal, sys, time
-from moorage.scheduler.daemon.endable import run_endable
+from moorage.common.forked_process import run_in_child
 
 def work():
     {work}
 
-sys.exit(run_endable(work))
+sys.exit(run_in_child(work))
 """
-DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGINT, signal.SIG_IGN)"
+IGNORE_SIGNALS = "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGINT, signal.SIG_IGN)"
 
 
-def started(work: str) -> subprocess.Popen[str]:
+def start(work: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", PROGRAM.format(work=work)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 CODES = {
-    "the end": ("return 0", 0),
-    "a code": ("return 3", 3),
-    "an exception": ("raise ValueError", 1),
-    "an exit that nobody sees": ("os._exit(7)", 7),
-    "an abort": ("os.kill(os.getpid(), signal.SIGABRT)", 128 + signal.SIGABRT),
+    "success": ("return 0", 0),
+    "exit code": ("return 3", 3),
+    "exception": ("raise ValueError", 1),
+    "os._exit": ("os._exit(7)", 7),
+    "abort": ("os.kill(os.getpid(), signal.SIGABRT)", 128 + signal.SIGABRT),
 }
 
 
 @pytest.mark.parametrize(("work", "code"), CODES.values(), ids=CODES)
-def test_its_exit_code_is_that_of_the_work(work: str, code: int) -> None:
-    with started(work) as program:
+def test_exit_code_is_that_of_the_child(work: str, code: int) -> None:
+    with start(work) as program:
         program.communicate(timeout=30)
     assert program.returncode == code
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_passed_on(number: signal.Signals) -> None:
-    with started(
-        f"signal.signal({number}, lambda *_: os._exit(5)); print('up', flush=True); time.sleep(60)"
-    ) as program:
+def test_signal_is_forwarded_to_the_child(number: signal.Signals) -> None:
+    with start(f"signal.signal({number}, lambda *_: os._exit(5)); print('up', flush=True); time.sleep(60)") as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "up\n"
         program.send_signal(number)
         assert program.wait(30) == 5
 
 
-def test_who_is_deaf_is_killed_at_the_second_signal() -> None:
-    with started(f"{DEAF}; print('up', flush=True); 3 ** (10 ** 9)") as program:
+def test_child_that_ignores_signals_is_killed_at_the_second_one() -> None:
+    with start(f"{IGNORE_SIGNALS}; print('up', flush=True); 3 ** (10 ** 9)") as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "up\n"
         program.send_signal(signal.SIGTERM)
@@ -60,11 +58,11 @@ def test_who_is_deaf_is_killed_at_the_second_signal() -> None:
         program.send_signal(signal.SIGTERM)
         assert program.wait(10) == 128 + signal.SIGTERM
         assert program.stderr is not None
-        assert "does not end by itself" in program.stderr.read()
+        assert "shutdown timed out" in program.stderr.read()
 
 
-def test_the_work_ends_with_who_minds_it() -> None:
-    with started("print(os.getpid(), flush=True); time.sleep(60)") as program:
+def test_child_ends_with_its_parent() -> None:
+    with start("print(os.getpid(), flush=True); time.sleep(60)") as program:
         assert program.stdout is not None
         child = int(program.stdout.readline())
         program.kill()

@@ -1,4 +1,4 @@
-"""The process that explains pods for `--explain-events`: a request on standard input, sentences on standard output."""
+"""The child process that explains pods for `--explain-events`: it receives one request and sends one reply."""
 
 import asyncio
 import sys
@@ -6,6 +6,7 @@ from time import monotonic
 
 import msgspec
 
+from moorage.common.child_process import ParentChannel, lower_priority
 from moorage.common.errors import MoorageError
 from moorage.insight.explain.explain import explain_pod
 from moorage.insight.explain.in_scheduler import ExplainRequest
@@ -20,24 +21,23 @@ from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
 
 def main() -> int:
-    """Answer one request; 1 if the cluster cannot be read."""
+    """Reply to one request; return 1 if the cluster cannot be read."""
+    lower_priority()
+    channel = ParentChannel()
+    request = channel.receive(msgspec.msgpack.Decoder(ExplainRequest))
+    if request is None:
+        return 0
     try:
-        request = msgspec.json.decode(sys.stdin.buffer.read(), type=ExplainRequest)
-        sys.stdout.buffer.write(msgspec.json.encode(answers(request)))
+        end = monotonic() + request.seconds
+        channel.send(explain_pods(open_session(request), request.pods, end))
     except MoorageError as error:
         sys.stderr.write(f"pending pods cannot be explained: {error}\n")
         return 1
     return 0
 
 
-def answers(request: ExplainRequest) -> dict[str, str]:
-    """Explain the pods, as many as there is time for."""
-    end = monotonic() + request.seconds
-    return explained(open_session(request), request.pods, end)
-
-
 def open_session(request: ExplainRequest) -> Session:
-    """Read the cluster as it is now, and open a session on it under the scheduler's own policy."""
+    """Read the cluster, and open a session on it with the policy of the scheduler."""
     gates = FeatureGates(request.gates, release=request.release)
     registry = collect_plugins(paths=request.plugins)
     policy = load_policy(registry, msgspec.json.encode(request.config).decode(), features=gates)
@@ -47,25 +47,25 @@ def open_session(request: ExplainRequest) -> Session:
 
 async def _read(request: ExplainRequest) -> ReadCluster:
     async with ApiClient(load_connection(request.kubeconfig, request.master)) as client:
-        # A scheduler may list less than a person who asks.
+        # The scheduler's permissions may not include all kinds.
         return await read_cluster(client, needs_all=False)
 
 
-def explained(session: Session, pods: tuple[str, ...], end: float) -> dict[str, str]:
-    """Say for each pod what would help first; pods that are gone, or that nothing helps, get no sentence."""
-    found: dict[str, str] = {}
+def explain_pods(session: Session, pods: tuple[str, ...], end: float) -> dict[str, str]:
+    """Return the first change that helps, for each pod that has one; stop at ``end`` (monotonic time)."""
+    explanations: dict[str, str] = {}
     with session:
-        for place, key in enumerate(pods):
-            left = end - monotonic()
-            if left <= 0:
+        for index, key in enumerate(pods):
+            remaining = end - monotonic()
+            if remaining <= 0:
                 break
             try:
-                explanation = explain_pod(session, key, seconds=left / (len(pods) - place))
+                explanation = explain_pod(session, key, seconds=remaining / (len(pods) - index))
             except MoorageError:
-                continue  # it is gone, or another scheduler's by now
+                continue  # it was deleted, or belongs to another scheduler now
             if explanation.changes:
-                found[key] = f"It would fit: {change_line(explanation.changes[0])}"
-    return found
+                explanations[key] = f"It would fit: {change_line(explanation.changes[0])}"
+    return explanations
 
 
 if __name__ == "__main__":

@@ -1,0 +1,99 @@
+"""Questions of the page about a live cluster, answered by a child process that reads the cluster itself.
+
+The first question starts the process. It reads the cluster again when its data is old, and ends when it is idle.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from moorage.common.child_process import ChildEnded, ChildProcess, encode_frame
+from moorage.common.errors import InputError
+from moorage.insight.explain.in_scheduler import ExplainRequest
+
+WORKER: Final = "moorage.insight.page.question_worker"
+MAX_QUEUED: Final = 16
+ANSWER_SECONDS: Final = 90.0
+"""More than reading a large cluster and searching for changes takes."""
+IDLE_SECONDS: Final = 120.0
+
+
+class PageQuestion(msgspec.Struct, frozen=True):
+    """A question and its parameters."""
+
+    question: str
+    asked: dict[str, Any]
+
+
+class PageAnswer(msgspec.Struct, frozen=True):
+    """An answer as plain data, or the reason why there is none."""
+
+    data: Any = None
+    problem: str = ""
+
+
+_answers: Final = msgspec.msgpack.Decoder(PageAnswer)
+
+
+class QuestionProcess:
+    """The child process; it answers one question at a time."""
+
+    def __init__(self, request: ExplainRequest) -> None:
+        self.request = request
+        self._process: ChildProcess | None = None
+        self._lock = asyncio.Lock()
+        self._queued = 0
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def change(self, request: ExplainRequest) -> None:
+        """Answer questions under another policy."""
+        self.request = request
+        async with self._lock:
+            await self.stop()
+
+    async def ask(self, question: str, asked: Mapping[str, Any]) -> Any:
+        """Return the answer to a question. Raise InputError if there is none."""
+        if self._queued >= MAX_QUEUED:
+            raise InputError(question, "too many questions are pending", hint="try again in a moment")
+        self._queued += 1
+        try:
+            async with self._lock:
+                answer = await self._exchange(PageQuestion(question, dict(asked)))
+        finally:
+            self._queued -= 1
+        if answer.problem:
+            raise InputError("the cluster", answer.problem)
+        return answer.data
+
+    async def _exchange(self, question: PageQuestion) -> PageAnswer:
+        if self._idle is not None:
+            self._idle.cancel()
+        is_answered = False
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                if self._process is None or not self._process.is_running:
+                    self._process = await ChildProcess.start(WORKER)
+                    self._process.write(encode_frame(self.request))
+                await self._process.send(question)
+                answer = await self._process.receive(_answers)
+            is_answered = True
+        except TimeoutError as error:
+            raise InputError("the question", f"no answer within {ANSWER_SECONDS:.0f} s") from error
+        except (ChildEnded, OSError) as error:
+            raise InputError("the question", "the process that answers has ended; see the log") from error
+        finally:
+            # Part of an answer may be in the pipe: it must not answer the next question.
+            if not is_answered:
+                await self.stop()
+        self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._process.kill)
+        return answer
+
+    async def stop(self) -> None:
+        """End the process, if there is one."""
+        if self._idle is not None:
+            self._idle.cancel()
+        process, self._process = self._process, None
+        if process is not None:
+            await process.close()

@@ -1,0 +1,60 @@
+"""The child process that answers the page's questions about a live cluster."""
+
+import sys
+from time import monotonic
+from typing import Final
+
+import msgspec
+import structlog
+
+from moorage.common.child_process import ParentChannel, lower_priority
+from moorage.common.errors import MoorageError
+from moorage.insight.explain.in_scheduler import ExplainRequest
+from moorage.insight.explain.worker import open_session
+from moorage.insight.page.answers import answer
+from moorage.insight.page.question_process import PageAnswer, PageQuestion
+from moorage.insight.whatif.session import Session
+
+MAX_AGE_SECONDS: Final = 15.0
+"""Older data is read again, except during a search for changes that help."""
+SERIES: Final = ("helps",)
+"""Questions of one search, which may use data of the last minute."""
+MAX_SERIES_AGE_SECONDS: Final = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+def main() -> int:
+    """Answer questions until the parent closes the channel."""
+    lower_priority()
+    channel = ParentChannel()
+    request = channel.receive(msgspec.msgpack.Decoder(ExplainRequest))
+    questions = msgspec.msgpack.Decoder(PageQuestion)
+    session, read_at = None, 0.0
+    while request is not None and (question := channel.receive(questions)) is not None:
+        max_age = MAX_SERIES_AGE_SECONDS if question.question in SERIES else MAX_AGE_SECONDS
+        try:
+            if session is None or monotonic() - read_at > max_age:
+                fresh = open_session(request)
+                if session is not None:
+                    session.close()
+                session, read_at = fresh, monotonic()
+            reply = _answer(session, question)
+        except MoorageError as error:
+            reply = PageAnswer(problem=str(error))
+        channel.send(reply)
+    return 0
+
+
+def _answer(session: Session, question: PageQuestion) -> PageAnswer:
+    try:
+        return PageAnswer(answer(session, question.question, question.asked))
+    except MoorageError:
+        raise
+    except Exception:  # one question must not end the process
+        log.exception("a question of the page failed", question=question.question)
+        return PageAnswer(problem="the question failed; see the log")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
