@@ -72,7 +72,7 @@ class Caller:
     def _hear(self, asked: list[Request]) -> list[tuple[Request, Heard]]:
         heard: list[tuple[Request, Heard]] = []
         for request in asked:
-            answer = self._answer(request.method)
+            answer = self._cached_result(request.method)
             if answer is None:
                 break
             heard.append((request, answer))
@@ -135,7 +135,7 @@ class Caller:
             return _head(lines, "Transfer-Encoding: chunked") + written + b"0\r\nTrailer: x\r\n\r\n"
         return _head(lines, f"Content-Length: {len(body)}") + body
 
-    def _answer(self, method: str) -> Heard | None:
+    def _cached_result(self, method: str) -> Heard | None:
         """Read one answer; ``None`` if the server closed the connection instead."""
         if not self._file.peek():
             self.close()

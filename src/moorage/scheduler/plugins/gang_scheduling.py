@@ -58,7 +58,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             root = root_above(self._groups, group)
         except BrokenTree as problem:
             return Status.unresolvable(f"failed to build hierarchy snapshot: {problem}")
-        if is_complete(self._groups, self._groups.tree(root), lambda known: known.known_count):
+        if is_complete(self._groups, self._groups.tree(root), lambda counted: counted.known_count):
             return None
         return Status.unresolvable(f'waiting for composite pod group "{root.name}" tree to meet quorum')
 
@@ -88,9 +88,9 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         tree = self._members_of(group)
         if not self._has_quorum(group):
             # Any member that has no node stands for all of the tree that wait in the queue.
-            others = (pod for members in tree for pod in members.unscheduled())
-            if (other := next(others, None)) is not None:
-                cycle.activate(other)
+            unscheduled = (pod for members in tree for pod in members.unscheduled())
+            if (next_pod := next(unscheduled, None)) is not None:
+                cycle.activate(next_pod)
             return Wait(self._max_wait(group))
         for members in tree:
             for uid in members.assumed:
@@ -103,7 +103,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             members = self._groups.members(group.key)
             return members is not None and members.scheduled_count >= (group.min_count or 0)
         root = self._root_above(group)
-        return is_complete(self._groups, self._groups.tree(root), lambda known: known.scheduled_count)
+        return is_complete(self._groups, self._groups.tree(root), lambda counted: counted.scheduled_count)
 
     def _root_above(self, group: PodGroup) -> Group:
         try:
@@ -127,7 +127,10 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             (Resource.POD_GROUP, Action.ADD, self.after_group_added),
             (Resource.POD_GROUP, Action.UPDATE, self.after_group_changed),
         )
-        registered = [EventRegistration(ClusterEvent(on, done), hint, same_group=True) for on, done, hint in events]
+        registered = [
+            EventRegistration(ClusterEvent(resource, action), hint, same_group=True)
+            for resource, action, hint in events
+        ]
         if self._groups.with_composites:
             added = ClusterEvent(Resource.COMPOSITE_POD_GROUP, Action.ADD)
             registered.append(EventRegistration(added, self.after_group_added, same_group=True))

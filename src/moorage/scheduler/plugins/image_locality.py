@@ -39,22 +39,22 @@ class ImageLocality(ScorePlugin):
         return self._handle.nodes.images_version
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        wanted = image_names(pod)
-        held = node.node.image_names
-        total = sum(self._worth(name) for name in wanted if name in held)
-        most = MAX_BYTES_PER_IMAGE * len(wanted)
+        names = image_names(pod)
+        node_images = node.node.image_names
+        total = sum(self._worth(name) for name in names if name in node_images)
+        most = MAX_BYTES_PER_IMAGE * len(names)
         # In this order: a pod without images has a smaller maximum than minimum.
         total = MIN_BYTES if total < MIN_BYTES else min(total, most)
         return MAX_NODE_SCORE * (total - MIN_BYTES) // (most - MIN_BYTES)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        wanted = image_names(pod)
+        names = image_names(pod)
         total = np.zeros(len(nodes), dtype=np.int64)
-        worth = {name: self._worth(name) for name in wanted}
-        most = MAX_BYTES_PER_IMAGE * len(wanted)
-        if sum(worth[name] for name in wanted) <= MIN_BYTES:
+        worth = {name: self._worth(name) for name in names}
+        most = MAX_BYTES_PER_IMAGE * len(names)
+        if sum(worth[name] for name in names) <= MIN_BYTES:
             return total
-        for name in wanted:
+        for name in names:
             if worth[name]:
                 total += worth[name] * nodes.holds_image(name)
         total = np.minimum(np.maximum(total, MIN_BYTES), most)

@@ -63,10 +63,12 @@ class Demands(Struct, frozen=True):
 
     def accepted_nodes(self, nodes: NodeTable) -> BoolArray:
         """Find the nodes of a window that will do."""
-        found = np.ones(len(nodes), dtype=np.bool_) if self.affinity is None else matching_nodes(self.affinity, nodes)
+        accepted = (
+            np.ones(len(nodes), dtype=np.bool_) if self.affinity is None else matching_nodes(self.affinity, nodes)
+        )
         for requirement in self.labels.requirements:
-            found &= nodes_meeting(requirement, nodes)
-        return found
+            accepted &= nodes_meeting(requirement, nodes)
+        return accepted
 
 
 class Preference(NamedTuple):
@@ -194,17 +196,17 @@ def read_demands(pod: Pod) -> Demands:
 
 def named_nodes(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
     """Return the only nodes that the terms can mean; ``None`` if there are no terms, or if one names no node."""
-    found: frozenset[str] | None = None
+    names: frozenset[str] | None = None
     for term in terms:
-        named = [
+        values = [
             frozenset(field.values)
             for field in term.match_fields
             if field.key == NODE_NAME_FIELD and field.operator == "In"
         ]
-        if not named:
+        if not values:
             return None
-        found = frozenset.intersection(*named) | (found or frozenset())
-    return found
+        names = frozenset.intersection(*values) | (names or frozenset())
+    return names
 
 
 def _length_of(terms: tuple[PreferredSchedulingTerm, ...]) -> int:

@@ -28,14 +28,14 @@ class NodeName(PreFilterPlugin, FilterPlugin):
         return NodeNames(frozenset((pod.node_name,))) if pod.node_name else None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        wanted = pod.spec.node_name
-        return OTHER_NODE if wanted and wanted != node.name else None
+        name = pod.spec.node_name
+        return OTHER_NODE if name and name != node.name else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         if not pod.node_name:
             return Verdict.accept(len(nodes))
-        wanted = nodes.find(pod.node_name)
-        return Verdict.reject(where=nodes.rows != (wanted.row if wanted else NO_ROW), because=OTHER_NODE)
+        info = nodes.find(pod.node_name)
+        return Verdict.reject(where=nodes.rows != (info.row if info else NO_ROW), because=OTHER_NODE)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return _EVENTS

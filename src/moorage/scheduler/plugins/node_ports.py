@@ -14,7 +14,7 @@ from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PreFilte
 from moorage.scheduler.framework.status import IntArray, Status, Verdict
 
 TAKEN: Final = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
-WANTED: Final = StateKey[tuple[HostPort, ...]](
+PORTS: Final = StateKey[tuple[HostPort, ...]](
     "PreFilterNodePorts", missing='reading "PreFilterNodePorts" from cycleState: not found'
 )
 
@@ -31,16 +31,16 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
         if not pod.host_ports:
             return Status.skip()
-        cycle[WANTED] = pod.host_ports
+        cycle[PORTS] = pod.host_ports
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        wanted = cycle[WANTED]
-        return TAKEN if ports_conflict(wanted, node.used_ports) else None
+        ports = cycle[PORTS]
+        return TAKEN if ports_conflict(ports, node.used_ports) else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        wanted = cycle[WANTED]
-        return Verdict.reject(where=nodes.host_ports.where(lambda used: ports_conflict(wanted, used)), because=TAKEN)
+        ports = cycle[PORTS]
+        return Verdict.reject(where=nodes.host_ports.where(lambda used: ports_conflict(ports, used)), because=TAKEN)
 
     def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         # Whoever wants a port takes it from the next one that does.

@@ -36,7 +36,7 @@ class RequestedAmount(NamedTuple):
     amount: int
 
 
-ASKS: Final = StateKey[tuple[RequestedAmount, ...]]("NodeResourcesBalancedAllocation: what the pod asks for")
+AMOUNTS: Final = StateKey[tuple[RequestedAmount, ...]]("NodeResourcesBalancedAllocation: what the pod asks for")
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
@@ -52,56 +52,56 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         configured = (args.resources if args else ()) or DEFAULT_RESOURCES
         self._resources = tuple(item.name for item in configured if item.name != PODS)
         self._amounts = shared_amounts(handle)
-        self._stock = device_counts(handle, self._resources) if handle is not None else None
-        self._signs_template = self._stock is None
+        self._device_counts = device_counts(handle, self._resources) if handle is not None else None
+        self._signs_template = self._device_counts is None
 
     def sign(self, pod: Pod) -> Hashable | None:
-        if self._stock is not None and self._stock.concerns(pod.requests, self._resources):
+        if self._device_counts is not None and self._device_counts.concerns(pod.requests, self._resources):
             return None
         return frozenset(pod.requests_on_node.items())
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        asks = self._read_asks(pod)
-        if asks is None:
+        amounts = self._read_amounts(pod)
+        if amounts is None:
             # Pods that ask for nothing would all be drawn to the same node.
             return Status.skip()
-        cycle[ASKS] = asks
+        cycle[AMOUNTS] = amounts
         return None
 
-    def _asks(self, cycle: CycleState, pod: Pod) -> tuple[RequestedAmount, ...] | None:
+    def _requested_amounts(self, cycle: CycleState, pod: Pod) -> tuple[RequestedAmount, ...] | None:
         """Return what the pod asks for; a profile without the pre-score has it read here."""
-        asks = cycle.get(ASKS)
-        return self._read_asks(pod) if asks is None else asks
+        amounts = cycle.get(AMOUNTS)
+        return self._read_amounts(pod) if amounts is None else amounts
 
-    def _read_asks(self, pod: Pod) -> tuple[RequestedAmount, ...] | None:
+    def _read_amounts(self, pod: Pod) -> tuple[RequestedAmount, ...] | None:
         """Read what a pod asks for, or ``None`` if it asks for nothing that is scored."""
-        asked = pod.requests_on_node
-        asks, is_anything = [], False
+        requests = pod.requests_on_node
+        amounts, is_anything = [], False
         for resource in self._resources:
-            amount = asked.get(resource, 0)
+            amount = requests.get(resource, 0)
             if amount or not is_scalar(resource):
-                asks.append(RequestedAmount(resource, amount))
+                amounts.append(RequestedAmount(resource, amount))
                 is_anything = is_anything or amount != 0
         if not is_anything:
             return None
-        if self._stock is not None:
-            self._stock.refresh()
-        return tuple(asks)
+        if self._device_counts is not None:
+            self._device_counts.refresh()
+        return tuple(amounts)
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         allocatable, requested = node.allocatable, node.requested
-        asks = self._asks(cycle, pod)
-        if asks is None:
+        amounts = self._requested_amounts(cycle, pod)
+        if amounts is None:
             return 0
         before, after = [], []
-        for resource, amount in asks:
+        for resource, amount in amounts:
             capacity, used = allocatable.get(resource, 0), requested.get(resource, 0)
-            if not capacity and self._stock is not None:
-                capacity, used = self._stock.on_node(node, resource)
+            if not capacity and self._device_counts is not None:
+                capacity, used = self._device_counts.on_node(node, resource)
             if capacity:
                 # Floats first, as upstream: beyond 2**53 that is not what dividing integers gives.
-                whole = float(capacity)
-                now, then = float(used) / whole, float(used + amount) / whole
+                divisor = float(capacity)
+                now, then = float(used) / divisor, float(used + amount) / divisor
                 before.append(now if now < 1.0 else 1.0)
                 after.append(then if then < 1.0 else 1.0)
         # Evenness lies between 50 and 100, so nothing here is negative.
@@ -110,25 +110,27 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         if len(nodes) <= FEW_NODES:
             return super().score_nodes(cycle, pod, nodes)
-        asks = self._asks(cycle, pod)
-        if asks is None:
+        amounts = self._requested_amounts(cycle, pod)
+        if amounts is None:
             return np.zeros(len(nodes), dtype=np.int64)
-        if self._stock is None and nodes.shows_all and (scores := self._score_all(nodes, asks)) is not None:
+        if self._device_counts is None and nodes.shows_all and (scores := self._score_all(nodes, amounts)) is not None:
             return scores
-        taken = self._taken(nodes, [resource for resource, _ in asks])
-        present = [capacity.present for _, capacity in taken]
-        after = [_fractions(used + amount, capacity) for (used, capacity), (_, amount) in zip(taken, asks, strict=True)]
+        usage = self._usage(nodes, [resource for resource, _ in amounts])
+        present = [capacity.present for _, capacity in usage]
+        after = [
+            _fractions(used + amount, capacity) for (used, capacity), (_, amount) in zip(usage, amounts, strict=True)
+        ]
         gain = evenness_nodes(after, present).astype(np.int64)
-        gain += EVEN - evenness_nodes([_fractions(*item) for item in taken], present).astype(np.int64)
+        gain += EVEN - evenness_nodes([_fractions(*item) for item in usage], present).astype(np.int64)
         gain >>= 1
         return gain
 
-    def _score_all(self, nodes: NodeTable, asks: Sequence[RequestedAmount]) -> IntArray | None:
+    def _score_all(self, nodes: NodeTable, amounts: Sequence[RequestedAmount]) -> IntArray | None:
         """Score the whole cluster by columns that stand; None if floats would not be exact."""
         self._amounts.follow(nodes)
-        known = [self._amounts[resource] for resource, _ in asks]
+        columns = [self._amounts[resource] for resource, _ in amounts]
         present, after = [], []
-        for item, (_, amount) in zip(known, asks, strict=True):
+        for item, (_, amount) in zip(columns, amounts, strict=True):
             if item.most_used + amount >= EXACT_FLOATS or not item.capacity.is_sound:
                 return None
             part = item.used + amount
@@ -140,26 +142,26 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         # Half as wide takes half the time, and processors cut floats off to 64 bits only one by one.
         gain = evenness_nodes(after, present).astype(np.int32)
         # How evenly nodes are used without the pod stands, too.
-        resources = tuple([item.resource for item in known])
-        gain += self._amounts.derived(_unevenness, resources, lambda: _unevenness_now(known))
+        resources = tuple([item.resource for item in columns])
+        gain += self._amounts.derived(_unevenness, resources, lambda: _unevenness_now(columns))
         gain >>= 1
         return gain
 
-    def _taken(self, nodes: NodeTable, resources: Sequence[str]) -> Sequence[tuple[IntArray, Capacity]]:
+    def _usage(self, nodes: NodeTable, resources: Sequence[str]) -> Sequence[tuple[IntArray, Capacity]]:
         """Return what is taken of each resource, and what there is of it."""
-        taken = []
+        usage = []
         for resource in resources:
-            there, used = nodes.allocatable[resource], nodes.requested[resource]
-            if self._stock is not None:
-                there, used = self._stock.on_nodes(nodes, resource, there, used)
-            taken.append((used, measure_capacity(there)))
-        return taken
+            allocatable, used = nodes.allocatable[resource], nodes.requested[resource]
+            if self._device_counts is not None:
+                allocatable, used = self._device_counts.on_nodes(nodes, resource, allocatable, used)
+            usage.append((used, measure_capacity(allocatable)))
+        return usage
 
 
-def _unevenness_now(known: Sequence[ResourceAmounts]) -> IntArray:
+def _unevenness_now(columns: Sequence[ResourceAmounts]) -> IntArray:
     """Return for every node of the cluster ``EVEN`` less the evenness of what is taken now."""
-    taken = [np.minimum(item.used / item.capacity.floats, 1.0) for item in known]
-    return EVEN - evenness_nodes(taken, [item.capacity.present for item in known]).astype(np.int32)
+    fractions = [np.minimum(item.used / item.capacity.floats, 1.0) for item in columns]
+    return EVEN - evenness_nodes(fractions, [item.capacity.present for item in columns]).astype(np.int32)
 
 
 def _unevenness(node: NodeInfo, resources: Sequence[str]) -> int:
@@ -223,11 +225,11 @@ def _deviation_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArra
     size = len(fractions[0])
     masks = [np.ones(size, dtype=np.bool_) if mask is None else mask for mask in present]
     count = np.sum(masks, axis=0)
-    some = np.maximum(count, 1)
+    divisor = np.maximum(count, 1)
     total = np.zeros(size)
     for fraction, mask in zip(fractions, masks, strict=True):
         total += np.where(mask, fraction, 0.0)
-    mean = total / some
+    mean = total / divisor
     squares = np.zeros(size)
     for fraction, mask in zip(fractions, masks, strict=True):
         squares += np.where(mask, (fraction - mean) * (fraction - mean), 0.0)
@@ -235,4 +237,4 @@ def _deviation_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArra
     largest = np.max([np.where(mask, f, -np.inf) for f, mask in zip(fractions, masks, strict=True)], axis=0)
     smallest = np.min([np.where(mask, f, np.inf) for f, mask in zip(fractions, masks, strict=True)], axis=0)
     spread = np.where(count == 2, largest, 0.0) - np.where(count == 2, smallest, 0.0)
-    return np.where(count == 2, spread / 2, np.where(count > 2, np.sqrt(squares / some), 0.0))
+    return np.where(count == 2, spread / 2, np.where(count > 2, np.sqrt(squares / divisor), 0.0))

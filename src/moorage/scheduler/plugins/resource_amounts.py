@@ -101,14 +101,14 @@ class ResourceAmounts:
         elif used < before and capacity - before <= self._lowest_free:
             self._is_lowest = False
         if self._left is not None:
-            self._left[row] = left = (capacity - scored_usage(node, resource)) * MAX_NODE_SCORE
-            self._lowest_left = min(self._lowest_left, left)
+            self._left[row] = free_hundredfold = (capacity - scored_usage(node, resource)) * MAX_NODE_SCORE
+            self._lowest_left = min(self._lowest_left, free_hundredfold)
 
     def is_free_everywhere(self, nodes: NodeTable, amount: int) -> bool:
         """Tell whether every node has so much free: all rows are looked at only if the bound is too low to tell."""
         if self._lowest_free < amount and not self._is_lowest:
-            taken = nodes.pod_count if self.resource == PODS else nodes.requested[self.resource]
-            self._lowest_free = int((nodes.allocatable[self.resource] - taken).min(initial=EXACT_FLOATS))
+            usage = nodes.pod_count if self.resource == PODS else nodes.requested[self.resource]
+            self._lowest_free = int((nodes.allocatable[self.resource] - usage).min(initial=EXACT_FLOATS))
             self._is_lowest = True
         return self._lowest_free >= amount
 
@@ -116,8 +116,8 @@ class ResourceAmounts:
         """Return a hundred times what scores count as left on each node; exact where less than 2**46 are left."""
         if self._left is None:
             is_scored = self.resource in (CPU, MEMORY)
-            taken = (nodes.nonzero_requested if is_scored else nodes.requested)[self.resource]
-            self._left = (nodes.allocatable[self.resource] - taken).astype(np.float64)
+            usage = (nodes.nonzero_requested if is_scored else nodes.requested)[self.resource]
+            self._left = (nodes.allocatable[self.resource] - usage).astype(np.float64)
             self._left *= MAX_NODE_SCORE
             self._lowest_left = float(self._left.min(initial=np.inf))
         return self._left
@@ -173,10 +173,10 @@ class ClusterAmounts(dict[str, ResourceAmounts]):
 
     def derived(self, of_node: "OfNode", resources: tuple[str, ...], make: Callable[[], IntArray]) -> IntArray:
         """Return a column that is worked out from some resources, made when first asked for."""
-        known = self._derived.get((of_node, resources))
-        if known is None:
-            known = self._derived[of_node, resources] = make()
-        return known
+        column = self._derived.get((of_node, resources))
+        if column is None:
+            column = self._derived[of_node, resources] = make()
+        return column
 
 
 OfNode: TypeAlias = Callable[[NodeInfo, Sequence[str]], int]

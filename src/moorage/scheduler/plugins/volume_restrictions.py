@@ -139,19 +139,24 @@ def after_claim_added(pod: Pod, _old: None, new: PersistentVolumeClaim) -> Queue
     return QueueingHint.QUEUE if uses_claim(pod, new, ephemeral=False) else QueueingHint.SKIP
 
 
-def disks_clash(pod: Pod, others: Iterable[Pod]) -> bool:
+def disks_clash(pod: Pod, existing_pods: Iterable[Pod]) -> bool:
     """Return whether the pod names a disk in line that one of the others has and does not share."""
-    mine = [volume for volume in pod.spec.volumes if disk_of(volume) is not None]
-    if not mine:
+    disks = [volume for volume in pod.spec.volumes if disk_of(volume) is not None]
+    if not disks:
         return False
-    return any(_clash(volume, theirs) for other in others for theirs in other.spec.volumes for volume in mine)
+    return any(
+        _clash(volume, existing_volume)
+        for existing in existing_pods
+        for existing_volume in existing.spec.volumes
+        for volume in disks
+    )
 
 
-def _clash(mine: Volume, theirs: Volume) -> bool:
-    disk = disk_of(mine)
-    if disk is None or disk != disk_of(theirs):
+def _clash(volume: Volume, existing_volume: Volume) -> bool:
+    disk = disk_of(volume)
+    if disk is None or disk != disk_of(existing_volume):
         return False
-    match mine, theirs:
+    match volume, existing_volume:
         case Volume(rbd=left), Volume(rbd=right) if left is not None and right is not None:
             return not (left.read_only and right.read_only) and not set(left.monitors).isdisjoint(right.monitors)
         case Volume(iscsi=left), Volume(iscsi=right) if left is not None and right is not None:

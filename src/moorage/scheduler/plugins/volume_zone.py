@@ -36,18 +36,18 @@ class Topology(Struct, frozen=True):
 
     def admits(self, labels: Mapping[str, str]) -> bool:
         """Return whether a node has one of the values, under the same key or under the one that took its place."""
-        found = labels.get(self.key)
-        if found is None and self.key in SUCCESSOR:
-            found = labels.get(SUCCESSOR[self.key])
-        return found in self.values
+        value = labels.get(self.key)
+        if value is None and self.key in SUCCESSOR:
+            value = labels.get(SUCCESSOR[self.key])
+        return value in self.values
 
     def admitted(self, nodes: NodeTable) -> BoolArray:
         """Find the nodes that have one of the values."""
         column = nodes.label(self.key)
-        found = column.is_in(self.values)
+        admitted = column.is_in(self.values)
         if self.key in SUCCESSOR:
-            found |= column.is_in((None,)) & nodes.label(SUCCESSOR[self.key]).is_in(self.values)
-        return found
+            admitted |= column.is_in((None,)) & nodes.label(SUCCESSOR[self.key]).is_in(self.values)
+        return admitted
 
 
 KEY = StateKey[tuple[Topology, ...]]("VolumeZone")
@@ -71,46 +71,46 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         """Collect the topology of the pod's bound volumes."""
-        wanted = self._collect(pod)
-        if isinstance(wanted, Status):
-            return wanted
-        if not wanted:
+        required = self._collect(pod)
+        if isinstance(required, Status):
+            return required
+        if not required:
             return Status.skip()
-        cycle[KEY] = wanted
+        cycle[KEY] = required
         return None
 
-    def _wanted(self, cycle: CycleState, pod: Pod) -> tuple[Topology, ...] | Status:
+    def _required(self, cycle: CycleState, pod: Pod) -> tuple[Topology, ...] | Status:
         """Return the topology of the pod's volumes; a profile without the pre-filter has it collected here."""
-        wanted = cycle.get(KEY)
-        return self._collect(pod) if wanted is None else wanted
+        required = cycle.get(KEY)
+        return self._collect(pod) if required is None else required
 
     def _collect(self, pod: Pod) -> tuple[Topology, ...] | Status:
-        wanted: list[Topology] = []
+        required: list[Topology] = []
         for volume in pod.spec.volumes:
             if volume.persistent_volume_claim is not None:
-                found = self._topologies(pod, volume.persistent_volume_claim.claim_name)
-                if isinstance(found, Status):
-                    return found
-                wanted += found
-        return tuple(dict.fromkeys(wanted))
+                volume_topologies = self._topologies(pod, volume.persistent_volume_claim.claim_name)
+                if isinstance(volume_topologies, Status):
+                    return volume_topologies
+                required += volume_topologies
+        return tuple(dict.fromkeys(required))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Filter one node by its labels."""
-        wanted = self._wanted(cycle, pod)
-        if isinstance(wanted, Status):
-            return wanted
+        required = self._required(cycle, pod)
+        if isinstance(required, Status):
+            return required
         labels = node.labels
         if not any(key in labels for key in TOPOLOGY_LABELS):
             return None
-        return None if all(topology.admits(labels) for topology in wanted) else WRONG_ZONE
+        return None if all(topology.admits(labels) for topology in required) else WRONG_ZONE
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         """Filter all nodes by their label columns."""
-        wanted = self._wanted(cycle, pod)
+        required = self._required(cycle, pod)
         admitted = np.ones(len(nodes), dtype=np.bool_)
-        if isinstance(wanted, Status):
-            return Verdict.reject(where=admitted, because=wanted)
-        for topology in wanted:
+        if isinstance(required, Status):
+            return Verdict.reject(where=admitted, because=required)
+        for topology in required:
             admitted &= topology.admitted(nodes)
         unlabelled = np.ones(len(nodes), dtype=np.bool_)
         for key in TOPOLOGY_LABELS:
@@ -158,13 +158,13 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
 def topologies(volume: PersistentVolume) -> list[Topology]:
     """Read the zone and region labels of a volume; a label with an empty element is ignored."""
-    found = []
+    result = []
     for key in TOPOLOGY_LABELS:
         if key in volume.labels:
             values = frozenset(value.strip() for value in volume.labels[key].split(ZONE_DELIMITER))
             if "" not in values:
-                found.append(Topology(key, values))
-    return found
+                result.append(Topology(key, values))
+    return result
 
 
 def after_class_added(_pod: Pod, _old: None, new: StorageClass) -> QueueingHint:

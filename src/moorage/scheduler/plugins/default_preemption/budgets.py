@@ -39,21 +39,21 @@ class Budgets:
         self._refresh()
         if not self._by_namespace:
             return [], list(pods)
-        used: dict[int, int] = {}
+        disruptions: dict[int, int] = {}
         protected: list[Pod] = []
-        others: list[Pod] = []
+        unprotected: list[Pod] = []
         for pod in pods:
-            (protected if self._violates(pod, used) else others).append(pod)
-        return protected, others
+            (protected if self._violates(pod, disruptions) else unprotected).append(pod)
+        return protected, unprotected
 
-    def _violates(self, pod: Pod, used: dict[int, int]) -> bool:
+    def _violates(self, pod: Pod, disruptions: dict[int, int]) -> bool:
         if not pod.labels:
             return False
         for protection in self._by_namespace.get(pod.namespace, ()):
             if pod.name in protection.disrupted or not protection.matcher.matches(pod.labels):
                 continue
-            taken = used[id(protection)] = used.get(id(protection), 0) + 1
-            if taken > protection.allowed:
+            count = disruptions[id(protection)] = disruptions.get(id(protection), 0) + 1
+            if count > protection.allowed:
                 # The budgets after this one keep what they allow: upstream stops at the first that is exceeded.
                 return True
         return False

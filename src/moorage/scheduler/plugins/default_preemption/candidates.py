@@ -56,7 +56,7 @@ class Findings(Struct):
 class CandidateSearch:
     """Tries the nodes whose rejection evicting pods may lift.
 
-    The search starts at the first node in visiting order unless ``chance`` says where, and visits nodes that others are
+    The search starts at the first node in visiting order unless ``rng`` says where, and visits nodes that others are
     nominated for last if it will end before it has seen all. ``units`` says who goes together, where there are groups;
     ``rules`` who may go, where that is not up to priorities alone.
     """
@@ -66,7 +66,7 @@ class CandidateSearch:
         handle: PreemptionHandle,
         args: DefaultPreemptionArgs,
         budgets: Budgets,
-        chance: Random | None = None,
+        rng: Random | None = None,
         units: Units | None = None,
         rules: VictimRules | None = None,
     ) -> None:
@@ -76,36 +76,36 @@ class CandidateSearch:
         self._budgets = budgets
         self._percentage = args.min_candidate_nodes_percentage
         self._min_candidates = args.min_candidate_nodes_absolute
-        self._chance = chance
-        self._lesser = LowerPriorityPods(handle)
-        self._memory = CachedOutcomes(handle.nodes)
+        self._chance = rng
+        self._lower_priority_pods = LowerPriorityPods(handle)
+        self._cache = CachedOutcomes(handle.nodes)
 
     def find(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> Findings:
         """Try nodes until enough will do, one of them without violating a budget."""
         nodes = self._handle.nodes
         rows = self._from_offset(statuses.rows_with(Code.UNSCHEDULABLE, nodes, self._handle.order))
         findings = Findings(examined=len(rows))
-        hopeful = rows if self.rules is not None else rows[self._lesser.is_below(pod.priority, rows)]
-        if len(hopeful) < len(rows):
-            findings.reasons[NO_VICTIMS.message] = len(rows) - len(hopeful)
-        wanted = self.wanted(len(rows))
+        rows_to_try = rows if self.rules is not None else rows[self._lower_priority_pods.is_below(pod.priority, rows)]
+        if len(rows_to_try) < len(rows):
+            findings.reasons[NO_VICTIMS.message] = len(rows) - len(rows_to_try)
+        num_candidates = self.wanted(len(rows))
         infos = map(nodes.find, self._handle.nominator.nodes_with_nominations())
         nominated = [info.row for info in infos if info is not None]
-        if len(hopeful) > wanted and self._chance is None:
-            hopeful = _nominated_last(hopeful, nominated)
+        if len(rows_to_try) > num_candidates and self._chance is None:
+            rows_to_try = _nominated_last(rows_to_try, nominated)
         dry_run = self._dry_run(cycle, pod)
-        self._memory.turn_to(dry_run.kind, self._budgets.version, nominated)
-        if not self._memory.outcomes and len(hopeful) >= MANY_ROWS and self.units is None:
-            hopeful = self._without_hopeless(dry_run, statuses, hopeful, nominated, findings)
-        self._try_nodes(dry_run, hopeful.tolist(), wanted, findings)
+        self._cache.keep_valid(dry_run.kind, self._budgets.version, nominated)
+        if not self._cache.outcomes and len(rows_to_try) >= MANY_ROWS and self.units is None:
+            rows_to_try = self._without_infeasible(dry_run, statuses, rows_to_try, nominated, findings)
+        self._try_nodes(dry_run, rows_to_try.tolist(), num_candidates, findings)
         return findings
 
-    def _without_hopeless(
+    def _without_infeasible(
         self, dry_run: DryRun, statuses: NodeStatuses, rows: RowArray, nominated: list[int], findings: Findings
     ) -> RowArray:
         """Leave out the rows that stay too full whoever goes; those of nominated nodes are judged one by one."""
-        held = self._lesser.held_below(dry_run.priority, rows)
-        verdict = dry_run.hopeless(statuses, self._handle.nodes.take(rows), held)
+        freed = self._lower_priority_pods.held_below(dry_run.priority, rows)
+        verdict = dry_run.hopeless(statuses, self._handle.nodes.take(rows), freed)
         if verdict is None:
             return rows
         is_left_out = verdict.rejected & ~np.isin(rows, nominated)
@@ -127,21 +127,21 @@ class CandidateSearch:
             return rows
         return np.roll(rows, -self._chance.randrange(len(rows)))
 
-    def _try_nodes(self, dry_run: DryRun, rows: Iterable[int], wanted: int, findings: Findings) -> None:
-        nodes, known = self._handle.nodes, self._memory.outcomes
+    def _try_nodes(self, dry_run: DryRun, rows: Iterable[int], num_candidates: int, findings: Findings) -> None:
+        nodes, cached_outcomes = self._handle.nodes, self._cache.outcomes
         clean: dict[str, Victims] = {}
         violating: dict[str, Victims] = {}
         for row in rows:
             node = nodes[row]
             # In a storm of preemption nearly all is known already, of hundreds of nodes for each pod.
-            outcome = known.get(row)
+            outcome = cached_outcomes.get(row)
             if outcome is None:
                 outcome = self._outcome(dry_run, node)
             if isinstance(outcome, Victims):
-                kept = violating if outcome.violations else clean
-                if len(kept) < wanted:
-                    kept[node.name] = outcome
-                if clean and len(clean) + len(violating) >= wanted:
+                bucket = violating if outcome.violations else clean
+                if len(bucket) < num_candidates:
+                    bucket[node.name] = outcome
+                if clean and len(clean) + len(violating) >= num_candidates:
                     break
             elif outcome.code is Code.ERROR:
                 findings.errors.append(outcome.message)
@@ -155,14 +155,14 @@ class CandidateSearch:
         except PluginError as error:
             return Status.error(str(error))
         if dry_run.is_row_local(node):
-            self._memory.outcomes[node.row] = outcome
+            self._cache.outcomes[node.row] = outcome
         return outcome
 
 
 def _nominated_last(rows: RowArray, nominated: list[int]) -> RowArray:
     """Put the nodes behind that others are nominated for, when not all will be tried.
 
-    Where upstream starts is up to chance. Were it always the first node, preemptors in a row would find nothing but
+    Where upstream starts is up to rng. Were it always the first node, preemptors in a row would find nothing but
     each other's nodes, evict more pods there than each needs, and wait for one another.
     """
     claimed = np.isin(rows, nominated)
@@ -175,17 +175,17 @@ class CachedOutcomes:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._position = 0
-        self._about: tuple[Hashable | None, int] = (None, 0)
+        self._key: tuple[Hashable | None, int] = (None, 0)
         self.outcomes: dict[int, Outcome] = {}
 
-    def turn_to(self, kind: Hashable | None, budgets: int, nominated: Iterable[int]) -> None:
+    def keep_valid(self, kind: Hashable | None, budgets: int, nominated: Iterable[int]) -> None:
         """Keep only what still holds for pods of a kind under some version of the budgets, and of rows not nominated.
 
         A node that is nominated to others is judged with them, too: what was found before they were counts no more.
         """
-        is_known = kind is not None and self._about == (kind, budgets)
+        is_known = kind is not None and self._key == (kind, budgets)
         changed = self._nodes.changed_since(self._position) if is_known else None
-        self._about, self._position = (kind, budgets), self._nodes.position
+        self._key, self._position = (kind, budgets), self._nodes.position
         if changed is None:
             self.outcomes.clear()
             return

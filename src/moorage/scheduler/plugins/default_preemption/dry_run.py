@@ -63,7 +63,7 @@ class DryRun:
         # A promised node is judged twice, with the promised pods and without: counting once would not do.
         return self._counting is not None and self._rules is None and node.name not in self._promised
 
-    def hopeless(self, statuses: NodeStatuses, nodes: NodeTable, gone: Mapping[str, IntArray]) -> Verdict | None:
+    def hopeless(self, statuses: NodeStatuses, nodes: NodeTable, freed: Mapping[str, IntArray]) -> Verdict | None:
         """Say of each node whether it would be too full without the pods that may go; ``None`` if that takes a copy.
 
         Only where one filter that adds up has rejected them: all filters before it accept the nodes, whoever leaves.
@@ -71,33 +71,35 @@ class DryRun:
         if self._counting is None or self._rules is not None or len(self._counting) != 1:
             return None
         (plugin,) = self._counting
-        known = (*statuses.distinct(), statuses.absent)
-        rejecting = {status.plugin for status in known if status.code is Code.UNSCHEDULABLE}
-        return plugin.filter_without(self._cycle, self._pod, nodes, gone) if rejecting == {plugin.name} else None
+        distinct = (*statuses.distinct(), statuses.absent)
+        rejecting = {status.plugin for status in distinct if status.code is Code.UNSCHEDULABLE}
+        return plugin.filter_without(self._cycle, self._pod, nodes, freed) if rejecting == {plugin.name} else None
 
     @property
     def kind(self) -> Hashable | None:
         """What row-local outcomes depend on besides the row and the budgets; ``None`` if nobody can tell."""
         skipped = self._cycle.skipped_filters
-        asked = [plugin for plugin in self._handle.filters if plugin.name not in skipped]
-        signs = [plugin.sign(self._pod) for plugin in asked]
+        filters = [plugin for plugin in self._handle.filters if plugin.name not in skipped]
+        signs = [plugin.sign(self._pod) for plugin in filters]
         if self._counting is None or None in signs:
             return None
-        return self.priority, *((plugin.name, sign, plugin.epoch()) for plugin, sign in zip(asked, signs, strict=True))
+        return self.priority, *(
+            (plugin.name, sign, plugin.epoch()) for plugin, sign in zip(filters, signs, strict=True)
+        )
 
-    def _what_if(self, node: NodeInfo, gone: Iterable[Pod]) -> "WhatIf":
+    def _what_if(self, node: NodeInfo, removed: Iterable[Pod]) -> "WhatIf":
         if self._counting is None or not self.is_row_local(node):
-            return WhatIf(self._handle, self._cycle, self._pod, node, gone)
-        return CountedWhatIf(self._handle, self._cycle, self._pod, node, gone, self._counting)
+            return WhatIf(self._handle, self._cycle, self._pod, node, removed)
+        return CountedWhatIf(self._handle, self._cycle, self._pod, node, removed, self._counting)
 
     def _reprieve(self, what_if: "WhatIf", pool: list[Pod]) -> Victims | Status:
         """Put back as many as the node takes, the protected first and the important before the others."""
         # Equals keep the order in which the node got them; upstream's sort mixes them up when there are more than 12.
         pool.sort(key=self._importance)
-        protected, others = self._split(pool)
+        protected, unprotected = self._split(pool)
         victims = [pod for pod in protected if not what_if.takes_back(pod)]
         violations = len(victims)
-        victims += [pod for pod in others if not what_if.takes_back(pod)]
+        victims += [pod for pod in unprotected if not what_if.takes_back(pod)]
         if not victims:
             return Status.error(f'expected at least one victim pod on node "{what_if.node.name}"')
         if violations:
@@ -112,14 +114,14 @@ class WhatIf:
     """A node without some of its pods, judged by all filters after every change."""
 
     def __init__(
-        self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, node: NodeInfo, gone: Iterable[Pod]
+        self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, node: NodeInfo, removed: Iterable[Pod]
     ) -> None:
         self.node = node.copy()
         self._handle = handle
         self._cycle = cycle.clone()
         self._pod = pod
-        for other in gone:
-            self._remove(other)
+        for victim in removed:
+            self._remove(victim)
 
     def judge(self) -> Status | None:
         """Ask the filters whether the pod fits now."""
@@ -140,13 +142,13 @@ class WhatIf:
             # As upstream: a filter that fails here only costs the victim its reprieve.
             return False
 
-    def _add(self, other: Pod) -> None:
-        self.node.add_pod(other)
-        _require_success(self._handle.add_pod(self._cycle, self._pod, other, self.node))
+    def _add(self, victim: Pod) -> None:
+        self.node.add_pod(victim)
+        _require_success(self._handle.add_pod(self._cycle, self._pod, victim, self.node))
 
-    def _remove(self, other: Pod) -> None:
-        self.node.remove_pod(other)
-        _require_success(self._handle.remove_pod(self._cycle, self._pod, other, self.node))
+    def _remove(self, victim: Pod) -> None:
+        self.node.remove_pod(victim)
+        _require_success(self._handle.remove_pod(self._cycle, self._pod, victim, self.node))
 
 
 class CountedWhatIf(WhatIf):
@@ -158,7 +160,7 @@ class CountedWhatIf(WhatIf):
         cycle: CycleState,
         pod: Pod,
         node: NodeInfo,
-        gone: Iterable[Pod],
+        removed: Iterable[Pod],
         counting: Sequence[CountingPlugin],
     ) -> None:
         self.node = node.copy()
@@ -167,21 +169,21 @@ class CountedWhatIf(WhatIf):
         self._pod = pod
         self._counting = counting
         self._left: list[dict[str, int]] | None = None
-        for other in gone:
-            self.node.remove_pod(other)
+        for victim in removed:
+            self.node.remove_pod(victim)
 
     def takes_back(self, victim: Pod) -> bool:
         """Put a pod back if what it asks for is left."""
         if self._left is None:
             self._left = [plugin.left_over(self._cycle, self._pod, self.node) for plugin in self._counting]
-        asked = victim.requests_on_node
-        for left in self._left:
-            for resource, amount in left.items():
-                if amount < (1 if resource == PODS else asked.get(resource, 0)):
+        requests = victim.requests_on_node
+        for free in self._left:
+            for resource, amount in free.items():
+                if amount < (1 if resource == PODS else requests.get(resource, 0)):
                     return False
-        for left in self._left:
-            for resource in left:
-                left[resource] -= 1 if resource == PODS else asked.get(resource, 0)
+        for free in self._left:
+            for resource in free:
+                free[resource] -= 1 if resource == PODS else requests.get(resource, 0)
         return True
 
 

@@ -90,9 +90,9 @@ def why_not_eligible(
         return ""
     info = handle.nodes.find(nominated)
     if info is not None and any(
-        (other.priority if priorities is None else priorities.priority_of(other)) < pod.priority
-        and (other in evictions or is_leaving_for_another(other))
-        for other in info.pods.values()
+        (neighbor.priority if priorities is None else priorities.priority_of(neighbor)) < pod.priority
+        and (neighbor in evictions or is_leaving_for_another(neighbor))
+        for neighbor in info.pods.values()
     ):
         return STILL_TERMINATING
     return ""

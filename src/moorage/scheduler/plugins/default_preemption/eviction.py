@@ -41,7 +41,7 @@ uid_of: Final[Callable[[Pod], str]] = attrgetter("metadata.uid")
 class Preemptor(msgspec.Struct, frozen=True):
     """For whom room is made: a pod, or all pods of a group."""
 
-    thing: KubeObject
+    obj: KubeObject
     scheduler_name: str
     priority: int
     pods: Mapping[str, Pod]
@@ -56,17 +56,17 @@ class Preemptor(msgspec.Struct, frozen=True):
     @property
     def uid(self) -> str:
         """The identity of the pod or the group."""
-        return self.thing.uid
+        return self.obj.uid
 
     @property
     def related(self) -> KubeObject | None:
         """What events point to; a group that only a plugin knows of is no object."""
-        return None if isinstance(self.thing, DescribedGroup) else self.thing
+        return None if isinstance(self.obj, DescribedGroup) else self.obj
 
     @property
     def key(self) -> str:
         """The name of the pod or the group."""
-        return self.thing.key
+        return self.obj.key
 
 
 class Eviction:
@@ -138,13 +138,13 @@ class Eviction:
     async def _clear_nominations(self, preemptor: Preemptor, node_name: str) -> bool:
         """Clear the nominations of less important pods for the node; tell whether all writes succeeded."""
         is_clear = True
-        for other in self._handle.nominator.nominated_pods(node_name):
-            if other.priority < preemptor.priority and other.nominated_node_name:
+        for nominated in self._handle.nominator.nominated_pods(node_name):
+            if nominated.priority < preemptor.priority and nominated.nominated_node_name:
                 try:
-                    await self._handle.cluster.patch_status(other, {"nominatedNodeName": ""})
+                    await self._handle.cluster.patch_status(nominated, {"nominatedNodeName": ""})
                 except ApiError as error:
                     is_clear = False
-                    log.warning("nomination not cleared", pod=other.key, node=node_name, error=str(error))
+                    log.warning("nomination not cleared", pod=nominated.key, node=node_name, error=str(error))
         return is_clear
 
 
@@ -192,12 +192,12 @@ class HeldPods:
         nodes = self._nodes
         changed = nodes.changed_since(self._position) if self._node_count == len(nodes) else None
         self._position, self._node_count = nodes.position, len(nodes)
-        found, self._reconsidered = self._reconsidered, set()
+        keys, self._reconsidered = self._reconsidered, set()
         if changed is None:
             return None
         for row in changed:
-            found |= self._on_node.pop(nodes[row].name, set())
-        return found
+            keys |= self._on_node.pop(nodes[row].name, set())
+        return keys
 
 
 class BackgroundEviction(Eviction):
@@ -307,9 +307,9 @@ class BackgroundEviction(Eviction):
         The last victim goes after all others, so that ``is_under_way_for`` need watch only that one.
         """
         is_clear = await self._clear_nominations(preemptor, node_name)
-        *others, last = victims
-        if others:
-            await asyncio.gather(*(self._evict(victim, preemptor, node_name) for victim in others))
+        *earlier, last = victims
+        if earlier:
+            await asyncio.gather(*(self._evict(victim, preemptor, node_name) for victim in earlier))
         preemption.last = last
         self._held.reconsider(preemptor.uid)
         in_memory = await self._evict(last, preemptor, node_name)
@@ -320,7 +320,7 @@ class BackgroundEviction(Eviction):
 
 def disruption_patch(victim: Pod, preemptor: Preemptor, now: float) -> Mapping[str, Any] | None:
     """Return the condition that says why a pod goes, as a change of its status; ``None`` if it is there already."""
-    known = victim.condition(DISRUPTION_TARGET)
+    existing = victim.condition(DISRUPTION_TARGET)
     beneficiary = "pod" if preemptor.kind == "pod" else "podgroup"
     condition = Condition(
         type=DISRUPTION_TARGET,
@@ -328,9 +328,11 @@ def disruption_patch(victim: Pod, preemptor: Preemptor, now: float) -> Mapping[s
         reason=PREEMPTION_BY_SCHEDULER,
         message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {beneficiary}",
         observed_generation=victim.metadata.generation,
-        last_transition_time=known.last_transition_time if known and known.status == "True" else format_time(now),
+        last_transition_time=existing.last_transition_time
+        if existing and existing.status == "True"
+        else format_time(now),
     )
-    if known is not None and _content(known) == _content(condition):
+    if existing is not None and _content(existing) == _content(condition):
         return None
     return {"conditions": [msgspec.to_builtins(condition)]}
 

@@ -59,15 +59,15 @@ class GroupPreemption:
 
     async def run(self, group: GroupTree) -> GroupPostFilterResult:
         """Find victims for a group that fits nowhere, and have them evicted."""
-        everyone = [pod for node in self._handle.nodes for pod in node.pods.values()]
-        units = Units(self._handle.groups).of(everyone)
+        pods = [pod for node in self._handle.nodes for pod in node.pods.values()]
+        units = Units(self._handle.groups).of(pods)
         if problem := missing_node(units, self._handle.nodes):
             return _refused(Status.error(f"{PREFIX}failed to create domain: {problem}"))
         if self._never_preempts(group):
             return _refused(Status.unschedulable(PREFIX + NEVER))
         if self._waits_for_victims(group):
-            kept = {pod.metadata.uid: self._nomination(pod) for pod in group.all_members}
-            return GroupPostFilterResult(None, kept, message=PREFIX + ONGOING)
+            nominations = {pod.metadata.uid: self._nomination(pod) for pod in group.all_members}
+            return GroupPostFilterResult(None, nominations, message=PREFIX + ONGOING)
         first = next(group.all_members)
         pool = [unit for unit in units if may_go(unit, first, group.group.priority, self._rules)]
         if not pool:
@@ -117,9 +117,9 @@ class GroupPreemption:
         units, priority = Units(self._handle.groups), group.group.priority
         names = {self._nomination(pod) for pod in group.all_members}
         for info in map(self._handle.nodes.find, filter(None, names)):
-            for other in () if info is None else info.pods.values():
-                is_leaving = other in self._eviction.evictions or is_leaving_for_another(other)
-                if is_leaving and units.priority_of(other) < priority:
+            for neighbor in () if info is None else info.pods.values():
+                is_leaving = neighbor in self._eviction.evictions or is_leaving_for_another(neighbor)
+                if is_leaving and units.priority_of(neighbor) < priority:
                     return True
         return False
 
@@ -129,10 +129,10 @@ class GroupPreemption:
         And the uids of pods that a disruption budget protects.
         """
         ordered = by_importance(pool, self._handle.clock.wall())
-        protected, others, violating = split_units(ordered, self._budgets.split)
+        protected, unprotected, violating = split_units(ordered, self._budgets.split)
         what_if = GroupWhatIf(self._handle, proposals)
-        gone = {id(unit) for unit in (*protected, *others) if not what_if.takes_back(unit)}
-        return [unit for unit in ordered if id(unit) in gone], violating
+        evicted_ids = {id(unit) for unit in (*protected, *unprotected) if not what_if.takes_back(unit)}
+        return [unit for unit in ordered if id(unit) in evicted_ids], violating
 
 
 class GroupWhatIf:
@@ -192,17 +192,17 @@ class GroupWhatIf:
                 notify(cycle, proposal.pod, pod, node)
 
     def _node(self, name: str) -> NodeInfo | None:
-        known = self._nodes.get(name)
-        if known is None and (info := self._handle.nodes.find(name)) is not None:
-            known = self._nodes[name] = info.copy()
-        return known
+        node = self._nodes.get(name)
+        if node is None and (info := self._handle.nodes.find(name)) is not None:
+            node = self._nodes[name] = info.copy()
+        return node
 
     def _depends_on_node(self, cycle: CycleState) -> bool:
         """Tell whether a member can only be in the way of pods on its own node."""
         skipped = cycle.skipped_filters
-        asked = (plugin for plugin in self._handle.filters if plugin.name not in skipped)
+        filters = (plugin for plugin in self._handle.filters if plugin.name not in skipped)
         follows = any(plugin.name not in skipped for plugin in self._handle.extensions)
-        return not follows and all(plugin.depends_on < DependsOn.CLUSTER for plugin in asked)
+        return not follows and all(plugin.depends_on < DependsOn.CLUSTER for plugin in filters)
 
 
 def preemptor_of(group: GroupTree) -> Preemptor:

@@ -33,8 +33,8 @@ class LowerPriorityPods(SideColumns):
         """Look at the node's pods again."""
         self._lowest.reserve(info.row + 1)
         self._lowest.array[info.row] = min((_lowest(pod) for pod in info.pods.values()), default=NOBODY)
-        for _, held in self._held.items():
-            held.write(info)
+        for _, sums in self._held.items():
+            sums.write(info)
 
     def clear(self, row: int) -> None:
         """Leave a row that no node has as it is: it is written before it is read."""
@@ -52,13 +52,13 @@ class LowerPriorityPods(SideColumns):
     def held_below(self, priority: int, rows: RowArray) -> dict[str, IntArray]:
         """Return what pods of lower priority hold on these rows, by resource; they themselves count as ``pods``."""
         self.refresh()
-        held = self._held.find(priority)
-        if held is None:
-            held = HeldBelow(priority)
+        sums = self._held.find(priority)
+        if sums is None:
+            sums = HeldBelow(priority)
             for info in self._nodes:
-                held.write(info)
-            self._held.put(priority, held)
-        return {resource: column.view(len(self._nodes))[rows] for resource, column in held.columns.items()}
+                sums.write(info)
+            self._held.put(priority, sums)
+        return {resource: column.view(len(self._nodes))[rows] for resource, column in sums.columns.items()}
 
 
 class HeldBelow:

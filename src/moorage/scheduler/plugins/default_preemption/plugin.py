@@ -97,9 +97,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         began = perf_counter()
         findings = self._search.find(cycle, current, statuses)
         if self._search.units is not None:
-            found = Code.SUCCESS if findings.candidates else Code.UNSCHEDULABLE
+            code = Code.SUCCESS if findings.candidates else Code.UNSCHEDULABLE
             seconds = perf_counter() - began
-            self._handle.meter.observe("scheduler_preemption_evaluation_duration_seconds", seconds, "pod", found.label)
+            self._handle.meter.observe("scheduler_preemption_evaluation_duration_seconds", seconds, "pod", code.label)
         if not findings.candidates:
             if findings.errors:
                 return _error(findings.error)

@@ -53,9 +53,9 @@ class UnitDryRun(DryRun):
 
     def _reprieve_units(self, what_if: "UnitWhatIf", pool: list[Unit]) -> Victims | Status:
         ordered = by_importance(pool, self._now)
-        protected, others, violating = split_units(ordered, self._split)
-        gone = {id(unit) for unit in (*protected, *others) if not what_if.takes_back_unit(unit)}
-        victims = [pod for unit in ordered if id(unit) in gone for pod in unit.pods]
+        protected, unprotected, violating = split_units(ordered, self._split)
+        evicted_ids = {id(unit) for unit in (*protected, *unprotected) if not what_if.takes_back_unit(unit)}
+        victims = [pod for unit in ordered if id(unit) in evicted_ids for pod in unit.pods]
         if not victims:
             return Status.error(f'expected at least one victim pod on node "{what_if.node.name}"')
         return Victims(tuple(victims), sum(pod.metadata.uid in violating for pod in victims))
@@ -64,29 +64,31 @@ class UnitDryRun(DryRun):
 class UnitWhatIf(WhatIf):
     """A node without some units; their pods on other nodes are gone for the plugins that look at the whole cluster."""
 
-    def __init__(self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, node: NodeInfo, gone: list[Unit]) -> None:
+    def __init__(
+        self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, node: NodeInfo, removed: list[Unit]
+    ) -> None:
         super().__init__(handle, cycle, pod, node, ())
-        for unit in gone:
+        for unit in removed:
             self._remove_unit(unit)
 
     def takes_back_unit(self, unit: Unit) -> bool:
         """Put a unit back if the pod still fits; one that does not stays away."""
-        for other in unit.pods:
-            if other.node_name == self.node.name:
-                self._add(other)
-            elif (info := self._handle.nodes.find(other.node_name)) is not None:
-                self._handle.add_pod(self._cycle, self._pod, other, info)
+        for member in unit.pods:
+            if member.node_name == self.node.name:
+                self._add(member)
+            elif (info := self._handle.nodes.find(member.node_name)) is not None:
+                self._handle.add_pod(self._cycle, self._pod, member, info)
         if self._fits():
             return True
         self._remove_unit(unit)
         return False
 
     def _remove_unit(self, unit: Unit) -> None:
-        for other in unit.pods:
-            if other.node_name == self.node.name:
-                self._remove(other)
-            elif (info := self._handle.nodes.find(other.node_name)) is not None:
-                self._handle.remove_pod(self._cycle, self._pod, other, info)
+        for member in unit.pods:
+            if member.node_name == self.node.name:
+                self._remove(member)
+            elif (info := self._handle.nodes.find(member.node_name)) is not None:
+                self._handle.remove_pod(self._cycle, self._pod, member, info)
 
 
 def has_groups(node: NodeInfo) -> bool:

@@ -68,18 +68,18 @@ class Units:
     def of(self, pods: Iterable[Pod]) -> list[Unit]:
         """Return the units that some pods belong to, each once, with all of their pods."""
         units: list[Unit] = []
-        seen: set[tuple[bool, str]] = set()
+        identities: set[tuple[bool, str]] = set()
         for pod in pods:
             chain = self.chain_of(pod)
-            whole = [group for group in chain if group.spec.is_disrupted_whole]
-            if not whole:
+            disrupted_whole = [group for group in chain if group.spec.is_disrupted_whole]
+            if not disrupted_whole:
                 rank = Rank.POD if group_key(pod) is None else Rank.GROUPED
                 units.append(Unit((pod,), chain[-1].priority if chain else pod.priority, rank))
                 continue
-            top = whole[-1]
+            top = disrupted_whole[-1]
             is_composite = isinstance(top, CompositePodGroup)
-            if (place := (is_composite, top.key)) not in seen:
-                seen.add(place)
+            if (identity := (is_composite, top.key)) not in identities:
+                identities.add(identity)
                 rank = Rank.COMPOSITE if is_composite else Rank.GROUPED
                 units.append(Unit(self._scheduled_below(top), chain[-1].priority, rank, top))
         return units
@@ -119,8 +119,8 @@ def split_units(units: Sequence[Unit], split: Callable[[Sequence[Pod]], tuple[li
     """Divide units in order of importance by whether evicting them violates a budget."""
     protected, _ = split([pod for unit in units for pod in unit.pods])
     violating = {pod.metadata.uid for pod in protected}
-    guarded, others = list[Unit](), list[Unit]()
+    guarded, unprotected = list[Unit](), list[Unit]()
     for unit in units:
         is_protected = any(pod.metadata.uid in violating for pod in unit.pods)
-        (guarded if is_protected else others).append(unit)
-    return UnitSplit(guarded, others, violating)
+        (guarded if is_protected else unprotected).append(unit)
+    return UnitSplit(guarded, unprotected, violating)

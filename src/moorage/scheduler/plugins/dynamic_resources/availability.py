@@ -10,7 +10,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import BoolArray, Status
 from moorage.scheduler.plugins.dynamic_resources.device_state import DeviceState
-from moorage.scheduler.plugins.dynamic_resources.devices.pools import SKIPPING
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import OPTIONAL_NODE_OPERATIONS
 
 NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the node")
 
@@ -20,7 +20,9 @@ def unprepared(state: DeviceState) -> Status | None:
     if not state.pending_skips:
         return None
     claim = state.claims[state.pending_skips[0]]
-    return Status.unresolvable(f"resource claim {claim.key} allocation requires {SKIPPING} feature on the node")
+    return Status.unresolvable(
+        f"resource claim {claim.key} allocation requires {OPTIONAL_NODE_OPERATIONS} feature on the node"
+    )
 
 
 def unavailable_on(state: DeviceState, info: NodeInfo) -> set[int]:
@@ -30,8 +32,8 @@ def unavailable_on(state: DeviceState, info: NodeInfo) -> set[int]:
 
 def unreachable_from(state: DeviceState, info: NodeInfo) -> set[int]:
     """Return the places of the claims whose devices a node does not reach."""
-    away = {place for place, matcher in state.matchers.items() if not matcher.matches(info.labels, info.name)}
-    if state.skipping and SKIPPING not in info.node.status.declared_features:
+    away = {index for index, matcher in state.matchers.items() if not matcher.matches(info.labels, info.name)}
+    if state.skipping and OPTIONAL_NODE_OPERATIONS not in info.node.status.declared_features:
         away |= state.skipping
     return away
 
@@ -40,29 +42,29 @@ def unavailable_after(state: DeviceState, statuses: NodeStatuses, nodes: NodeTab
     """Return the places of the claims for which some node was rejected at the end of an attempt.
 
     Read from the final statuses and not noted while filtering: a node that would have been rejected for a claim does
-    not count when kube-scheduler never asks about the claim there, as where a nominated pod leaves no room.
+    not count if kube-scheduler never checks the claim there, for example since a nominated pod fills the node.
     """
     candidates = state.stuck | state.skipping | state.matchers.keys()
-    found: set[int] = set()
+    unavailable: set[int] = set()
     for name, status in statuses.explicit.items() if candidates else ():
         if status.reasons == NOT_AVAILABLE.reasons and (info := nodes.find(name)) is not None:
-            found |= unavailable_on(state, info)
-            if found == candidates:
+            unavailable |= unavailable_on(state, info)
+            if unavailable == candidates:
                 break
-    return found
+    return unavailable
 
 
 def unavailable_on_nodes(state: DeviceState, nodes: NodeTable) -> dict[int, BoolArray]:
     """Return for each claim that matters the nodes on which it cannot be used."""
-    found = {place: np.ones(len(nodes), dtype=np.bool_) for place in state.stuck}
-    for place, matcher in state.matchers.items():
-        if place not in found:
-            found[place] = ~_matching(matcher, nodes)
+    masks = {index: np.ones(len(nodes), dtype=np.bool_) for index in state.stuck}
+    for index, matcher in state.matchers.items():
+        if index not in masks:
+            masks[index] = ~_matching(matcher, nodes)
     if state.skipping:
-        lacking = nodes.declared_features.where(lambda declared: SKIPPING not in declared)
-        for place in state.skipping:
-            found[place] = found[place] | lacking if place in found else lacking
-    return found
+        lacking = nodes.declared_features.where(lambda declared: OPTIONAL_NODE_OPERATIONS not in declared)
+        for index in state.skipping:
+            masks[index] = masks[index] | lacking if index in masks else lacking
+    return masks
 
 
 def _matching(matcher: NodeMatcher, nodes: NodeTable) -> BoolArray:
@@ -83,6 +85,6 @@ def _satisfying(term: NodeTermMatcher, nodes: NodeTable) -> BoolArray:
             continue
         # A look-up by name: an allocation of local devices names one node of thousands.
         rows = [info.row for name in requirement.values if (info := nodes.find(name)) is not None]
-        named = np.isin(nodes.rows, rows)
-        mask &= named if requirement.operator == "In" else ~named
+        has_name = np.isin(nodes.rows, rows)
+        mask &= has_name if requirement.operator == "In" else ~has_name
     return mask

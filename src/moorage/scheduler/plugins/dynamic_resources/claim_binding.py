@@ -1,4 +1,4 @@
-"""What DynamicResources writes: allocations and reservations before a pod is bound, and their undoing."""
+"""API writes of DynamicResources: allocations and reservations before a pod is bound, and their rollback."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
@@ -23,7 +23,7 @@ from moorage.kube.api.pod_groups import PodGroup
 from moorage.kube.client.event_note import EventNote
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import CLAIM_IN_MEMORY
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import UNSAVED_CLAIM_NAME
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import (
     ClaimProblem,
     ClaimTracker,
@@ -37,7 +37,7 @@ DEALLOCATED: Final = Status.unschedulable("deallocation of ResourceClaim complet
 DELETED: Final = Status.unschedulable("deletion of ResourceClaim completed")
 GROUP_DEALLOCATED: Final = Status.unschedulable("deallocation of PodGroup ResourceClaim completed")
 GROUP_UNRESERVED: Final = Status.unresolvable("ResourceClaim unreserved for PodGroup")
-NO_HELP: Final = Status.unschedulable()
+NOTHING_TO_FREE: Final = Status.unschedulable()
 MAX_ATTEMPTS: Final = 5
 FIRST_PAUSE: Final = 0.01
 POLL_INTERVAL: Final = 5.0
@@ -53,16 +53,16 @@ class BindingProblem(MoorageError):
 
 
 @contextmanager
-def doing(what: str) -> Iterator[None]:
-    """Say what was being done when the API refused."""
+def describing(action: str) -> Iterator[None]:
+    """Prefix API errors with the action that failed."""
     try:
         yield
     except ApiError as error:
-        raise BindingProblem(f"{what}: {error}") from error
+        raise BindingProblem(f"{action}: {error}") from error
 
 
 class ClaimBinder:
-    """Writes claims through the cluster; devices may take ``timeout`` to get ready, ``None`` if nobody waits."""
+    """Writes claims; waits up to ``timeout`` for devices to become ready (``None``: does not wait)."""
 
     def __init__(self, handle: Handle, claims: ClaimTracker, timeout: float | None) -> None:
         self._handle = handle
@@ -72,12 +72,12 @@ class ClaimBinder:
     async def bind(self, state: DeviceState, pod: Pod, node_name: str) -> Status | None:
         """Store allocations and reservations of all claims of a pod, and wait until their devices are ready."""
         try:
-            for place, claim in enumerate(state.claims):
-                if not is_reserved_for(claim, _consumer(state, place, pod).uid):
-                    await self._bind_claim(state, place, pod)
+            for index, claim in enumerate(state.claims):
+                if not is_reserved_for(claim, _consumer(state, index, pod).uid):
+                    await self._bind_claim(state, index, pod)
             if state.statuses:
-                # Before the wait: what is counted here is to be known to whoever looks at the pod.
-                with doing(f"update pod {pod.key} NodeAllocatableResourceClaimStatuses"):
+                # Before the wait, so that other components see the resources that the scheduler counts for the pod.
+                with describing(f"update pod {pod.key} NodeAllocatableResourceClaimStatuses"):
                     patch = {"nodeAllocatableResourceClaimStatuses": to_builtins(state.statuses)}
                     await self._handle.cluster.patch_status(pod, patch)
                 state.are_written = True
@@ -85,35 +85,35 @@ class ClaimBinder:
                 await self._wait_for_devices(state, pod, node_name, self._timeout)
         except (BindingProblem, DeviceBindingError, ApiError) as error:
             return Status.error(str(error), cause=error)
-        for uid in state.launched:
+        for uid in state.pending_uids:
             self._claims.remove_pending_allocation(uid)
-        state.launched.clear()
+        state.pending_uids.clear()
         return None
 
     def undo(self, state: DeviceState, pod: Pod) -> None:
         """Give devices back that are not stored yet, and have reservations taken back in the background."""
-        for uid in state.launched:
+        for uid in state.pending_uids:
             self._claims.remove_pending_allocation(uid)
-        state.launched.clear()
+        state.pending_uids.clear()
         if state.are_written:
             removal = self._handle.cluster.patch_status(pod, {"nodeAllocatableResourceClaimStatuses": []})
             self._handle.in_background(removal, name="take back what devices come to")
             state.are_written = False
         for claim in state.claims:
             if claim is state.extended:
-                if claim.name != CLAIM_IN_MEMORY:
+                if claim.name != UNSAVED_CLAIM_NAME:
                     self._handle.in_background(self._delete(claim), name="delete extended claim", must_finish=True)
             elif claim.status.allocation is not None and is_reserved_for(claim, pod.uid):
                 self._handle.in_background(self._unreserve(claim, pod.uid), name="unreserve claim", must_finish=True)
 
     async def free_claim(self, state: DeviceState, pod: Pod, unavailable: Collection[int]) -> Status:
         """Free a claim whose devices are out of reach, so that others can be looked for."""
-        stale = state.extended if state.extended is not None and state.extended.name != CLAIM_IN_MEMORY else None
+        stale = state.extended if state.extended is not None and state.extended.name != UNSAVED_CLAIM_NAME else None
         try:
             # Upstream picks one at random; the first is as good, and the same every time.
-            for place in sorted(unavailable):
-                claim = state.claims[place]
-                if claim is not state.extended and _is_used_by_nobody_but(claim, pod):
+            for index in sorted(unavailable):
+                claim = state.claims[index]
+                if claim is not state.extended and _is_used_only_by(claim, pod):
                     await self._handle.cluster.update(
                         replace(claim, status=ResourceClaimStatus()), subresource="status"
                     )
@@ -123,7 +123,7 @@ class ClaimBinder:
                 return DELETED
         except (BindingProblem, ApiError) as error:
             return Status.error(str(error), cause=error)
-        return NO_HELP
+        return NOTHING_TO_FREE
 
     async def free_group_claim(self, group: PodGroup, pod: Pod, away: Iterable[ResourceClaim]) -> Status:
         """Free a claim that a group may have kept its pods away with, or let go of one that the group names.
@@ -143,19 +143,19 @@ class ClaimBinder:
                     return GROUP_UNRESERVED
         except (ClaimProblem, BindingProblem, ApiError) as error:
             return Status.error(str(error), cause=error)
-        return NO_HELP
+        return NOTHING_TO_FREE
 
-    async def _bind_claim(self, state: DeviceState, place: int, pod: Pod) -> None:
-        claim, allocation = state.claims[place], state.allocations.get(place)
+    async def _bind_claim(self, state: DeviceState, index: int, pod: Pod) -> None:
+        claim, allocation = state.claims[index], state.allocations.get(index)
         is_extended = claim is state.extended
         if is_extended:
             if allocation is None and not claim.spec.devices.requests:
                 return  # a device plugin serves the pod's extended resources on this node
-            if claim.name == CLAIM_IN_MEMORY:
+            if claim.name == UNSAVED_CLAIM_NAME:
                 claim = await self._create(state)
-                state.claims[place] = state.extended = claim
+                state.claims[index] = state.extended = claim
         reading = f"get updated claim {claim.key} after conflict"
-        consumer, is_shared = _consumer(state, place, pod), place in state.shared
+        consumer, is_shared = _consumer(state, index, pod), index in state.shared
 
         async def write(latest: ResourceClaim) -> ResourceClaim:
             if is_shared and latest.status.allocation is not None:
@@ -164,7 +164,7 @@ class ClaimBinder:
             return await self._store(latest, allocation, consumer)
 
         if is_shared:
-            with doing(f"get claim {claim.key}"):
+            with describing(f"get claim {claim.key}"):
                 claim = await self._handle.cluster.get(claim)
         try:
             stored = await self._retried(claim, write, reading)
@@ -172,7 +172,7 @@ class ClaimBinder:
             await self._catch_up(claim)
             raise
         self._claims.assume(stored)
-        state.claims[place] = stored
+        state.claims[index] = stored
         if is_extended:
             state.extended = stored
             await self._report_extended(state, stored, pod)
@@ -184,7 +184,7 @@ class ClaimBinder:
         unnamed = replace(template, metadata=replace(template.metadata, name="", uid=""))
         result = "failure"
         try:
-            with doing(f"create claim for extended resources {unnamed.key}"):
+            with describing(f"create claim for extended resources {unnamed.key}"):
                 created = await self._handle.cluster.create(unnamed)
             result = "success"
         finally:
@@ -195,36 +195,36 @@ class ClaimBinder:
     async def _store(
         self, claim: ResourceClaim, allocation: AllocationResult | None, consumer: ClaimConsumer
     ) -> ResourceClaim:
-        """Write allocation and reservation into a claim as it is now."""
+        """Write allocation and reservation into the current version of a claim."""
         if claim.is_terminating:
             raise BindingProblem(f"claim {claim.key} got deleted in the meantime")
-        held = claim.status.allocation
+        stored = claim.status.allocation
         if allocation is not None:
-            if held is not None:
+            if stored is not None:
                 raise BindingProblem(f"claim {claim.key} got allocated elsewhere in the meantime")
-            held = allocation
+            stored = allocation
             if FINALIZER not in claim.metadata.finalizers:
-                # The finalizer is no part of the status: it takes a write of its own, and goes first.
+                # The finalizer is not part of the status, so it needs a separate write, which must come first.
                 finalizers = (*claim.metadata.finalizers, FINALIZER)
-                with doing(f"add finalizer to claim {claim.key}"):
+                with describing(f"add finalizer to claim {claim.key}"):
                     claim = await self._handle.cluster.update(
                         replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
                     )
         if self._timeout is not None:
-            if held is None:
+            if stored is None:
                 raise BindingProblem(f"claim {claim.key} got deallocated elsewhere in the meantime")
-            if held.allocation_timestamp is None:
-                held = replace(held, allocation_timestamp=format_time(self._handle.clock.wall()))
+            if stored.allocation_timestamp is None:
+                stored = replace(stored, allocation_timestamp=format_time(self._handle.clock.wall()))
         users = claim.status.reserved_for
         if not is_reserved_for(claim, consumer.uid):
             users = (*users, consumer)
-        status = replace(claim.status, allocation=held, reserved_for=users)
+        status = replace(claim.status, allocation=stored, reserved_for=users)
         added = "reservation" if allocation is None else "allocation and reservation"
-        with doing(f"add {added} to claim {claim.key}"):
+        with describing(f"add {added} to claim {claim.key}"):
             return await self._handle.cluster.update(replace(claim, status=status), subresource="status")
 
     async def _retried(self, claim: ResourceClaim, write: Callable[[ResourceClaim], Awaitable[T]], reading: str) -> T:
-        """Write, and where the claim changed meanwhile read it again and repeat, a few times."""
+        """Call ``write``; after a conflict, read the claim again and retry a few times."""
         for attempt in range(1, MAX_ATTEMPTS):
             try:
                 return await write(claim)
@@ -232,7 +232,7 @@ class ClaimBinder:
                 if not isinstance(error.__cause__, Conflict):
                     raise
             await asyncio.sleep(FIRST_PAUSE * attempt)
-            with doing(reading):
+            with describing(reading):
                 claim = await self._handle.cluster.get(claim)
             self._claims.assume(claim)
         return await write(claim)
@@ -251,7 +251,7 @@ class ClaimBinder:
             text = f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
             raise BindingProblem(text)
         status = ExtendedResourceClaimStatus(request_mappings=mappings, resource_claim_name=claim.name)
-        with doing(f"update pod {pod.key} ExtendedResourceClaimStatus"):
+        with describing(f"update pod {pod.key} ExtendedResourceClaimStatus"):
             await self._handle.cluster.patch_status(pod, {"extendedResourceClaimStatus": to_builtins(status)})
 
     async def _wait_for_devices(self, state: DeviceState, pod: Pod, node_name: str, timeout: float) -> None:
@@ -278,19 +278,19 @@ class ClaimBinder:
         self._handle.cluster.record(EventNote(pod, "BindingConditionsPending", "Scheduling", note, pod.scheduler_name))
         end = self._handle.clock.now() + timeout
         while not self._are_ready(state, timeout):
-            left = end - self._handle.clock.now()
-            if left <= 0:
+            remaining = end - self._handle.clock.now()
+            if remaining <= 0:
                 raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
-            await asyncio.sleep(min(POLL_INTERVAL, left))
+            await asyncio.sleep(min(POLL_INTERVAL, remaining))
 
     def _are_ready(self, state: DeviceState, timeout: float) -> bool:
-        for place, known in enumerate(state.claims):
-            claim = self._claims.get(known.name, known.namespace)
+        for index, bound in enumerate(state.claims):
+            claim = self._claims.get(bound.name, bound.namespace)
             if claim is None:
-                raise BindingProblem(f'could not find ResourceClaim "{known.key}"')
-            if known is state.extended:
+                raise BindingProblem(f'could not find ResourceClaim "{bound.key}"')
+            if bound is state.extended:
                 state.extended = claim
-            state.claims[place] = claim
+            state.claims[index] = claim
             if not is_ready(claim):
                 if is_overdue(claim, now=self._handle.clock.wall(), timeout=timeout):
                     raise DeviceBindingTimeoutError(f"device binding timeout: claim={claim.name}")
@@ -312,18 +312,18 @@ class ClaimBinder:
 
     async def _unprotect(self, claim: ResourceClaim) -> ResourceClaim:
         finalizers = tuple(name for name in claim.metadata.finalizers if name != FINALIZER)
-        with doing(f"update resourceclaim {claim.key}"):
+        with describing(f"update resourceclaim {claim.key}"):
             return await self._handle.cluster.update(
                 replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
             )
 
 
-def _consumer(state: DeviceState, place: int, pod: Pod) -> ClaimConsumer:
-    """Return whom a claim is reserved for: the pod, or its group."""
-    return state.consumers.get(place) or ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
+def _consumer(state: DeviceState, index: int, pod: Pod) -> ClaimConsumer:
+    """Return the consumer that a claim is reserved for: the pod, or its group."""
+    return state.consumers.get(index) or ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
 
 
-def _is_used_by_nobody_but(claim: ResourceClaim, pod: Pod) -> bool:
+def _is_used_only_by(claim: ResourceClaim, pod: Pod) -> bool:
     return (
         all(consumer.uid == pod.uid for consumer in claim.status.reserved_for) and len(claim.status.reserved_for) <= 1
     )

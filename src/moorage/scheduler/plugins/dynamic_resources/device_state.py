@@ -1,4 +1,4 @@
-"""What DynamicResources remembers of a pod during an attempt."""
+"""The cycle state of DynamicResources."""
 
 from typing import Final
 
@@ -13,12 +13,12 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.cached_allocations i
 
 
 class Pattern(Struct):
-    """What is to be allocated on nodes of one kind; they differ where a device plugin serves an extended resource.
+    """Claims to allocate on nodes of one kind; kinds differ if device plugins serve an extended resource.
 
-    ``answers`` is ``None`` where nothing has to be allocated; ``is_idle`` where claims play no part at all.
+    ``cached`` is ``None`` if there is nothing to allocate; ``is_idle`` is set if no claim applies to the nodes.
     """
 
-    answers: CachedAllocations | None = None
+    cached: CachedAllocations | None = None
     names: tuple[str, ...] = ()
     extended_claim: ResourceClaim | None = None
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
@@ -38,19 +38,19 @@ class DeviceState(Struct):
     pending_skips: tuple[int, ...] = ()
     """Such claims among the ``shared`` ones."""
     mapped: tuple[int, ...] | None = None
-    """Claims whose devices stand for something of a node, once that has been looked up."""
+    """Claims with devices that map to node resources; ``None`` until looked up."""
     patterns: dict[frozenset[str], Pattern] = field(default_factory=dict)
     shared: dict[int, AllocationResult] = field(default_factory=dict)
-    """Claims that get their devices for another pod of the same group, with what they get."""
+    """Claims with a pending allocation of another pod of the same group, by index."""
     consumers: dict[int, ClaimConsumer] = field(default_factory=dict)
     """The claims that are reserved for the group of the pod, and not for the pod."""
     entries: tuple[str, ...] = ()
-    """What the pod calls the claims it names."""
+    """The names of the claims in the pod's spec."""
     statuses: tuple[NodeAllocatableClaimStatus, ...] = ()
-    """What the devices come to on the node that was chosen, and whether that has been written to the pod."""
+    """Node resources of the devices on the selected node, and whether they are written to the pod."""
     are_written: bool = False
     allocations: dict[int, AllocationResult] = field(default_factory=dict)
-    launched: list[str] = field(default_factory=list)
+    pending_uids: list[str] = field(default_factory=list)
     reserved: Pattern | None = None
     budget: SearchBudget | None = None
     fixed_score: int = 0
@@ -62,7 +62,7 @@ class DeviceState(Struct):
 
     @property
     def named_count(self) -> int:
-        """How many claims the pod names itself."""
+        """The number of claims in the pod's spec."""
         return len(self.claims) - (self.extended is not None)
 
     @property
@@ -70,11 +70,11 @@ class DeviceState(Struct):
         """The places of the claims that have no devices yet."""
         shared = self.shared
         claims = enumerate(self.claims)
-        return [place for place, claim in claims if claim.status.allocation is None and place not in shared]
+        return [index for index, claim in claims if claim.status.allocation is None and index not in shared]
 
 
 KEY: Final = StateKey[DeviceState]("DynamicResources", missing="not found")
-LAUNCHED: Final = StateKey[dict[str, int]]("DynamicResources/launched")
+PENDING: Final = StateKey[dict[str, int]]("DynamicResources/launched")
 """In the state of a group: claims that are given devices in its own attempt, and by how many pods."""
 FILTERED: Final = StateKey[bool]("DynamicResources/filtered")
-"""Set when nodes were filtered: without that no devices were looked for, and there are none to set aside."""
+"""Set by Filter: without it no devices were searched, so Reserve has nothing to allocate."""

@@ -1,4 +1,4 @@
-"""How many devices stand behind an extended resource on a node, for plugins that score by how full a node is."""
+"""The DRA manager: claims, classes, slices and cached allocations, shared by all profiles; and device counts."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -17,10 +17,10 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.cached_allocations i
 from moorage.scheduler.plugins.dynamic_resources.cel.program import (
     CelCompileError,
     CelRuntimeError,
-    compiled,
+    compile_selector,
     device_facts,
 )
-from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import may_be_backed
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import may_have_class
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimTracker
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import PooledDevice, PoolError, Slice
@@ -40,7 +40,7 @@ class DraManager:
             handle.lister(ResourceClaim),
             shares=self.features.consumable_capacity,
             on_change=self.views.touch,
-            of_groups=self.features.group_claims,
+            with_groups=self.features.group_claims,
         )
         self.allocations = AllocationCache(self.views, self.claims, self.classes, self.features)
 
@@ -65,9 +65,9 @@ class DeviceCounts:
         self._manager = manager
 
     def concerns(self, resources: Mapping[str, int], scored: Iterable[str]) -> bool:
-        """Return whether devices stand behind a resource that is asked for and scored."""
+        """Return whether a device class backs a requested resource that is scored."""
         return any(
-            resources.get(name, 0) and may_be_backed(name) and self._manager.extended.find(name) is not None
+            resources.get(name, 0) and may_have_class(name) and self._manager.extended.find(name) is not None
             for name in scored
         )
 
@@ -77,28 +77,28 @@ class DeviceCounts:
 
     def on_node(self, info: NodeInfo, resource: str) -> tuple[int, int]:
         """Return how many devices a node has for a resource that no device plugin serves, and how many are in use."""
-        device_class = self._manager.extended.find(resource) if may_be_backed(resource) else None
+        device_class = self._manager.extended.find(resource) if may_have_class(resource) else None
         if device_class is None or info.allocatable.get(resource, 0):
             return 0, 0
         allocated = self._manager.claims.allocated
         try:
-            found = [device for device in self._devices(info.node) if _is_of(device, device_class)]
+            devices = [device for device in self._devices(info.node) if _is_of(device, device_class)]
         except (CelCompileError, CelRuntimeError, PoolError):
             # Upstream leaves out a resource that it cannot count.
             return 0, 0
-        return len(found), sum(allocated.is_taken(device.id) for device in found)
+        return len(devices), sum(allocated.is_taken(device.id) for device in devices)
 
     def on_nodes(
         self, nodes: NodeTable, resource: str, capacity: IntArray, used: IntArray
     ) -> tuple[IntArray, IntArray]:
         """Put devices in the place of amounts where a column of capacities is zero."""
-        if not may_be_backed(resource) or self._manager.extended.find(resource) is None:
+        if not may_have_class(resource) or self._manager.extended.find(resource) is None:
             return capacity, used
         capacity, used = capacity.copy(), used.copy()
-        for place in np.flatnonzero(capacity == 0):
-            count, taken = self.on_node(nodes[int(place)], resource)
+        for index in np.flatnonzero(capacity == 0):
+            count, allocated = self.on_node(nodes[int(index)], resource)
             if count:
-                capacity[place], used[place] = count, taken
+                capacity[index], used[index] = count, allocated
         return capacity, used
 
     def _devices(self, node: Node) -> Iterator[PooledDevice]:
@@ -114,7 +114,7 @@ class DeviceCounts:
 def device_counts(handle: Handle, scored: Iterable[str]) -> DeviceCounts | None:
     """Return the stock of devices if one of the scored resources could have devices behind it."""
     is_on = handle.features.enabled("DRAExtendedResource")
-    return DeviceCounts(shared_dra_manager(handle)) if is_on and any(map(may_be_backed, scored)) else None
+    return DeviceCounts(shared_dra_manager(handle)) if is_on and any(map(may_have_class, scored)) else None
 
 
 def _is_unbound(item: Slice) -> bool:
@@ -123,10 +123,10 @@ def _is_unbound(item: Slice) -> bool:
 
 
 def _is_of(device: PooledDevice, device_class: DeviceClass) -> bool:
-    # Scoring does not tell expressions whether a device may be shared: upstream's quirk.
+    # As upstream, expressions in scoring do not see allowMultipleAllocations.
     facts = device_facts(device.id.driver, replace(device.device, allow_multiple_allocations=None))
     return all(
-        compiled(selector.cel.expression).matches(facts)
+        compile_selector(selector.cel.expression).matches(facts)
         for selector in device_class.spec.selectors
         if selector.cel is not None
     )

@@ -28,8 +28,8 @@ from moorage.scheduler.plugins.dynamic_resources.availability import (
 )
 from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import requests_for
 from moorage.scheduler.plugins.dynamic_resources.claims.node_allocatable import (
-    HeldClaim,
     MappingError,
+    PodClaimOnNode,
     claim_statuses,
     list_users,
     refusal,
@@ -37,7 +37,7 @@ from moorage.scheduler.plugins.dynamic_resources.claims.node_allocatable import 
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import is_reserved_for, is_reserved_for_member
 from moorage.scheduler.plugins.dynamic_resources.device_state import DeviceState, Pattern
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceId
-from moorage.scheduler.plugins.dynamic_resources.devices.pools import SKIPPING
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import OPTIONAL_NODE_OPERATIONS
 from moorage.scheduler.plugins.dynamic_resources.dra_manager import DraManager
 
 STALE_CLAIM = Status.unresolvable("cannot schedule extended resource claim")
@@ -49,7 +49,7 @@ Rejections = list[tuple[BoolArray, Status]]
 
 
 class NodeFilter:
-    """Filters and scores nodes one by one or all at once, from the same answers."""
+    """Filters and scores nodes one by one or as columns, from the same cached results."""
 
     def __init__(self, manager: DraManager, clock: Clock, timeout: float | None) -> None:
         self._manager = manager
@@ -65,11 +65,13 @@ class NodeFilter:
             return None
         if self._manager.features.node_allocatable and (status := self._sharing(state, pod, info)) is not None:
             return status
-        if (status := unprepared(state)) is not None and SKIPPING not in info.node.status.declared_features:
+        if (
+            status := unprepared(state)
+        ) is not None and OPTIONAL_NODE_OPERATIONS not in info.node.status.declared_features:
             return status
-        if pattern.answers is not None:
+        if pattern.cached is not None:
             try:
-                status = self.outcome(state, pattern.answers, info).status(pattern.names)
+                status = self.outcome(state, pattern.cached, info).status(pattern.names)
             except SearchTimeout:
                 return _timed_out(info)
             if status is not None:
@@ -85,94 +87,96 @@ class NodeFilter:
         for mask, pattern in self._groups(state, pod, nodes, nodes.in_running, rejections):
             if pattern.is_idle:
                 continue
-            left = mask
+            undecided = mask
             if (status := unprepared(state)) is not None:
-                lacking = mask & nodes.declared_features.where(lambda declared: SKIPPING not in declared)
+                lacking = mask & nodes.declared_features.where(
+                    lambda declared: OPTIONAL_NODE_OPERATIONS not in declared
+                )
                 rejections.append((lacking, status))
-                left = mask & ~lacking
-            if pattern.answers is not None:
-                found = self._rejections(state, pattern, numbers, left, nodes)
-                rejections += found
-                for where, _ in found:
-                    left = left & ~where
+                undecided = mask & ~lacking
+            if pattern.cached is not None:
+                allocation_rejections = self._rejections(state, pattern, numbers, undecided, nodes)
+                rejections += allocation_rejections
+                for where, _ in allocation_rejections:
+                    undecided = undecided & ~where
             unavailable = unavailable_on_nodes(state, nodes)
             if unavailable:
-                away = left & np.logical_or.reduce(list(unavailable.values()))
-                if away.any():
-                    rejections.append((away, NOT_AVAILABLE))
+                unreachable = undecided & np.logical_or.reduce(list(unavailable.values()))
+                if unreachable.any():
+                    rejections.append((unreachable, NOT_AVAILABLE))
         return Verdict(len(nodes), tuple(rejections))
 
     def _sharing(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
-        """Return why a claim cannot be used though its devices can be reached: they stand for what another pod has."""
+        """Return why a claim with reachable devices cannot be used: they map to resources of another pod."""
         if state.mapped is None:
             state.mapped = tuple(self._mapped(state))
         away = unreachable_from(state, info) if state.mapped else set()
-        for place in state.mapped:
-            if place not in away and self._is_anothers(state, pod, place):
-                text = f"node allocatable resource claim {state.claims[place].name} has a mapped device"
+        for index in state.mapped:
+            if index not in away and self._is_used_by_others(state, pod, index):
+                text = f"node allocatable resource claim {state.claims[index].name} has a mapped device"
                 return Status.unresolvable(f"{text} and cannot be shared across pods")
         return None
 
     def _mapped(self, state: DeviceState) -> Iterator[int]:
-        for place, claim in enumerate(state.claims):
-            allocation = claim.status.allocation or state.shared.get(place)
+        for index, claim in enumerate(state.claims):
+            allocation = claim.status.allocation or state.shared.get(index)
             if allocation is not None and any(map(self._is_mapped, allocation.devices.results)):
-                yield place
+                yield index
 
     def _is_mapped(self, result: DeviceRequestAllocationResult) -> bool:
         device = self._manager.views.device(DeviceId(result.driver, result.pool, result.device))
         resources = device.node_allocatable_resources.values() if device is not None else ()
         return any(resource.mapping is not None for resource in resources)
 
-    def _is_anothers(self, state: DeviceState, pod: Pod, place: int) -> bool:
-        claim, heeds_groups = state.claims[place], self._manager.features.group_claims
+    def _is_used_by_others(self, state: DeviceState, pod: Pod, index: int) -> bool:
+        claim, heeds_groups = state.claims[index], self._manager.features.group_claims
         is_own = is_reserved_for_member(claim, pod) if heeds_groups else is_reserved_for(claim, pod.uid)
-        return place in state.shared or (bool(claim.status.reserved_for) and not is_own)
+        return index in state.shared or (bool(claim.status.reserved_for) and not is_own)
 
     def _shortage(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
         """Return why what the devices of a pod come to is too much for a node that has the devices."""
-        held = self._held(state, pod, info)
+        claims = self._claims_on_node(state, pod, info)
         try:
-            statuses = claim_statuses(held, self._devices(held, info))
+            statuses = claim_statuses(claims, self._devices(claims, info))
         except MappingError as error:
             return Status.error(str(error), cause=error)
         return refusal(pod, statuses, info) if statuses else None
 
     def statuses(self, state: DeviceState, pod: Pod, info: NodeInfo) -> tuple[NodeAllocatableClaimStatus, ...]:
         """Return what the devices of a pod come to on a node."""
-        held = self._held(state, pod, info)
-        return claim_statuses(held, self._devices(held, info))
+        claims = self._claims_on_node(state, pod, info)
+        return claim_statuses(claims, self._devices(claims, info))
 
-    def _held(self, state: DeviceState, pod: Pod, info: NodeInfo) -> list[HeldClaim]:
+    def _claims_on_node(self, state: DeviceState, pod: Pod, info: NodeInfo) -> list[PodClaimOnNode]:
         """List the claims that a pod names with the devices that they have, or would get on a node."""
         pattern = self.pattern_for(state, pod, info)
         solution = None
-        if not isinstance(pattern, Status) and pattern.answers is not None:
-            solution = self.outcome(state, pattern.answers, info).solution
-        chosen = dict(zip(state.to_allocate, solution.chosen, strict=True)) if solution is not None else {}
-        found = []
-        for place, claim in enumerate(state.claims):
-            allocation = claim.status.allocation or state.shared.get(place)
+        if not isinstance(pattern, Status) and pattern.cached is not None:
+            solution = self.outcome(state, pattern.cached, info).solution
+        choices = dict(zip(state.to_allocate, solution.choices, strict=True)) if solution is not None else {}
+        claims = []
+        for index, claim in enumerate(state.claims):
+            allocation = claim.status.allocation or state.shared.get(index)
             if allocation is not None:
                 results = allocation.devices.results
             else:
-                results = tuple(device_result(item, self._manager.features) for item in chosen.get(place, ()))
+                results = tuple(device_result(item, self._manager.features) for item in choices.get(index, ()))
             # The claim for extended resources is named by no container, so none counts as using it.
-            users = list_users(pod, state.entries[place]) if claim is not state.extended else ()
-            found.append(HeldClaim(users, claim, results))
-        return found
+            users = list_users(pod, state.entries[index]) if claim is not state.extended else ()
+            claims.append(PodClaimOnNode(users, claim, results))
+        return claims
 
-    def _devices(self, held: Iterable[HeldClaim], info: NodeInfo) -> dict[DeviceId, Device]:
-        wanted = {DeviceId(item.driver, item.pool, item.device) for claim in held for item in claim.results}
-        slices = self._manager.views.slices_for(info.node) if wanted else ()
-        return {device.id: device.device for item in slices for device in item.devices if device.id in wanted}
+    def _devices(self, claims: Iterable[PodClaimOnNode], info: NodeInfo) -> dict[DeviceId, Device]:
+        device_ids = {DeviceId(item.driver, item.pool, item.device) for claim in claims for item in claim.results}
+        slices = self._manager.views.slices_for(info.node) if device_ids else ()
+        return {device.id: device.device for item in slices for device in item.devices if device.id in device_ids}
 
     def score(self, state: DeviceState, pod: Pod, info: NodeInfo) -> int:
         """Score the allocation that was found for a node; without one there is nothing to score."""
         pattern = self.pattern_for(state, pod, info)
-        if isinstance(pattern, Status) or pattern.answers is None:
+        if isinstance(pattern, Status) or pattern.cached is None:
             return 0
-        outcome = self.outcome(state, pattern.answers, info)
+        outcome = self.outcome(state, pattern.cached, info)
         return 0 if outcome.solution is None else outcome.score + state.fixed_score
 
     def score_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> IntArray:
@@ -180,20 +184,20 @@ class NodeFilter:
         scores = np.zeros(len(nodes), dtype=np.int64)
         numbers = self._manager.views.numbers(nodes)
         for mask, pattern in self._groups(state, pod, nodes, np.ones(len(nodes), dtype=np.bool_), []):
-            if pattern.answers is None:
+            if pattern.cached is None:
                 continue
-            late = self._settle(state, pattern.answers, numbers, mask)
-            if not pattern.answers.has_scores and not state.fixed_score:
+            timed_out = self._search_missing(state, pattern.cached, numbers, mask)
+            if not pattern.cached.has_scores and not state.fixed_score:
                 continue
-            found = mask & (pattern.answers.codes(numbers) == ALLOCATED)
-            if late is not None:
-                found &= ~late
-            scores[found] = pattern.answers.scores(numbers)[found] + state.fixed_score
+            allocated = mask & (pattern.cached.codes(numbers) == ALLOCATED)
+            if timed_out is not None:
+                allocated &= ~timed_out
+            scores[allocated] = pattern.cached.scores(numbers)[allocated] + state.fixed_score
         return scores
 
-    def outcome(self, state: DeviceState, answers: CachedAllocations, info: NodeInfo) -> AllocationOutcome:
+    def outcome(self, state: DeviceState, cached: CachedAllocations, info: NodeInfo) -> AllocationOutcome:
         """Return what a node's devices come to; raise :class:`SearchTimeout` if finding out takes too long."""
-        return answers.outcome(self._manager.views.at(info), self._budget(state))
+        return cached.outcome(self._manager.views.at(info), self._budget(state))
 
     def pattern_for(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Pattern | Status:
         """Return what has to be allocated on a node, or why the node is out of the question."""
@@ -212,7 +216,7 @@ class NodeFilter:
     def _groups(
         self, state: DeviceState, pod: Pod, nodes: NodeTable, mask: BoolArray, rejections: Rejections
     ) -> Iterator[tuple[BoolArray, Pattern]]:
-        """Split a window by what has to be allocated; what is out of the question becomes a rejection."""
+        """Split a window by the claims to allocate; add infeasible nodes to ``rejections``."""
         if state.extended is None:
             yield mask, self._pattern(state, pod, frozenset())
             return
@@ -223,8 +227,8 @@ class NodeFilter:
         for name in state.extended_resources:
             if name not in backed:
                 lacking = mask & (nodes.allocatable[name] == 0)
-                for place in np.flatnonzero(lacking):
-                    lacking[place] = name not in nodes[int(place)].allocatable
+                for index in np.flatnonzero(lacking):
+                    lacking[index] = name not in nodes[int(index)].allocatable
                 if lacking.any():
                     rejections.append((lacking, CANNOT_FIT))
                     mask = mask & ~lacking
@@ -242,57 +246,59 @@ class NodeFilter:
     def _new_pattern(self, state: DeviceState, pod: Pod, delegated: frozenset[str]) -> Pattern:
         if state.extended is not None and not delegated and state.named_count == 0:
             return Pattern(is_idle=True)
-        claims: list[ResourceClaim] = [state.claims[place] for place in state.to_allocate]
+        claims: list[ResourceClaim] = [state.claims[index] for index in state.to_allocate]
         if not claims:
             return Pattern()
         extended: ResourceClaim | None = None
         mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
         if state.extended is not None:
-            made = requests_for(pod, delegated, self._manager.extended)
-            spec = replace(state.extended.spec, devices=replace(state.extended.spec.devices, requests=made.requests))
-            extended, mappings = replace(state.extended, spec=spec), made.mappings
+            extended_requests = requests_for(pod, delegated, self._manager.extended)
+            spec = replace(
+                state.extended.spec, devices=replace(state.extended.spec.devices, requests=extended_requests.requests)
+            )
+            extended, mappings = replace(state.extended, spec=spec), extended_requests.mappings
             claims[-1] = extended
-        answers = self._manager.allocations.find([claim.spec for claim in claims], [each.spec_key for each in claims])
-        return Pattern(answers, tuple(claim.key for claim in claims), extended, mappings)
+        cached = self._manager.allocations.find([claim.spec for claim in claims], [claim.spec_key for claim in claims])
+        return Pattern(cached, tuple(claim.key for claim in claims), extended, mappings)
 
     def _rejections(
         self, state: DeviceState, pattern: Pattern, numbers: IntArray, mask: BoolArray, nodes: NodeTable
     ) -> Rejections:
-        answers = pattern.answers
-        assert answers is not None
-        late = self._settle(state, answers, numbers, mask)
-        found = []
-        if late is not None:
-            for place in np.flatnonzero(late):
-                found.append((late & (nodes.rows == nodes.rows[place]), _timed_out(nodes[int(place)])))
+        cached = pattern.cached
+        assert cached is not None
+        timed_out = self._search_missing(state, cached, numbers, mask)
+        rejections = []
+        if timed_out is not None:
+            for index in np.flatnonzero(timed_out):
+                rejections.append((timed_out & (nodes.rows == nodes.rows[index]), _timed_out(nodes[int(index)])))
         codes: IntArray | None = None
-        for code, outcome in answers.rejections():
-            codes = answers.codes(numbers) if codes is None else codes
+        for code, outcome in cached.rejections():
+            codes = cached.codes(numbers) if codes is None else codes
             where = mask & (codes == code)
             status = outcome.status(pattern.names)
             if status is not None and where.any():
-                found.append((where, status))
-        return found
+                rejections.append((where, status))
+        return rejections
 
-    def _settle(
-        self, state: DeviceState, answers: CachedAllocations, numbers: IntArray, mask: BoolArray
+    def _search_missing(
+        self, state: DeviceState, cached: CachedAllocations, numbers: IntArray, mask: BoolArray
     ) -> BoolArray | None:
         """Search where nothing is known yet; return the nodes for which there was not enough time, if there are any."""
-        if not answers.unknown:
+        if not cached.unknown:
             return None
-        if len(answers.unknown) <= FEW_UNKNOWN:
+        if len(cached.unknown) <= FEW_UNKNOWN:
             # The devices of the last pods' nodes: to look for those takes less than to look at all nodes.
-            wanted = [number for number in sorted(answers.unknown) if (mask & (numbers == number)).any()]
+            view_numbers = [number for number in sorted(cached.unknown) if (mask & (numbers == number)).any()]
         else:
-            unknown: BoolArray = mask & (answers.codes(numbers) == UNKNOWN)
-            wanted = np.unique(numbers[unknown]).tolist()
+            unknown: BoolArray = mask & (cached.codes(numbers) == UNKNOWN)
+            view_numbers = np.unique(numbers[unknown]).tolist()
         try:
-            for number in wanted:
-                answers.outcome(self._manager.views.all[number], self._budget(state))
+            for number in view_numbers:
+                cached.outcome(self._manager.views.all[number], self._budget(state))
         except SearchTimeout:
             # The attempt fails, so the other nodes do not matter.
-            late: BoolArray = mask & (answers.codes(numbers) == UNKNOWN)
-            return late
+            timed_out: BoolArray = mask & (cached.codes(numbers) == UNKNOWN)
+            return timed_out
         return None
 
     def _budget(self, state: DeviceState) -> SearchBudget:

@@ -10,13 +10,13 @@ from moorage.scheduler.framework.handle import Lister
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimProblem, ClaimTracker
 
 MAX_AWAITING: Final = 1 << 17
-"""So many are known by their claims; with more of them, which may be gone, all have to be asked about."""
+"""Maximum number of indexed pods; if there are more, the index restarts and all pods are checked."""
 
 
 class PodsAwaitingClaims:
-    """Finds the pods that a change of a claim may let in, so that not all have to be asked about.
+    """Finds the gated pods that a change of a claim may admit, so that not all gated pods are checked.
 
-    Without it, thousands of pods that are listed before their claims are each asked about for every claim.
+    Without the index, thousands of pods listed before their claims are all checked for every claim.
     """
 
     def __init__(self, claims: Lister[ResourceClaim]) -> None:
@@ -26,7 +26,7 @@ class PodsAwaitingClaims:
         self._by_claim: dict[str, set[str]] = {}
 
     def add(self, pod: str, claim: str) -> None:
-        """Note that a pod waits for a claim, both by their keys; without a claim it waits for a change of its own."""
+        """Record that a pod needs a claim, both by key; without a claim, the pod waits for its own update."""
         if not claim or pod in self._by_claim.get(claim, ()):
             return
         if self._count >= MAX_AWAITING:
@@ -41,22 +41,24 @@ class PodsAwaitingClaims:
         self._position = self._claims.version
         if changed is None:
             return None
-        found: set[str] = set()
+        pods: set[str] = set()
         for claim in changed:
             waiting = self._by_claim.pop(claim, None)
             if waiting is not None:
-                found |= waiting
+                pods |= waiting
                 self._count -= len(waiting)
-        return found
+        return pods
 
 
 class DeviceHints:
-    """Answers to events about claims, from what is known of them."""
+    """Queueing hints for events about claims."""
 
-    def __init__(self, claims: ClaimTracker, awaiting: PodsAwaitingClaims, *, heeds_declared: bool = False) -> None:
+    def __init__(
+        self, claims: ClaimTracker, awaiting: PodsAwaitingClaims, *, watches_declared_features: bool = False
+    ) -> None:
         self._claims = claims
         self._awaiting = awaiting
-        self._heeds_declared = heeds_declared
+        self._heeds_declared = watches_declared_features
 
     def registrations(self) -> Sequence[EventRegistration]:
         """Return the events that may help."""
@@ -94,7 +96,7 @@ class DeviceHints:
             for _ in self._claims.iter_claims(new or pod):
                 pass
         except ClaimProblem as problem:
-            # Nobody asks its gate again then, and only now is it known which claim was made for the pod.
+            # PreEnqueue is not called again in this case, and the generated claim's name is known only now.
             self._awaiting.add(pod.key, problem.claim)
             return QueueingHint.SKIP
         return QueueingHint.QUEUE

@@ -1,4 +1,4 @@
-"""DynamicResources: gives pods the devices their claims ask for."""
+"""DynamicResources: allocates devices for the claims of pods."""
 
 from collections.abc import Collection, Hashable, Sequence
 from typing import Final
@@ -33,20 +33,20 @@ from moorage.scheduler.framework.plugin import (
 from moorage.scheduler.framework.status import IntArray, Status, Verdict
 from moorage.scheduler.plugins.dynamic_resources.allocation.results import allocation, stored_preference
 from moorage.scheduler.plugins.dynamic_resources.availability import unavailable_after
-from moorage.scheduler.plugins.dynamic_resources.claim_binding import NO_HELP, ClaimBinder, is_stuck
+from moorage.scheduler.plugins.dynamic_resources.claim_binding import NOTHING_TO_FREE, ClaimBinder, is_stuck
 from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import (
-    asks_for_devices,
     claim_for,
-    may_be_backed,
+    may_have_class,
+    requests_devices,
 )
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import GROUPS, ClaimProblem
-from moorage.scheduler.plugins.dynamic_resources.device_state import FILTERED, KEY, LAUNCHED, DeviceState
+from moorage.scheduler.plugins.dynamic_resources.device_state import FILTERED, KEY, PENDING, DeviceState
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import strict_matcher
 from moorage.scheduler.plugins.dynamic_resources.dra_manager import shared_dra_manager
 from moorage.scheduler.plugins.dynamic_resources.filter import NodeFilter
 from moorage.scheduler.plugins.dynamic_resources.hints import DeviceHints, PodsAwaitingClaims
 
-CLAIMS_FREED: Final = Status.unschedulable("deallocation and deletion of ResourceClaims completed")
+CLAIMS_DEALLOCATED: Final = Status.unschedulable("deallocation and deletion of ResourceClaims completed")
 NOT_PREPARED: Final = Status.error(KEY.missing)
 NO_ALLOCATION: Final = Status.error("claim allocation not found for node")
 _NOTHING: Final = DeviceState()
@@ -55,7 +55,7 @@ _NOTHING: Final = DeviceState()
 def _consumers(group: PodGroup, entries: Sequence[PodResourceClaim]) -> dict[int, ClaimConsumer]:
     """Find the entries of a pod that its group has, too: their claims are the group's."""
     consumer = ClaimConsumer(GROUPS, "podgroups", group.name, group.uid)
-    return {place: consumer for place, entry in enumerate(entries) if entry in group.spec.resource_claims}
+    return {index: consumer for index, entry in enumerate(entries) if entry in group.spec.resource_claims}
 
 
 class DynamicResources(
@@ -102,12 +102,14 @@ class DynamicResources(
         self._filter = NodeFilter(self._manager, handle.clock, limit.seconds if limit is not None else None)
         self._binder = ClaimBinder(handle, self._manager.claims, self._binding_timeout)
         self._awaiting = PodsAwaitingClaims(handle.lister(ResourceClaim))
-        heeds_declared = self._features.optional_node_operations
-        self._hints = DeviceHints(self._manager.claims, self._awaiting, heeds_declared=heeds_declared)
+        watches_declared_features = self._features.optional_node_operations
+        self._hints = DeviceHints(
+            self._manager.claims, self._awaiting, watches_declared_features=watches_declared_features
+        )
 
     def sign(self, pod: Pod) -> Hashable | None:
-        # Answers are kept here by what claims ask for; the engine keeps those of pods that ask for nothing.
-        return None if pod.spec.resource_claims or self._asks_for_devices(pod) else ()
+        # The plugin caches results by claim spec; the engine caches results of pods without claims.
+        return None if pod.spec.resource_claims or self._requests_devices(pod) else ()
 
     def epoch(self) -> Hashable:
         return self._manager.extended.version
@@ -128,9 +130,9 @@ class DynamicResources(
         return self._awaiting.reconsidered()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        # Also for a pod without claims: post-filter must be able to tell that this one has run.
+        # Set this for pods without claims, too: PostFilter checks that PreFilter ran.
         cycle[KEY] = _NOTHING
-        if not pod.spec.resource_claims and not self._asks_for_devices(pod):
+        if not pod.spec.resource_claims and not self._requests_devices(pod):
             return Status.skip()
         try:
             entries = list(self._manager.claims.iter_entries(pod))
@@ -142,7 +144,7 @@ class DynamicResources(
             if group is None:
                 return Status.unresolvable(f'could not find PodGroup "{pod.group_key}"')
             state.consumers = _consumers(group, [entry for entry, _ in entries])
-        if self._asks_for_devices(pod):
+        if self._requests_devices(pod):
             self._add_extended(state, pod)
         if state.is_empty:
             return Status.skip()
@@ -172,7 +174,7 @@ class DynamicResources(
         if state is None:
             return PostFilterResult(NOT_PREPARED)
         if state.is_empty:
-            return PostFilterResult(NO_HELP)
+            return PostFilterResult(NOTHING_TO_FREE)
         unavailable = unavailable_after(state, statuses, self._nodes)
         return PostFilterResult(await self._binder.free_claim(state, pod, unavailable))
 
@@ -183,25 +185,25 @@ class DynamicResources(
         findings = cycle[FINDINGS]
         if self.name not in findings.pre_filtered:
             return GroupPostFilterResult(Status.error("not found"))
-        tried = [
+        attempts = [
             (item.pod, state, unavailable_after(state, item.statuses, self._nodes))
             for item in findings.tried.values()
             if (state := item.cycle.get(KEY)) is not None
         ]
         has_idle = False
-        for pod, state, unavailable in tried:
+        for pod, state, unavailable in attempts:
             status = await self._binder.free_claim(state, pod, unavailable)
             if not status.is_rejection:
                 return GroupPostFilterResult(status)
-            has_idle = has_idle or status is NO_HELP
+            has_idle = has_idle or status is NOTHING_TO_FREE
         if has_idle and self._groups is not None and not group.scheduled:
-            away = [state.claims[place] for _, state, unavailable in tried for place in sorted(unavailable)]
+            away = [state.claims[index] for _, state, unavailable in attempts for index in sorted(unavailable)]
             assert isinstance(group.group, PodGroup)
             status = await self._binder.free_group_claim(group.group, group.members[0], away)
-            if status is not NO_HELP:
+            if status is not NOTHING_TO_FREE:
                 return GroupPostFilterResult(status)
-        # Upstream says so whether or not anybody had claims.
-        return GroupPostFilterResult(CLAIMS_FREED)
+        # Upstream returns this status even if no pod has claims.
+        return GroupPostFilterResult(CLAIMS_DEALLOCATED)
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         state = cycle[KEY]
@@ -229,52 +231,52 @@ class DynamicResources(
         return status
 
     def _set_aside(self, cycle: CycleState, state: DeviceState, pod: Pod, node_name: str) -> Status | None:
-        for place in state.shared:
-            pending_allocation = self._manager.claims.pending_allocation(state.claims[place].uid)
+        for index in state.shared:
+            pending_allocation = self._manager.claims.pending_allocation(state.claims[index].uid)
             if pending_allocation is None:
                 return NO_ALLOCATION
-            self._launch(cycle, state, place, pending_allocation)
-        places = state.to_allocate
-        if not places:
+            self._add_pending(cycle, state, index, pending_allocation)
+        indexes = state.to_allocate
+        if not indexes:
             return None
         if FILTERED not in cycle:
-            return NO_ALLOCATION if any(state.claims[place] is not state.extended for place in places) else None
+            return NO_ALLOCATION if any(state.claims[index] is not state.extended for index in indexes) else None
         info = self._nodes.find(node_name)
         pattern = self._filter.pattern_for(state, pod, info) if info is not None else None
         if info is None or pattern is None or isinstance(pattern, Status):
             return NO_ALLOCATION
-        if pattern.answers is None:
+        if pattern.cached is None:
             return None
-        # Of a group, pods that were tried later asked the same of a node that had fewer devices left then.
-        pattern.answers.refresh()
-        solution = self._filter.outcome(state, pattern.answers, info).solution
+        # Results may be stale: later pods of the group were tried when the node had fewer devices.
+        pattern.cached.refresh()
+        solution = self._filter.outcome(state, pattern.cached, info).solution
         if solution is None:
             return NO_ALLOCATION
         state.reserved = pattern
-        for place, ask, chosen, selected in zip(
-            places, pattern.answers.asks, solution.chosen, solution.selected, strict=True
+        for index, claim, choices, selected in zip(
+            indexes, pattern.cached.parsed_claims, solution.choices, solution.alternatives, strict=True
         ):
-            found = allocation(ask, chosen, selected, node_name=node_name, features=self._features)
-            self._launch(cycle, state, place, found)
+            result = allocation(claim, choices, selected, node_name=node_name, features=self._features)
+            self._add_pending(cycle, state, index, result)
         return None
 
-    def _launch(self, cycle: CycleState, state: DeviceState, place: int, found: AllocationResult) -> None:
+    def _add_pending(self, cycle: CycleState, state: DeviceState, index: int, result: AllocationResult) -> None:
         """Set devices aside for a claim; pods of the same group may share them from now on."""
-        uid = state.claims[place].uid
-        state.allocations[place] = found
-        state.launched.append(uid)
-        self._manager.claims.add_pending_allocation(uid, found)
+        uid = state.claims[index].uid
+        state.allocations[index] = result
+        state.pending_uids.append(uid)
+        self._manager.claims.add_pending_allocation(uid, result)
         if cycle.group is not None:
-            launched = cycle.group.get(LAUNCHED) or {}
-            cycle.group[LAUNCHED] = {**launched, uid: launched.get(uid, 0) + 1}
+            pending_uids = cycle.group.get(PENDING) or {}
+            cycle.group[PENDING] = {**pending_uids, uid: pending_uids.get(uid, 0) + 1}
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
         state = cycle.get(KEY)
         if state is None or state.is_empty:
             return
-        if cycle.group is not None and (launched := cycle.group.get(LAUNCHED)) is not None:
-            left = {uid: count - state.launched.count(uid) for uid, count in launched.items()}
-            cycle.group[LAUNCHED] = {uid: count for uid, count in left.items() if count > 0}
+        if cycle.group is not None and (pending_uids := cycle.group.get(PENDING)) is not None:
+            counts = {uid: count - state.pending_uids.count(uid) for uid, count in pending_uids.items()}
+            cycle.group[PENDING] = {uid: count for uid, count in counts.items() if count > 0}
         self._binder.undo(state, pod)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
@@ -284,14 +286,14 @@ class DynamicResources(
         state = cycle[KEY]
         return None if state.is_empty else await self._binder.bind(state, pod, node_name)
 
-    def _asks_for_devices(self, pod: Pod) -> bool:
-        return self._features.extended_resources and asks_for_devices(pod, self._manager.extended)
+    def _requests_devices(self, pod: Pod) -> bool:
+        return self._features.extended_resources and requests_devices(pod, self._manager.extended)
 
     def _add_extended(self, state: DeviceState, pod: Pod) -> None:
         state.extended = self._manager.claims.find_extended_claim(pod) or claim_for(pod)
         state.claims.append(state.extended)
         state.extended_resources = {
-            name: amount for name, amount in pod.requests.items() if amount and may_be_backed(name)
+            name: amount for name, amount in pod.requests.items() if amount and may_have_class(name)
         }
 
     def _prepare(self, state: DeviceState, group: CycleState | None) -> Status | None:
@@ -299,32 +301,32 @@ class DynamicResources(
 
         What an earlier pod of the same ``group`` was given in the same attempt is there for this one, too.
         """
-        launched = (group.get(LAUNCHED) if group is not None else None) or {}
+        pending_uids = (group.get(PENDING) if group is not None else None) or {}
         stuck, skipping, pending_skips = set[int](), set[int](), list[int]()
-        for place, claim in enumerate(state.claims):
-            held = claim.status.allocation
-            if held is None and claim.uid in launched:
-                held = self._manager.claims.pending_allocation(claim.uid)
-                assert held is not None
-                state.shared[place] = held
-            if held is None:
+        for index, claim in enumerate(state.claims):
+            stored = claim.status.allocation
+            if stored is None and claim.uid in pending_uids:
+                stored = self._manager.claims.pending_allocation(claim.uid)
+                assert stored is not None
+                state.shared[index] = stored
+            if stored is None:
                 status = self._refusal(claim, is_extended=claim is state.extended)
                 if status is not None:
                     return status
                 continue
-            if held.node_selector is not None:
+            if stored.node_selector is not None:
                 try:
-                    state.matchers[place] = strict_matcher(held.node_selector)
+                    state.matchers[index] = strict_matcher(stored.node_selector)
                 except SelectorError as error:
                     return Status.error(str(error), cause=error)
             state.fixed_score += stored_preference(claim)
             if self._binding_timeout is not None and is_stuck(
                 claim, now=self._clock.wall(), timeout=self._binding_timeout
             ):
-                stuck.add(place)
-            # Whatever the gate: what was allocated when it was on needs the same of its node.
-            if any(result.skip_node_operations for result in held.devices.results):
-                (pending_skips.append if place in state.shared else skipping.add)(place)
+                stuck.add(index)
+            # Independent of the gate: devices allocated while it was on need the same from their node.
+            if any(result.skip_node_operations for result in stored.devices.results):
+                (pending_skips.append if index in state.shared else skipping.add)(index)
         state.stuck, state.skipping, state.pending_skips = frozenset(stuck), frozenset(skipping), tuple(pending_skips)
         return None
 
@@ -339,12 +341,12 @@ class DynamicResources(
             if request.exactly is None and not self._features.prioritized_list:
                 text = "has subrequests, but the DRAPrioritizedList feature is disabled"
                 return Status.unresolvable(f"resource claim {claim.key}, request {request.name}: {text}")
-            wanted = (
+            class_names = (
                 [(request.name, request.exactly.device_class_name)]
                 if request.exactly is not None
                 else [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
             )
-            for name, device_class in wanted:
+            for name, device_class in class_names:
                 if not device_class:
                     return Status.error(f"request {name}: unsupported request type")
                 if self._manager.classes.get(device_class) is None:

@@ -21,7 +21,7 @@ MAX_BYTES: Final = 64 << 20
 BYTES_PER_ROW: Final = 24
 MIN_TALLIES: Final = 16
 MAX_TALLIES: Final = 1024
-MAX_QUESTIONS: Final = 1024
+MAX_RULES: Final = 1024
 
 Token = tuple[int, ...]
 """Versions of all that rules are made from."""
@@ -42,72 +42,72 @@ class CachedRules:
         self._tallies: LRU[tuple[Sources, str], DomainTally] = LRU(
             "affinity counts", MIN_TALLIES, on_drop=self._drop_rules
         )
-        self._required: LRU[Hashable, tuple[Token, RequiredRules]] = LRU("required affinity rules", MAX_QUESTIONS)
-        self._preferred: LRU[Hashable, tuple[Token, DomainScores]] = LRU("preferred affinity scores", MAX_QUESTIONS)
+        self._required: LRU[Hashable, tuple[Token, RequiredRules]] = LRU("required affinity rules", MAX_RULES)
+        self._preferred: LRU[Hashable, tuple[Token, DomainScores]] = LRU("preferred affinity scores", MAX_RULES)
 
     def __len__(self) -> int:
         return len(self._tallies)
 
     @property
-    def has_opinions(self) -> bool:
+    def can_score(self) -> bool:
         """Whether some pod on a node has a term that scores nodes for others."""
         return bool(self._pods.preferred) or (self._hard_weight > 0 and bool(self._pods.affinity))
 
     def required(self, pod: Pod, terms: PodTerms) -> RequiredRules:
         """Return what the pod's required terms, and those of pods there, say of nodes; to be refreshed."""
-        asked = _asked_by(pod, terms)
+        key = _cache_key(pod, terms)
         state = (self._namespaces.version, self._pods.anti_affinity.version, self._pods.generation)
-        known = self._required.find(asked)
-        if known is None or known[0] != state:
-            known = (state, self._new_rules(pod, terms))
+        cached = self._required.find(key)
+        if cached is None or cached[0] != state:
+            cached = (state, self._new_rules(pod, terms))
             if len(pod.labels) <= MAX_KEY_LABELS:
-                self._required.put(asked, known)
-        return known[1]
+                self._required.put(key, cached)
+        return cached[1]
 
     def preferred(self, pod: Pod, terms: PodTerms) -> DomainScores:
         """Return what the pod thinks of pods there, and those of it; to be refreshed."""
         pods = self._pods
-        asked = _asked_by(pod, terms)
+        key = _cache_key(pod, terms)
         state = (self._namespaces.version, pods.affinity.version, pods.preferred.version, pods.generation)
-        known = self._preferred.find(asked)
-        if known is None or known[0] != state:
-            known = (state, self._new_scores(pod, terms))
+        cached = self._preferred.find(key)
+        if cached is None or cached[0] != state:
+            cached = (state, self._new_scores(pod, terms))
             if len(pod.labels) <= MAX_KEY_LABELS:
-                self._preferred.put(asked, known)
-        return known[1]
+                self._preferred.put(key, cached)
+        return cached[1]
 
     def _new_rules(self, pod: Pod, terms: PodTerms) -> RequiredRules:
-        namespace_labels = self._namespaces.labels_of(pod.namespace)
-        wanted = self._namespaces.expand(terms.affinity)
-        unwanted = self._namespaces.expand(terms.anti_affinity)
-        avoiding = self._pods.anti_affinity.about(pod.namespace, pod.labels, namespace_labels)
+        namespace_labels = self._namespaces.find_labels(pod.namespace)
+        affinity = self._namespaces.expand(terms.affinity)
+        anti_affinity = self._namespaces.expand(terms.anti_affinity)
+        existing_anti_affinity = self._pods.anti_affinity.about(pod.namespace, pod.labels, namespace_labels)
         tallies = (
-            self._affinity(wanted),
-            self._by_key((term.topology_key, self._meant_by(term), 1) for term in unwanted),
-            self._by_key((group.term.topology_key, group, 1) for group in avoiding),
+            self._affinity(affinity),
+            self._by_key((term.topology_key, self._count_matching(term), 1) for term in anti_affinity),
+            self._by_key((group.term.topology_key, group, 1) for group in existing_anti_affinity),
         )
-        return RequiredRules(pod, wanted, unwanted, namespace_labels, tallies, self._domains)
+        return RequiredRules(pod, affinity, anti_affinity, namespace_labels, tallies, self._domains)
 
     def _new_scores(self, pod: Pod, terms: PodTerms) -> DomainScores:
-        about = (pod.namespace, pod.labels, self._namespaces.labels_of(pod.namespace))
+        about = (pod.namespace, pod.labels, self._namespaces.find_labels(pod.namespace))
         own = [(self._namespaces.expand_one(term), weight) for term, weight in terms.preferred]
         groups = [(group, group.weight) for group in self._pods.preferred.about(*about)]
         if self._hard_weight > 0:
             groups += [(group, self._hard_weight) for group in self._pods.affinity.about(*about)]
         counts: list[tuple[str, RowCounts, int]] = [
-            *((term.topology_key, self._meant_by(term), weight) for term, weight in own),
+            *((term.topology_key, self._count_matching(term), weight) for term, weight in own),
             *((group.term.topology_key, group, weight) for group, weight in groups),
         ]
         return DomainScores(self._by_key(counts), self._domains)
 
-    def _affinity(self, wanted: tuple[IncomingTerm, ...]) -> Tallies:
+    def _affinity(self, terms: tuple[IncomingTerm, ...]) -> Tallies:
         """Count the pods that all terms mean, by each of the terms' keys."""
-        if not wanted:
+        if not terms:
             return {}
-        meant = self._pods.count(*conjunction(wanted), terminating=True)
-        return self._by_key((key, meant, 1) for key in dict.fromkeys(term.topology_key for term in wanted))
+        counts = self._pods.count(*conjunction(terms), terminating=True)
+        return self._by_key((key, counts, 1) for key in dict.fromkeys(term.topology_key for term in terms))
 
-    def _meant_by(self, term: IncomingTerm) -> SelectorCount:
+    def _count_matching(self, term: IncomingTerm) -> SelectorCount:
         return self._pods.count(term.namespaces, term.matcher, terminating=True)
 
     def _by_key(self, counts: Iterable[tuple[str, RowCounts, int]]) -> Tallies:
@@ -115,7 +115,7 @@ class CachedRules:
         sources: defaultdict[str, list[tuple[RowCounts, int]]] = defaultdict(list)
         for key, source, weight in counts:
             sources[key].append((source, weight))
-        return {key: self._tally(tuple(listed), key) for key, listed in sources.items()}
+        return {key: self._tally(tuple(weighted), key) for key, weighted in sources.items()}
 
     def _tally(self, sources: Sources, key: str) -> DomainTally:
         tally = self._tallies.find((sources, key))
@@ -132,5 +132,5 @@ class CachedRules:
         self._preferred.clear()
 
 
-def _asked_by(pod: Pod, terms: PodTerms) -> Hashable:
+def _cache_key(pod: Pod, terms: PodTerms) -> Hashable:
     return terms, pod.metadata.namespace, frozenset(pod.metadata.labels.items())

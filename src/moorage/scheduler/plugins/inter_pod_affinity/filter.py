@@ -89,16 +89,16 @@ class AffinityWhatIf(Struct):
             self.existing_anti.clone(),
         )
 
-    def change(self, incoming: Pod, other: Pod, node: NodeInfo, by: int) -> None:
+    def change(self, incoming: Pod, existing: Pod, node: NodeInfo, by: int) -> None:
         """Follow a what-if in which another pod is put on a node or taken off it."""
-        for term in affinity_terms(other).anti_affinity:
+        for term in affinity_terms(existing).anti_affinity:
             if term.matches(incoming.namespace, incoming.labels, self.namespace_labels):
                 self.existing_anti.change(term.topology_key, node, by)
-        if match_all(self.affinity_terms, other):
+        if match_all(self.affinity_terms, existing):
             for key in self.affinity.by_key:
                 self.affinity.change(key, node, by)
         for own in self.anti_terms:
-            if own.matches(other):
+            if own.matches(existing):
                 self.anti.change(own.topology_key, node, by)
 
     def filter(self, node: NodeInfo) -> Status | None:
@@ -172,7 +172,7 @@ class RequiredRules:
                 tally.refresh(domains)
 
     @property
-    def say_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there are no terms, and no pod that has one against this."""
         return not (self._affinity_terms or self._anti_terms) and not is_any_counted(self._existing.values())
 
@@ -201,7 +201,7 @@ class RequiredRules:
 
     def _filter(self, size: int) -> Verdict:
         unmet = self._unmet() if self._affinity else None
-        return _verdict(size, unmet, _found(self._anti), _found(self._existing))
+        return _verdict(size, unmet, _rows_with_pods(self._anti), _rows_with_pods(self._existing))
 
     def _unmet(self) -> BoolArray | None:
         tallies = self._affinity.values()
@@ -227,10 +227,10 @@ class AffinityState:
         copy._is_changed = self._is_changed
         return copy
 
-    def change(self, incoming: Pod, other: Pod, node: NodeInfo, by: int) -> None:
+    def change(self, incoming: Pod, existing: Pod, node: NodeInfo, by: int) -> None:
         """Follow a what-if in which another pod is put on a node or taken off it."""
         self._is_changed = True
-        self._counts().change(incoming, other, node, by)
+        self._counts().change(incoming, existing, node, by)
 
     def filter(self, node: NodeInfo) -> Status | None:
         """Filter one node."""
@@ -248,31 +248,31 @@ class AffinityState:
         return self._what_if
 
 
-def _found(tallies: Tallies) -> BoolArray | None:
-    found: BoolArray | None = None
+def _rows_with_pods(tallies: Tallies) -> BoolArray | None:
+    rows: BoolArray | None = None
     for tally in tallies.values():
         if tally.counted:
-            found = tally.positive_rows() if found is None else found | tally.positive_rows()
-    return found
+            rows = tally.positive_rows() if rows is None else rows | tally.positive_rows()
+    return rows
 
 
 def _verdict(
-    size: int, unmet: BoolArray | None, unwanted_here: BoolArray | None, avoided_here: BoolArray | None
+    size: int, unmet: BoolArray | None, anti_affinity: BoolArray | None, existing_anti_affinity: BoolArray | None
 ) -> Verdict:
     """Put the three reasons together, so that each node has the first that applies."""
     rejections: list[tuple[BoolArray, Status]] = []
     decided: BoolArray | None = None
-    for found, status in (
+    for rows, status in (
         (unmet, AFFINITY_UNMET),
-        (unwanted_here, ANTI_AFFINITY_BROKEN),
-        (avoided_here, EXISTING_BROKEN),
+        (anti_affinity, ANTI_AFFINITY_BROKEN),
+        (existing_anti_affinity, EXISTING_BROKEN),
     ):
-        if found is None:
+        if rows is None:
             continue
         if decided is None:
-            decided = found
-            rejections.append((found, status))
+            decided = rows
+            rejections.append((rows, status))
         else:
-            rejections.append((found & ~decided, status))
-            decided = decided | found
+            rejections.append((rows & ~decided, status))
+            decided = decided | rows
     return Verdict(size, tuple(rejections))

@@ -13,18 +13,20 @@ from moorage.scheduler.state.pod_index import PodIndex
 
 def hint_after_assigned_pod(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
     """Queue when a pod near which this one wants to be has come, or one it must avoid has gone."""
-    if any(other is not None and not other.node_name and not other.nominated_node_name for other in (old, new)):
+    if any(
+        assigned is not None and not assigned.node_name and not assigned.nominated_node_name for assigned in (old, new)
+    ):
         return QueueingHint.SKIP
     terms = affinity_terms(pod)
     if old is not None and new is not None:
-        helps = (not _all_mean(terms.affinity, old) and _all_mean(terms.affinity, new)) or (
-            _any_means(terms.anti_affinity, old) and not _any_means(terms.anti_affinity, new)
+        helps = (not _all_match(terms.affinity, old) and _all_match(terms.affinity, new)) or (
+            _any_matches(terms.anti_affinity, old) and not _any_matches(terms.anti_affinity, new)
         )
     elif new is not None:
-        helps = _all_mean(terms.affinity, new)
+        helps = _all_match(terms.affinity, new)
     else:
         assert old is not None
-        helps = _any_means(terms.anti_affinity, old) or _any_means(affinity_terms(old).anti_affinity, pod)
+        helps = _any_matches(terms.anti_affinity, old) or _any_matches(affinity_terms(old).anti_affinity, pod)
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
@@ -63,17 +65,17 @@ def _left_a_domain(key: str, old: Node, new: Node) -> bool:
     return key in old.labels and new.labels.get(key) != old.labels[key]
 
 
-def _all_mean(terms: tuple[AffinityTerm, ...], other: Pod) -> bool:
-    return bool(terms) and all(_means(term, other) for term in terms)
+def _all_match(terms: tuple[AffinityTerm, ...], assigned: Pod) -> bool:
+    return bool(terms) and all(_matches(term, assigned) for term in terms)
 
 
-def _any_means(terms: Iterable[AffinityTerm], other: Pod) -> bool:
-    return any(_means(term, other) for term in terms)
+def _any_matches(terms: Iterable[AffinityTerm], assigned: Pod) -> bool:
+    return any(_matches(term, assigned) for term in terms)
 
 
-def _means(term: AffinityTerm, other: Pod) -> bool:
+def _matches(term: AffinityTerm, assigned: Pod) -> bool:
     # Upstream asks here without the labels of the other pod's namespace, so few namespace selectors select it.
-    return term.matches(other.namespace, other.labels, NO_LABELS)
+    return term.matches(assigned.namespace, assigned.labels, NO_LABELS)
 
 
 class ExtraHints:
@@ -96,16 +98,19 @@ class ExtraHints:
 
     def after_assigned_pod(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
         """Queue when a pod near which this one wants to be has come, or one that either avoids has gone."""
-        if any(other is not None and not other.node_name and not other.nominated_node_name for other in (old, new)):
+        if any(
+            assigned is not None and not assigned.node_name and not assigned.nominated_node_name
+            for assigned in (old, new)
+        ):
             return QueueingHint.SKIP
         terms = affinity_terms(pod)
-        wanted, avoided = self._namespaces.expand(terms.affinity), self._namespaces.expand(terms.anti_affinity)
-        was_wanted, is_wanted = (other is not None and match_all(wanted, other) for other in (old, new))
-        helps = (is_wanted and not was_wanted) or (was_wanted and not is_wanted and match_all(wanted, pod))
+        affinity, anti_affinity = self._namespaces.expand(terms.affinity), self._namespaces.expand(terms.anti_affinity)
+        did_match, does_match = (assigned is not None and match_all(affinity, assigned) for assigned in (old, new))
+        helps = (does_match and not did_match) or (did_match and not does_match and match_all(affinity, pod))
         if old is not None and not helps:
-            helps = bool(_keys(avoided, old) - (_keys(avoided, new) if new is not None else set()))
+            helps = bool(_keys(anti_affinity, old) - (_keys(anti_affinity, new) if new is not None else set()))
         if old is not None and new is None and not helps:
-            labels = self._namespaces.labels_of(pod.namespace)
+            labels = self._namespaces.find_labels(pod.namespace)
             own = affinity_terms(old).anti_affinity
             helps = any(term.matches(pod.namespace, pod.labels, labels) for term in own)
         return _queue_if(helps)
@@ -113,14 +118,14 @@ class ExtraHints:
     def after_node(self, pod: Pod, old: Node | None, new: Node | None) -> QueueingHint:
         """Queue when a node came, went, or moved between the domains of a key in the pod's terms or about it."""
         terms = affinity_terms(pod)
-        wanted = self._namespaces.expand(terms.affinity)
-        is_first = match_all(wanted, pod)
+        affinity = self._namespaces.expand(terms.affinity)
+        is_first = match_all(affinity, pod)
         before, after = (NO_LABELS if node is None else node.labels for node in (old, new))
-        for term in wanted:
+        for term in affinity:
             key = term.topology_key
             if before.get(key) != after.get(key) and (key in after or is_first):
                 return QueueingHint.QUEUE
-        keys = {term.topology_key for term in terms.anti_affinity} | self._keys_about(pod)
+        keys = {term.topology_key for term in terms.anti_affinity} | self._keys_avoiding(pod)
         if old is None:
             return _queue_if(bool(keys))
         return _queue_if(any(key in before and before[key] != after.get(key) for key in keys))
@@ -139,16 +144,16 @@ class ExtraHints:
         avoiding = self._pods.anti_affinity.about(pod.namespace, pod.labels, before)
         return _queue_if(not all(group.term.matches(pod.namespace, pod.labels, new.labels) for group in avoiding))
 
-    def _keys_about(self, pod: Pod) -> set[str]:
+    def _keys_avoiding(self, pod: Pod) -> set[str]:
         """Return the topology keys of the terms by which pods on nodes avoid this one."""
-        labels = self._namespaces.labels_of(pod.namespace)
+        labels = self._namespaces.find_labels(pod.namespace)
         groups = self._pods.anti_affinity.about(pod.namespace, pod.labels, labels)
         return {group.term.topology_key for group in groups}
 
 
-def _keys(terms: Sequence[IncomingTerm], other: Pod) -> set[str]:
+def _keys(terms: Sequence[IncomingTerm], assigned: Pod) -> set[str]:
     """Return the topology keys of the terms that mean a pod."""
-    return {term.topology_key for term in terms if term.matches(other)}
+    return {term.topology_key for term in terms if term.matches(assigned)}
 
 
 def _queue_if(helps: bool) -> QueueingHint:

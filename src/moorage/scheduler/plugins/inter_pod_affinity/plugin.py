@@ -45,11 +45,11 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
         self._args = args or InterPodAffinityArgs()
         self._handle = handle
         namespaces = NamespaceExpansion(handle.lister(Namespace))
-        self._standing = CachedRules(handle.pods, namespaces, self._args.hard_pod_affinity_weight)
-        self._wider_hints = ExtraHints(handle.pods, namespaces)
+        self._cached_rules = CachedRules(handle.pods, namespaces, self._args.hard_pod_affinity_weight)
+        self._extra_hints = ExtraHints(handle.pods, namespaces)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        return (*EVENTS, *self._wider_hints.events())
+        return (*EVENTS, *self._extra_hints.events())
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
         terms = affinity_terms(pod)
@@ -57,9 +57,9 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
             return Status.unresolvable(f"parsing pod: {_all_problems(terms)}")
         if not terms.affinity and not terms.anti_affinity and not self._handle.pods.anti_affinity:
             return SKIP
-        rules = self._standing.required(pod, terms)
+        rules = self._cached_rules.required(pod, terms)
         rules.refresh(nodes)
-        if rules.say_nothing:
+        if rules.is_empty:
             return SKIP
         cycle[FILTER_STATE] = AffinityState(rules)
         return None
@@ -84,11 +84,11 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
             return Status.error(f"failed to parse pod: {_all_problems(terms)}")
         if self._args.ignore_preferred_terms_of_existing_pods and not terms.preferred:
             return SKIP
-        if not terms.preferred and not terms.affinity and not self._standing.has_opinions:
+        if not terms.preferred and not terms.affinity and not self._cached_rules.can_score:
             return SKIP
-        scores = self._standing.preferred(pod, terms)
+        scores = self._cached_rules.preferred(pod, terms)
         scores.refresh(self._handle.nodes)
-        if scores.say_nothing:
+        if scores.is_empty:
             return SKIP
         cycle[SCORE_STATE] = scores
         return None

@@ -24,7 +24,7 @@ class DomainScores:
             tally.refresh(self._domains.of(nodes, key))
 
     @property
-    def say_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether nobody has an opinion; opinions that cancel out are some, and upstream scores by them."""
         return not is_any_counted(self._tallies.values())
 

@@ -54,10 +54,10 @@ class NamespaceExpansion:
     def _expanded(self, term: AffinityTerm) -> IncomingTerm:
         return IncomingTerm(term.topology_key, self._selected(term), term.matcher)
 
-    def labels_of(self, namespace: str) -> Mapping[str, str]:
+    def find_labels(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace; one that is not known has none."""
-        found = self._namespaces.get(namespace)
-        return NO_LABELS if found is None else found.labels
+        obj = self._namespaces.get(namespace)
+        return NO_LABELS if obj is None else obj.labels
 
     def _selected(self, term: AffinityTerm) -> Namespaces:
         selector = term.namespace_matcher
@@ -77,9 +77,9 @@ def conjunction(terms: Sequence[IncomingTerm]) -> tuple[Namespaces, LabelMatcher
     """Put terms together into one question: which pods do all of them mean?"""
     if len(terms) == 1:
         return terms[0].namespaces, terms[0].matcher
-    listed = [term.namespaces for term in terms if term.namespaces is not None]
+    namespaces = [term.namespaces for term in terms if term.namespaces is not None]
     return (
-        frozenset.intersection(*listed) if listed else None,
+        frozenset.intersection(*namespaces) if namespaces else None,
         LabelMatcher(
             tuple(requirement for term in terms for requirement in term.matcher.requirements),
             any(term.matcher.is_nothing for term in terms),

@@ -61,12 +61,12 @@ class DemandReader:
 def shortages(demands: Sequence[Demand], node: NodeInfo) -> list[Status]:
     """List everything the node has too little of."""
     allocatable, requested = node.allocatable, node.requested
-    found = [TOO_MANY_PODS] if len(node.pods) >= allocatable.get(PODS, 0) else []
+    statuses = [TOO_MANY_PODS] if len(node.pods) >= allocatable.get(PODS, 0) else []
     for resource, amount, short, hopeless, is_delegable in demands:
         capacity = allocatable.get(resource, 0)
         if amount > capacity - requested.get(resource, 0) and not (is_delegable and capacity <= 0):
-            found.append(hopeless if amount > capacity else short)
-    return found
+            statuses.append(hopeless if amount > capacity else short)
+    return statuses
 
 
 @cached(1024)

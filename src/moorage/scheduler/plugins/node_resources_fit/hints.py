@@ -49,8 +49,8 @@ class FitHints:
         if not new.node_name or self._is_elsewhere(pod, new.node_name):
             return QueueingHint.SKIP
         before, after = old.requests_on_node, new.requests_on_node
-        wanted = (name for name, amount in pod.requests_on_node.items() if amount and name != PODS)
-        gave_up = any(before.get(name, 0) > after.get(name, 0) for name in wanted)
+        requested = (name for name, amount in pod.requests_on_node.items() if amount and name != PODS)
+        gave_up = any(before.get(name, 0) > after.get(name, 0) for name in requested)
         return QueueingHint.QUEUE if gave_up else QueueingHint.SKIP
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
@@ -62,10 +62,10 @@ class FitHints:
         return QueueingHint.SKIP
 
     def _has_grown(self, pod: Pod, old: Node, new: Node) -> bool:
-        wanted = [PODS, *(name for name, amount in pod.requests.items() if amount > 0 and name != PODS)]
-        if any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in wanted):
+        requested = [PODS, *(name for name, amount in pod.requests.items() if amount > 0 and name != PODS)]
+        if any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in requested):
             return True
-        return any(new.allocatable.get(name, 0) <= 0 and self._demands.is_delegable(name) for name in wanted[1:])
+        return any(new.allocatable.get(name, 0) <= 0 and self._demands.is_delegable(name) for name in requested[1:])
 
 
 def after_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> QueueingHint:

@@ -71,8 +71,8 @@ class NodeResourcesFit(
         self._amounts = shared_amounts(handle)
         total_weight = sum(weight for _, weight in self._weights)
         self._scores_left = self._strategy.goes_by_what_is_left and total_weight < MAX_TOTAL_WEIGHT
-        self._stock = device_counts(handle, self._scored)
-        self._signs_template = self._stock is None
+        self._device_counts = device_counts(handle, self._scored)
+        self._signs_template = self._device_counts is None
         self._classes = extended_classes(handle)
         self._demands = DemandReader(self._classes, args.ignored_resources, args.ignored_resource_groups)
         self._nodes = handle.nodes if handle.features.enabled(GATE) else None
@@ -82,7 +82,7 @@ class NodeResourcesFit(
     def sign(self, pod: Pod) -> Hashable | None:
         if self._nodes is not None and pod.has_deferred_resize:
             return None
-        if self._stock is not None and self._stock.concerns(pod.requests, self._scored):
+        if self._device_counts is not None and self._device_counts.concerns(pod.requests, self._scored):
             return None
         return frozenset(pod.requests.items()), frozenset(pod.scoring_requests.items())
 
@@ -99,26 +99,26 @@ class NodeResourcesFit(
         if not pod.has_deferred_resize or self._nodes is None:
             return demands
         info = self._nodes.find(pod.node_name)
-        known = info.pods.get(pod.uid) if info is not None else None
-        counted = known.requests_on_node if known is not None else {}
+        placed = info.pods.get(pod.uid) if info is not None else None
+        counted = placed.requests_on_node if placed is not None else {}
         return tuple(item._replace(amount=max(0, item.amount - counted.get(item.resource, 0))) for item in demands)
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         demands = cycle[DEMANDS]
-        found = shortages(demands, node)
-        return combined(found) if found else None
+        statuses = shortages(demands, node)
+        return combined(statuses) if statuses else None
 
     def left_over(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> dict[str, int]:
         allocatable, requested = node.allocatable, node.requested
-        left = {PODS: allocatable.get(PODS, 0) - len(node.pods) - 1}
+        free = {PODS: allocatable.get(PODS, 0) - len(node.pods) - 1}
         for resource, amount, _, _, is_delegable in cycle[DEMANDS]:
             capacity = allocatable.get(resource, 0)
             if capacity > 0 or not is_delegable:
-                left[resource] = capacity - requested.get(resource, 0) - amount
-        return left
+                free[resource] = capacity - requested.get(resource, 0) - amount
+        return free
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        found: list[tuple[BoolArray, Status]] = []
+        rejections: list[tuple[BoolArray, Status]] = []
         size = len(nodes)
         amounts = self._amounts if size > FEW_NODES and nodes.shows_all else None
         if amounts is not None:
@@ -127,7 +127,7 @@ class NodeResourcesFit(
         if amounts is None or not amounts[PODS].is_free_everywhere(nodes, 1):
             full = nodes.pod_count >= nodes.allocatable[PODS]
             if full.any():
-                found.append((full, TOO_MANY_PODS))
+                rejections.append((full, TOO_MANY_PODS))
         for resource, amount, short, hopeless, is_delegable in cycle[DEMANDS]:
             if amounts is not None and amounts[resource].is_free_everywhere(nodes, amount):
                 continue
@@ -137,20 +137,20 @@ class NodeResourcesFit(
                 lacking &= capacity > 0
             if lacking.any():
                 too_small = lacking & (capacity < amount)
-                found += [(lacking & ~too_small, short), (too_small, hopeless)]
-        return Verdict(size, tuple(found))
+                rejections += [(lacking & ~too_small, short), (too_small, hopeless)]
+        return Verdict(size, tuple(rejections))
 
     def filter_without(self, cycle: CycleState, pod: Pod, nodes: NodeTable, gone: Mapping[str, IntArray]) -> Verdict:
         allocatable, requested = nodes.allocatable, nodes.requested
-        found = [(nodes.pod_count - gone[PODS] >= allocatable[PODS], TOO_MANY_PODS)]
+        rejections = [(nodes.pod_count - gone[PODS] >= allocatable[PODS], TOO_MANY_PODS)]
         for resource, amount, short, hopeless, is_delegable in cycle[DEMANDS]:
             capacity = allocatable[resource]
             lacking = capacity - requested[resource] + gone.get(resource, 0) < amount
             if is_delegable:
                 lacking &= capacity > 0
             too_small = lacking & (capacity < amount)
-            found += [(lacking & ~too_small, short), (too_small, hopeless)]
-        return Verdict(len(nodes), tuple(found))
+            rejections += [(lacking & ~too_small, short), (too_small, hopeless)]
+        return Verdict(len(nodes), tuple(rejections))
 
     def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         allocatable, requested = nodes.allocatable, nodes.requested
@@ -167,12 +167,12 @@ class NodeResourcesFit(
 
     def _read_shares(self, pod: Pod) -> tuple[WeightedRequest, ...]:
         """Read what the pod counts for; a profile without the pre-score does so when it scores."""
-        asked = pod.scoring_requests
-        if self._stock is not None:
-            self._stock.refresh()
+        requests = pod.scoring_requests
+        if self._device_counts is not None:
+            self._device_counts.refresh()
         shares = []
         for resource, weight in self._weights:
-            amount = asked.get(resource, 0)
+            amount = requests.get(resource, 0)
             if amount or not is_scalar(resource):
                 shares.append(WeightedRequest(resource, amount, weight))
         return tuple(shares)
@@ -184,10 +184,10 @@ class NodeResourcesFit(
             capacity = allocatable.get(resource, 0)
             if capacity:
                 weighted.append((weight, score_resource(scored_usage(node, resource) + amount, capacity)))
-            elif self._stock is not None:
-                capacity, taken = self._stock.on_node(node, resource)
+            elif self._device_counts is not None:
+                capacity, usage = self._device_counts.on_node(node, resource)
                 if capacity:
-                    weighted.append((weight, score_resource(taken + amount, capacity)))
+                    weighted.append((weight, score_resource(usage + amount, capacity)))
         return self._strategy.mean(weighted)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
@@ -195,16 +195,20 @@ class NodeResourcesFit(
         if size <= FEW_NODES:
             return super().score_nodes(cycle, pod, nodes)
         shares = cycle.get(SHARES) or self._read_shares(pod)
-        if self._stock is None and nodes.shows_all and (scores := self._score_left(nodes, shares, size)) is not None:
+        if (
+            self._device_counts is None
+            and nodes.shows_all
+            and (scores := self._score_left(nodes, shares, size)) is not None
+        ):
             return scores
         allocatable, nonzero, requested = nodes.allocatable, nodes.nonzero_requested, nodes.requested
         weighted = []
         for resource, amount, weight in shares:
-            there, taken = allocatable[resource], (nonzero if resource in (CPU, MEMORY) else requested)[resource]
-            if self._stock is not None:
-                there, taken = self._stock.on_nodes(nodes, resource, there, taken)
-            capacity = measure_capacity(there)
-            scores = self._strategy.score_resource_nodes(taken + amount, capacity)
+            total, usage = allocatable[resource], (nonzero if resource in (CPU, MEMORY) else requested)[resource]
+            if self._device_counts is not None:
+                total, usage = self._device_counts.on_nodes(nodes, resource, total, usage)
+            capacity = measure_capacity(total)
+            scores = self._strategy.score_resource_nodes(usage + amount, capacity)
             weighted.append(WeightedScores(weight, scores, capacity.present))
         return self._strategy.mean_nodes(weighted, len(nodes))
 
@@ -215,15 +219,15 @@ class NodeResourcesFit(
         self._amounts.follow(nodes)
         weighted = []
         for resource, amount, weight in shares:
-            known = self._amounts[resource]
-            if not known.capacity.is_exact:
+            column = self._amounts[resource]
+            if not column.capacity.is_exact:
                 return None
-            asked = amount * MAX_NODE_SCORE
-            left = known.left(nodes) - asked
-            if not known.is_left_everywhere(asked):
-                np.maximum(left, 0.0, out=left)
-            scores = self._strategy.score_left(left, known.capacity)
-            weighted.append(WeightedScores(weight, scores, known.capacity.present))
+            hundredfold = amount * MAX_NODE_SCORE
+            free = column.left(nodes) - hundredfold
+            if not column.is_left_everywhere(hundredfold):
+                np.maximum(free, 0.0, out=free)
+            scores = self._strategy.score_left(free, column.capacity)
+            weighted.append(WeightedScores(weight, scores, column.capacity.present))
         return self._strategy.mean_nodes(weighted, size)
 
     def score_placements(self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]) -> IntArray:
@@ -236,29 +240,29 @@ class NodeResourcesFit(
 def fullness(placements: Sequence[Placement], weights: Sequence[tuple[str, int]]) -> IntArray:
     """Return the weighted mean, over the resources that count, of the percentage that would be taken."""
     # Where places are counted, parts of the cluster that take as many pods share one tuple of them.
-    asked = {id(placement.proposals): placement.proposals for placement in placements}
-    sums = {key: _asked(proposals) for key, proposals in asked.items()}
+    distinct = {id(placement.proposals): placement.proposals for placement in placements}
+    sums = {key: _sum_requests(proposals) for key, proposals in distinct.items()}
     scores = [_fullness(placement.nodes, sums[id(placement.proposals)], weights) for placement in placements]
     return np.array(scores, dtype=np.int64)
 
 
-def _asked(proposals: Iterable[Proposal]) -> Counter[str]:
-    asked: Counter[str] = Counter()
+def _sum_requests(proposals: Iterable[Proposal]) -> Counter[str]:
+    requests: Counter[str] = Counter()
     for proposal in proposals:
-        asked.update(proposal.pod.scoring_requests)
-    return asked
+        requests.update(proposal.pod.scoring_requests)
+    return requests
 
 
-def _fullness(nodes: NodeTable, asked: Counter[str], weights: Iterable[tuple[str, int]]) -> int:
+def _fullness(nodes: NodeTable, requests: Counter[str], weights: Iterable[tuple[str, int]]) -> int:
     total = weighed = 0
     for resource, weight in weights:
         offered = nodes.allocatable[resource]
         capacity = int(offered.sum())
-        if not capacity or (is_scalar(resource) and not asked[resource]):
+        if not capacity or (is_scalar(resource) and not requests[resource]):
             continue
-        taken = (nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested)[resource]
+        requested = (nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested)[resource]
         # What pods take of a resource that their node does not have counts for nothing.
-        used = int(taken[offered > 0].sum()) + asked[resource]
-        total += weight * (min(used, capacity) * MAX_NODE_SCORE // capacity)
+        total_requested = int(requested[offered > 0].sum()) + requests[resource]
+        total += weight * (min(total_requested, capacity) * MAX_NODE_SCORE // capacity)
         weighed += weight
     return total // weighed if weighed else 0

@@ -130,9 +130,9 @@ class MostAllocated(Strategy):
         return percentage(min(used, capacity), capacity)
 
     def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
-        taken = np.minimum(used, capacity.amounts)
-        taken *= MAX_NODE_SCORE
-        return percentages(taken, capacity)
+        shares = np.minimum(used, capacity.amounts)
+        shares *= MAX_NODE_SCORE
+        return percentages(shares, capacity)
 
 
 class RequestedToCapacityRatio(MostAllocated):

@@ -53,7 +53,7 @@ class AttachableVolumes:
 
     def of_new_pod(self, pod: Pod, *, migrated: bool) -> dict[CSIName, str]:
         """Return what a pod to be placed attaches, by driver; a claim that is missing fails it."""
-        found: dict[CSIName, str] = {}
+        names: dict[CSIName, str] = {}
         for volume in pod.spec.volumes:
             use = claim_use(pod, volume)
             if use is None:
@@ -65,8 +65,8 @@ class AttachableVolumes:
                     raise UnattachableError(Status.unresolvable(problem))
                 name = self._of_claim(claim, migrated=migrated)
             if name is not None:
-                found[name] = name.driver
-        return found
+                names[name] = name.driver
+        return names
 
     def of_placed_pod(self, pod: Pod, *, migrated: bool) -> Iterator[CSIName]:
         """Go through what a pod on a node attaches; a claim that is missing counts nothing."""

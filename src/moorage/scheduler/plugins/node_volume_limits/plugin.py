@@ -73,8 +73,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     def _new(self, cycle: CycleState, pod: Pod) -> BothWays:
         """Return what the pod attaches; a profile without the pre-filter has it looked up here."""
-        both = cycle.get(KEY)
-        return self._look_up(pod) if both is None else both
+        volumes = cycle.get(KEY)
+        return self._look_up(pod) if volumes is None else volumes
 
     def _look_up(self, pod: Pod) -> BothWays:
         return BothWays(self._new_volumes(pod, migrated=True), self._new_volumes(pod, migrated=False))
@@ -82,8 +82,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Filter one node by counting its volumes."""
         csi_node = self._csi_nodes.get(node.name)
-        both = self._new(cycle, pod)
-        new = both.without if csi_node is None else both.with_csi_node
+        volumes = self._new(cycle, pod)
+        new = volumes.without if csi_node is None else volumes.with_csi_node
         if new.failure is not None or not new.volumes:
             return new.failure
         running = {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else ()
@@ -94,11 +94,11 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         if not limits:
             return None
         try:
-            held = held_by_pods(self._attachable, node, migrated=csi_node is not None)
+            attached = held_by_pods(self._attachable, node, migrated=csi_node is not None)
         except UnattachableError as error:
             return error.status
-        more = Counter(driver for name, driver in new.volumes.items() if name not in held)
-        counts = Counter(name.driver for name in held | self._columns.attached(node.name))
+        more = Counter(driver for name, driver in new.volumes.items() if name not in attached)
+        counts = Counter(name.driver for name in attached | self._columns.attached(node.name))
         fits = all(counts[driver] + number <= limits[driver] for driver, number in more.items() if driver in limits)
         return None if fits else EXCEEDED
 
@@ -107,20 +107,20 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         self._columns.refresh()
-        both = self._new(cycle, pod)
-        if both.with_csi_node == both.without:
-            rejections = self._rejections(both.without, nodes, np.ones(len(nodes), dtype=np.bool_))
+        volumes = self._new(cycle, pod)
+        if volumes.with_csi_node == volumes.without:
+            rejections = self._rejections(volumes.without, nodes, np.ones(len(nodes), dtype=np.bool_))
         else:
             has_csi_node = self._columns.has_csi_node(nodes)
-            rejections = self._rejections(both.with_csi_node, nodes, has_csi_node.copy())
-            rejections += self._rejections(both.without, nodes, ~has_csi_node)
-        exceptions = self._exceptions(both, nodes)
+            rejections = self._rejections(volumes.with_csi_node, nodes, has_csi_node.copy())
+            rejections += self._rejections(volumes.without, nodes, ~has_csi_node)
+        exceptions = self._exceptions(volumes, nodes)
         if not len(exceptions):
             return Verdict(len(nodes), tuple(rejections))
         for where, _ in rejections:
             where[exceptions] = False
         exact = Verdict.from_rows(
-            len(nodes), ((place, self.filter(cycle, pod, nodes[place])) for place in exceptions.tolist())
+            len(nodes), ((index, self.filter(cycle, pod, nodes[index])) for index in exceptions.tolist())
         )
         return Verdict(len(nodes), (*rejections, *exact.rejections))
 
@@ -138,14 +138,14 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             rejections.append((exceeded, EXCEEDED))
         return rejections
 
-    def _exceptions(self, both: BothWays, nodes: NodeTable) -> RowArray:
+    def _exceptions(self, volumes: BothWays, nodes: NodeTable) -> RowArray:
         """Find the places in the window where counting failed, or where pods share a volume with this one."""
-        names = both.with_csi_node.volumes.keys() | both.without.volumes.keys()
+        names = volumes.with_csi_node.volumes.keys() | volumes.without.volumes.keys()
         rows = {row for name in names for row in self._columns.holders(name)}.union(self._columns.failures)
         if not rows:
             return NOWHERE
-        found = np.fromiter(rows, np.int64, count=len(rows))
-        return found if nodes.shows_all else np.flatnonzero(np.isin(nodes.rows, found))
+        row_array = np.fromiter(rows, np.int64, count=len(rows))
+        return row_array if nodes.shows_all else np.flatnonzero(np.isin(nodes.rows, row_array))
 
     def _new_volumes(self, pod: Pod, *, migrated: bool) -> NewVolumes:
         try:
@@ -156,8 +156,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     def _drivers_that_must_run(self, drivers: Iterable[str]) -> tuple[str, ...]:
         """Return the drivers that want pods kept off nodes where they do not run."""
-        known = ((name, self._drivers.get(name)) for name in dict.fromkeys(drivers))
-        return tuple(name for name, driver in known if driver and driver.spec.prevent_pod_scheduling_if_missing)
+        csi_drivers = ((name, self._drivers.get(name)) for name in dict.fromkeys(drivers))
+        return tuple(name for name, driver in csi_drivers if driver and driver.spec.prevent_pod_scheduling_if_missing)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         """Wait for drivers with more room, for volumes to be let go of, and for the pod's claims."""

@@ -130,18 +130,18 @@ class SpreadState(Struct):
             if isinstance(spread.counts, DomainTally):
                 spread.counts = spread.counts.snapshot()
 
-    def change(self, incoming: Pod, other: Pod, node: NodeInfo, by: int) -> None:
+    def change(self, incoming: Pod, existing: Pod, node: NodeInfo, by: int) -> None:
         """Follow a what-if in which another pod is put on a node or taken off it.
 
         Neither a terminating pod nor an empty selector is special here, unlike in the count: upstream's quirk.
         """
-        if other.namespace != incoming.namespace:
+        if existing.namespace != incoming.namespace:
             return
         if any(spread.constraint.topology_key not in node.labels for spread in self.spreads):
             return
         for spread in self.spreads:
             constraint = spread.constraint
-            if constraint.matcher.matches(other.labels) and self.inclusion.includes(constraint, node):
+            if constraint.matcher.matches(existing.labels) and self.inclusion.includes(constraint, node):
                 spread.change(node.labels[constraint.topology_key], by)
 
     def filter(self, node: NodeInfo) -> Status | None:
@@ -166,10 +166,10 @@ class SpreadState(Struct):
             else:
                 column = nodes.label(spread.constraint.topology_key)
                 lacking, uneven = nodes_lacking(column), spread.too_many_at(column.codes, column.values)
-            for found, status in ((lacking, LABEL_MISSING), (uneven, TOO_UNEVEN)):
-                if found is not None:
-                    rejections.append((but_not(found, decided), status))
-                    decided = any_of((decided, found))
+            for rows, status in ((lacking, LABEL_MISSING), (uneven, TOO_UNEVEN)):
+                if rows is not None:
+                    rejections.append((but_not(rows, decided), status))
+                    decided = any_of((decided, rows))
         return Verdict(len(nodes), tuple(rejections))
 
 
@@ -182,14 +182,14 @@ class SpreadCounts:
         self._namespace = pod.namespace
         self._inclusion = inclusion
         self._tallies: list[SpreadTally] = []
-        self._counted_as_of: tuple[int, int] | None = None
+        self._counted_versions: tuple[int, int] | None = None
 
     def state(self, pods: PodIndex, nodes: NodeTable) -> SpreadState:
         """Return the state of one cycle."""
-        as_of = nodes.nodes_version, pods.generation
-        if self._counted_as_of != as_of:
+        versions = nodes.nodes_version, pods.generation
+        if self._counted_versions != versions:
             self._tallies = self._count(pods, nodes)
-            self._counted_as_of = as_of
+            self._counted_versions = versions
         else:
             for tally in self._tallies:
                 tally.refresh()

@@ -35,14 +35,14 @@ class SpreadHints:
 
     def after_assigned_pod(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
         """Queue when a pod that a constraint counts came or went, or changed into or out of one."""
-        if any(other is not None and not _is_involved(other, pod) for other in (old, new)):
+        if any(assigned is not None and not _is_involved(assigned, pod) for assigned in (old, new)):
             return QueueingHint.SKIP
         constraints = self._source.hard(pod)
         if old is not None and new is not None:
             return _queue_if(_match_changed(constraints, old, new))
-        other = new if new is not None else old
-        assert other is not None
-        return _queue_if(any(constraint.matcher.matches(other.labels) for constraint in constraints))
+        assigned = new if new is not None else old
+        assert assigned is not None
+        return _queue_if(any(constraint.matcher.matches(assigned.labels) for constraint in constraints))
 
     def after_own_change(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
         """Queue when the pod tolerates other nodes that count, or counts itself where it did not."""
@@ -62,8 +62,8 @@ class SpreadHints:
         return _queue_if(was_in != is_in or (is_in and (moved or old.taints != new.taints)))
 
 
-def _is_involved(other: Pod, pod: Pod) -> bool:
-    return bool(other.node_name or other.nominated_node_name) and other.namespace == pod.namespace
+def _is_involved(assigned: Pod, pod: Pod) -> bool:
+    return bool(assigned.node_name or assigned.nominated_node_name) and assigned.namespace == pod.namespace
 
 
 def _has_all_keys(node: Node, constraints: Constraints) -> bool:

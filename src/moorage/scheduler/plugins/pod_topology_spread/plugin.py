@@ -141,24 +141,24 @@ class SpreadCache(Generic[K]):
         """Return what is kept for pods like this one; ``rows`` says how much memory that takes."""
         metadata = pod.metadata
         template = (pod.shape, metadata.namespace, frozenset(metadata.labels.items()))
-        known = self._by_template.find(template)
-        if known is None or known.constraints != constraints:
-            known = self._find(constraints, pod, rows)
+        counts = self._by_template.find(template)
+        if counts is None or counts.constraints != constraints:
+            counts = self._find(constraints, pod, rows)
             if len(metadata.labels) <= MAX_KEY_LABELS:
-                self._by_template.put(template, known)
-        return known
+                self._by_template.put(template, counts)
+        return counts
 
     def _find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
         inclusion = Inclusion(pod, by_number=self._by_number)
         counts_itself = tuple(constraint.matcher.matches(pod.labels) for constraint in constraints)
         is_written = bool(pod.spec.topology_spread_constraints)
         key = (constraints, is_written, pod.namespace, counts_itself, inclusion.sign(constraints))
-        kept = self._kept.find(key)
-        if kept is None:
-            kept = self._make(constraints, pod, inclusion)
+        counts = self._kept.find(key)
+        if counts is None:
+            counts = self._make(constraints, pod, inclusion)
             self._kept.resize(max(MIN_KEPT, min(MAX_KEPT, MAX_BYTES // (BYTES_PER_ROW * (rows + 1)))))
-            self._kept.put(key, kept)
-        return kept
+            self._kept.put(key, counts)
+        return counts
 
     def _drop_templates(self, key: Hashable, dropped: K) -> None:
         # They would keep in memory what was dropped to save it.

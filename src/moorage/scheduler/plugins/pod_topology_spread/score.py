@@ -216,8 +216,8 @@ class HostCounts:
         """Return the rows pods came to since the last time, ``~row`` where one left; ``None`` if they are too many."""
         if self._pods is None or self._pods.log.position == self._position:
             return ()
-        known, self._position = self._position, self._pods.log.position
-        return self._pods.log.since(known)
+        position, self._position = self._position, self._pods.log.position
+        return self._pods.log.since(position)
 
 
 class PreferenceCounts:
@@ -231,7 +231,7 @@ class PreferenceCounts:
         self._namespace = pod.namespace
         self._inclusion = inclusion
         self._needs_all_keys = needs_all_keys
-        self._counted_as_of: tuple[int, int] | None = None
+        self._counted_versions: tuple[int, int] | None = None
         self._lacking: BoolArray | None = None
         self._tallies: list[SpreadTally | HostCounts] = []
         self._sizes: list[int] = []
@@ -240,11 +240,11 @@ class PreferenceCounts:
 
     def state(self, index: PodIndex, everywhere: NodeTable, feasible: NodeTable) -> PreferenceState:
         """Return the state of one cycle."""
-        as_of = everywhere.nodes_version, index.generation
-        if self._counted_as_of != as_of:
+        versions = everywhere.nodes_version, index.generation
+        if self._counted_versions != versions:
             self._count(index, everywhere)
             self._state = None
-            self._counted_as_of = as_of
+            self._counted_versions = versions
         sizes = self._sizes if feasible.shows_all_of(everywhere) else self._sizes_in(feasible)
         state, rows = self._state, self._follow()
         if state is None or rows is None or sizes != self._scored_for:
@@ -323,9 +323,9 @@ def _size(constraint: SpreadConstraint, column: Labels, ignored: BoolArray | Non
     if constraint.topology_key == HOSTNAME_LABEL:
         return len(column) - (0 if ignored is None else int(np.count_nonzero(ignored)))
     codes = column.codes if ignored is None else column.codes[~ignored]
-    found = np.bincount(codes, minlength=len(column.values)) > 0
-    size = int(np.count_nonzero(found))
+    occurs = np.bincount(codes, minlength=len(column.values)) > 0
+    size = int(np.count_nonzero(occurs))
     nowhere, empty = column.values.find(None), column.values.find("")
-    if nowhere is not None and empty is not None and found[nowhere] and found[empty]:
+    if nowhere is not None and empty is not None and occurs[nowhere] and occurs[empty]:
         size -= 1
     return size

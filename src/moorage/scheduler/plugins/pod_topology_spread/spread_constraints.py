@@ -46,13 +46,13 @@ class SpreadConstraint(Struct, frozen=True):
     honors_affinity: bool
     honors_taints: bool
 
-    def counts(self, other: Pod, namespace: str) -> bool:
+    def counts(self, pod: Pod, namespace: str) -> bool:
         """Return whether a pod on a node counts; an empty selector counts no pod, as upstream."""
         return (
-            other.namespace == namespace
-            and not other.is_terminating
+            pod.namespace == namespace
+            and not pod.is_terminating
             and not self.matcher.is_everything
-            and self.matcher.matches(other.labels)
+            and self.matcher.matches(pod.labels)
         )
 
     def counted_pods(self, namespace: str, index: PodIndex) -> SelectorCount | None:
@@ -80,11 +80,11 @@ class ConstraintSource:
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._is_system_defaulted = args.defaulting_type == SYSTEM_DEFAULTING
-        written = SYSTEM_DEFAULTS if self._is_system_defaulted else args.default_constraints
-        self._default_hard = _parse(written, HARD, {})
-        self._default_soft = _parse(written, SOFT, {})
+        defaults = SYSTEM_DEFAULTS if self._is_system_defaulted else args.default_constraints
+        self._default_hard = _parse(defaults, HARD, {})
+        self._default_soft = _parse(defaults, SOFT, {})
         # Asking for a kind makes the scheduler watch it, so nothing is asked for without need.
-        self._selectors = DefaultSelectors(handle) if written else None
+        self._selectors = DefaultSelectors(handle) if defaults else None
         self._known: LRU[LabelMatcher, _Defaults] = LRU("default spread constraints", MAX_KNOWN, self._with_selector)
         self._narrows = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
         self._by_shape: LRU[tuple[Shape, str], Constraints] = LRU("spread constraints by shape", MAX_KNOWN)
@@ -107,21 +107,21 @@ class ConstraintSource:
         return bool(pod.spec.topology_spread_constraints) or not self._is_system_defaulted
 
     def _written(self, pod: Pod, action: str) -> Constraints:
-        known = self._by_shape.find((pod.shape, action))
-        if known is not None:
-            return known
-        written = pod.spec.topology_spread_constraints
-        keys = {key for item in written for key in item.match_label_keys if key in pod.labels}
+        constraints = self._by_shape.find((pod.shape, action))
+        if constraints is not None:
+            return constraints
+        specs = pod.spec.topology_spread_constraints
+        keys = {key for item in specs for key in item.match_label_keys if key in pod.labels}
         narrowing = {key: pod.labels[key] for key in sorted(keys)} if self._narrows else {}
         # Pods of other shapes often have the same constraints, and then share what is counted for them.
-        encoded = (short_key(_encoder.encode(written)), action, tuple(narrowing.items()))
-        known = self._by_text.find(encoded)
-        if known is None:
-            known = _parse(written, action, narrowing)
-            self._by_text.put(encoded, known)
+        encoded = (short_key(_encoder.encode(specs)), action, tuple(narrowing.items()))
+        constraints = self._by_text.find(encoded)
+        if constraints is None:
+            constraints = _parse(specs, action, narrowing)
+            self._by_text.put(encoded, constraints)
         if not keys:
-            self._by_shape.put((pod.shape, action), known)
-        return known
+            self._by_shape.put((pod.shape, action), constraints)
+        return constraints
 
     def _defaults(self, pod: Pod) -> _Defaults:
         assert self._selectors is not None
@@ -136,19 +136,19 @@ class ConstraintSource:
         )
 
 
-def _parse(written: Iterable[TopologySpreadConstraint], action: str, labels: Mapping[str, str]) -> Constraints:
-    return tuple(_constraint(item, labels) for item in written if item.when_unsatisfiable == action)
+def _parse(specs: Iterable[TopologySpreadConstraint], action: str, labels: Mapping[str, str]) -> Constraints:
+    return tuple(_constraint(item, labels) for item in specs if item.when_unsatisfiable == action)
 
 
-def _constraint(written: TopologySpreadConstraint, labels: Mapping[str, str]) -> SpreadConstraint:
-    narrowing = {key: labels[key] for key in written.match_label_keys if key in labels}
+def _constraint(spec: TopologySpreadConstraint, labels: Mapping[str, str]) -> SpreadConstraint:
+    narrowing = {key: labels[key] for key in spec.match_label_keys if key in labels}
     return SpreadConstraint(
-        topology_key=written.topology_key,
-        max_skew=written.max_skew,
-        matcher=label_matcher(written.label_selector).also(narrowing),
-        min_domains=1 if written.min_domains is None else written.min_domains,
-        honors_affinity=written.node_affinity_policy in (None, HONOR),
-        honors_taints=written.node_taints_policy == HONOR,
+        topology_key=spec.topology_key,
+        max_skew=spec.max_skew,
+        matcher=label_matcher(spec.label_selector).also(narrowing),
+        min_domains=1 if spec.min_domains is None else spec.min_domains,
+        honors_affinity=spec.node_affinity_policy in (None, HONOR),
+        honors_taints=spec.node_taints_policy == HONOR,
     )
 
 
@@ -196,12 +196,12 @@ class DefaultSelectors:
 
     def _of_owned(self, pod: Pod, owner: KubeObject, labels: LabelSet) -> LabelMatcher:
         key = (pod.namespace, labels, type(owner).__name__, owner.name)
-        known = self._owned.find(key)
-        if known is None or not _same_selector(known.owner, owner):
-            known = _Known(owner, self._deduce(pod, owner))
+        cached = self._owned.find(key)
+        if cached is None or not _same_selector(cached.owner, owner):
+            cached = _Known(owner, self._deduce(pod, owner))
             if len(labels) <= MAX_KEY_LABELS:
-                self._owned.put(key, known)
-        return known.selector
+                self._owned.put(key, cached)
+        return cached.selector
 
     def _owner(self, pod: Pod) -> KubeObject | None:
         reference = pod.metadata.controller
@@ -225,17 +225,17 @@ class DefaultSelectors:
                 labels.update(selector)
         if isinstance(owner, ReplicationController):
             labels.update(owner.spec.selector or {})
-        found = _also_owner(label_set_matcher(labels), _selector_of(owner))
-        return EVERYTHING if found.is_everything else found
+        matcher = _also_owner(label_set_matcher(labels), _selector_of(owner))
+        return EVERYTHING if matcher.is_everything else matcher
 
 
-def _also_owner(found: LabelMatcher, selector: LabelSelector | None) -> LabelMatcher:
+def _also_owner(matcher: LabelMatcher, selector: LabelSelector | None) -> LabelMatcher:
     try:
         owned = label_matcher(selector)
     except SelectorError:
         # Upstream goes on without a selector that it cannot read.
-        return found
-    return found if owned.is_nothing else LabelMatcher((*found.requirements, *owned.requirements))
+        return matcher
+    return matcher if owned.is_nothing else LabelMatcher((*matcher.requirements, *owned.requirements))
 
 
 def _selector_of(owner: KubeObject | None) -> LabelSelector | None:

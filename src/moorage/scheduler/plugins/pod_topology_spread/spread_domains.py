@@ -44,13 +44,13 @@ class Inclusion:
 
     def included(self, constraint: SpreadConstraint, nodes: NodeTable) -> BoolArray | None:
         """Find the nodes that count; ``None`` means all."""
-        wanted = tolerated = None
+        accepted = tolerated = None
         if constraint.honors_affinity and self._demands is not None:
-            wanted = self._demands.accepted_nodes(nodes)
+            accepted = self._demands.accepted_nodes(nodes)
         if constraint.honors_taints:
             pod, by_number = self._pod, self._by_number
             tolerated = nodes.taints.where(lambda taints: not repels(taints, pod, by_number=by_number))
-        return all_of((wanted, tolerated))
+        return all_of((accepted, tolerated))
 
 
 MORE_THAN_ANY: Final = 2**31 - 1

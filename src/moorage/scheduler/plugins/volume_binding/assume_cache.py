@@ -27,35 +27,35 @@ class AssumeCache(Generic[T]):
 
     def get(self, name: str, namespace: str = "") -> T | None:
         """Return an object, as assumed if it is."""
-        known = self._lister.get(name, namespace)
-        return None if known is None else self.latest(known)
+        observed = self._lister.get(name, namespace)
+        return None if observed is None else self.latest(observed)
 
-    def latest(self, known: T) -> T:
+    def latest(self, observed: T) -> T:
         """Return what stands for an object that the lister has: the assumed copy, or the object itself."""
-        assumed = self._assumed.get(known.key) if self._assumed else None
+        assumed = self._assumed.get(observed.key) if self._assumed else None
         if assumed is None:
-            return known
-        if assumed.metadata.resource_version == known.metadata.resource_version:
+            return observed
+        if assumed.metadata.resource_version == observed.metadata.resource_version:
             return assumed
-        del self._assumed[known.key]
-        return known
+        del self._assumed[observed.key]
+        return observed
 
     def known(self, name: str, namespace: str = "") -> T | None:
         """Return an object as the API last showed it."""
         return self._lister.get(name, namespace)
 
-    def assume(self, thing: T) -> None:
+    def assume(self, obj: T) -> None:
         """Let a changed copy stand for an object; raise if the object is gone or no longer the one it was made from."""
-        known = self._lister.get(thing.name, thing.namespace)
-        if known is None:
-            raise OutOfSyncError(f'{self._resource} "{thing.key}" not found')
-        stored, copied = known.metadata.resource_version, thing.metadata.resource_version
+        observed = self._lister.get(obj.name, obj.namespace)
+        if observed is None:
+            raise OutOfSyncError(f'{self._resource} "{obj.key}" not found')
+        stored, copied = observed.metadata.resource_version, obj.metadata.resource_version
         if stored != copied:
-            raise OutOfSyncError(f'"{thing.key}" is out of sync (stored: {stored}, assume: {copied})')
-        self._assumed[thing.key] = thing
+            raise OutOfSyncError(f'"{obj.key}" is out of sync (stored: {stored}, assume: {copied})')
+        self._assumed[obj.key] = obj
 
-    def restore(self, thing: T) -> None:
+    def restore(self, obj: T) -> None:
         """Drop an assumed copy, unless it was made from another version of the object."""
-        assumed = self._assumed.get(thing.key)
-        if assumed is not None and assumed.metadata.resource_version == thing.metadata.resource_version:
-            del self._assumed[thing.key]
+        assumed = self._assumed.get(obj.key)
+        if assumed is not None and assumed.metadata.resource_version == obj.metadata.resource_version:
+            del self._assumed[obj.key]

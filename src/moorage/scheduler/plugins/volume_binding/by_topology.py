@@ -30,33 +30,33 @@ class ByTopology(Generic[T]):
         """Return the most preferred item that a node with these labels can use, leaving some out."""
         best = len(self._items)
         for key, by_value in self._by_label.items():
-            for place in by_value.get(labels[key], ()) if key in labels else ():
-                if place >= best:
+            for index in by_value.get(labels[key], ()) if key in labels else ():
+                if index >= best:
                     break
-                if not excluded(self._items[place]):
-                    best = place
-        for place, usable in self._tests:
-            if place >= best:
+                if not excluded(self._items[index]):
+                    best = index
+        for index, usable in self._tests:
+            if index >= best:
                 break
-            if not excluded(self._items[place]) and usable(labels):
-                best = place
+            if not excluded(self._items[index]) and usable(labels):
+                best = index
         return self._items[best] if best < len(self._items) else None
 
     def _add(self, item: T, reach: NodeMatcher | LabelMatcher | None) -> None:
-        place = len(self._items)
+        index = len(self._items)
         self._items.append(item)
         if reach is None:
-            self._tests.append((place, lambda _: True))
+            self._tests.append((index, lambda _: True))
             return
         requirements = requirements_of(reach)
         self.keys.update(requirement.key for requirement in requirements)
         only = _only_requirement(reach)
         if only is None:
-            self._tests.append((place, tester(reach)))
+            self._tests.append((index, tester(reach)))
             return
         by_value = self._by_label.setdefault(only.key, {})
         for value in only.values:
-            by_value.setdefault(value, []).append(place)
+            by_value.setdefault(value, []).append(index)
 
 
 def requirements_of(reach: NodeMatcher | LabelMatcher) -> tuple[Requirement, ...]:

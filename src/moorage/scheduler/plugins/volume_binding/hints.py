@@ -25,8 +25,8 @@ def after_csi_node_changed(_pod: Pod, old: CSINode | None, new: CSINode) -> Queu
 
 def after_driver_changed(pod: Pod, old: CSIDriver, new: CSIDriver) -> QueueingHint:
     """Queue if a driver that the pod names in line no longer watches storage pools."""
-    named = any(volume.csi is not None and volume.csi.driver == new.name for volume in pod.spec.volumes)
-    return _queue_if(named and bool(old.spec.storage_capacity) and not new.spec.storage_capacity)
+    uses_driver = any(volume.csi is not None and volume.csi.driver == new.name for volume in pod.spec.volumes)
+    return _queue_if(uses_driver and bool(old.spec.storage_capacity) and not new.spec.storage_capacity)
 
 
 def after_capacity_changed(_pod: Pod, old: CSIStorageCapacity | None, new: CSIStorageCapacity) -> QueueingHint:

@@ -46,16 +46,16 @@ BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind
 NO_SPACE: Final = "node(s) did not have enough free storage"
 VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
-WANTED = StateKey[VolumeFinder]("VolumeBinding", missing="not found")
+FINDER = StateKey[VolumeFinder]("VolumeBinding", missing="not found")
 FILTERED = StateKey[bool]("VolumeBinding/filtered")
 """Set when nodes were filtered: without that nothing is known of them, and they offer nothing."""
-ASKED = StateKey[bool]("VolumeBinding/asked to reserve")
+RESERVE_CALLED = StateKey[bool]("VolumeBinding/asked to reserve")
 """Set when volumes were to be reserved, needed or not; a profile may leave that out."""
 RESERVED = StateKey[Reservation]("VolumeBinding/reserved")
 VOLUMES = StateKey[AssumeCache[PersistentVolume]]("VolumeBinding/volumes given to pods")
 CLAIMS = StateKey[AssumeCache[PersistentVolumeClaim]]("VolumeBinding/claims given volumes")
-NOT_PREPARED: Final = Status.error(WANTED.missing)
-NO_CLAIMS: Final = VolumeFinder()
+NOT_PREPARED: Final = Status.error(FINDER.missing)
+NOTHING_TO_FIND: Final = VolumeFinder()
 STAGE_ERRORS: Final = "scheduler_volume_scheduling_stage_error_total"
 """What pods without claims want; they all share it, so it must never be changed."""
 
@@ -92,45 +92,45 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         """Sort the pod's claims, and collect what could satisfy those that wait."""
         if not claim_uses(pod):
-            cycle[WANTED] = NO_CLAIMS
+            cycle[FINDER] = NOTHING_TO_FIND
             return Status.skip()
         claims = self._sorter.sort(pod)
         if isinstance(claims, Status):
             return claims
-        cycle[WANTED] = self._wanted(claims)
+        cycle[FINDER] = self._make_finder(claims)
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Filter one node; all reasons that apply are given, in upstream's order."""
-        wanted = cycle[WANTED]
+        finder = cycle[FINDER]
         cycle[FILTERED] = True
         try:
-            reached, found = check_bound(wanted.bound, node, self._migrated.on_node(node.name))
+            reached, exist = check_bound(finder.bound, node, self._migrated.on_node(node.name))
         except TranslationError as error:
             return self._failed("predicate", str(error))
-        offer = wanted.offer_of(node.name, node.labels)
-        if offer.problem:
-            return self._failed("predicate", offer.problem)
+        volumes = finder.on_node(node.name, node.labels)
+        if volumes.problem:
+            return self._failed("predicate", volumes.problem)
         checks = (
             (reached, NODE_CONFLICT),
-            (offer.has_volumes, BIND_CONFLICT),
-            (offer.has_space, NO_SPACE),
-            (found, VOLUME_MISSING),
+            (volumes.has_volumes, BIND_CONFLICT),
+            (volumes.has_space, NO_SPACE),
+            (exist, VOLUME_MISSING),
         )
         reasons = tuple(reason for holds, reason in checks if not holds)
         return Status.unresolvable(*reasons) if reasons else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         """Filter all nodes, once per distinct topology; errors are left to the per-node form."""
-        wanted = cycle[WANTED]
+        finder = cycle[FINDER]
         cycle[FILTERED] = True
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         try:
-            unreached, missing = check_bound_nodes(wanted.bound, nodes, self._migrated)
+            unreached, missing = check_bound_nodes(finder.bound, nodes, self._migrated)
         except TranslationError:
             return super().filter_nodes(cycle, pod, nodes)
-        lacking = self._lacking(wanted, nodes)
+        lacking = self._lacking(finder, nodes)
         if lacking is None:
             return super().filter_nodes(cycle, pod, nodes)
         checks = ((unreached, NODE_CONFLICT), *lacking, (missing, VOLUME_MISSING))
@@ -141,32 +141,32 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         """Leave scoring out only if the gate StorageCapacityScoring is off."""
         if self._score is None:
             return Status.skip()
-        return None if WANTED in cycle else NOT_PREPARED
+        return None if FINDER in cycle else NOT_PREPARED
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         """Score one node by the storage that the pod would leave free there."""
-        wanted = cycle[WANTED]
-        return self._score_offer(wanted.offer_of(node.name, node.labels)) if FILTERED in cycle else 0
+        finder = cycle[FINDER]
+        return self._score_volumes(finder.on_node(node.name, node.labels)) if FILTERED in cycle else 0
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         """Score all nodes, once per distinct topology."""
-        wanted = cycle[WANTED]
-        if not wanted.waits or FILTERED not in cycle:
+        finder = cycle[FINDER]
+        if not finder.waits or FILTERED not in cycle:
             return np.zeros(len(nodes), dtype=np.int64)
-        offers, groups = wanted.offers(nodes)
-        scores = np.fromiter((self._score_offer(offer) for offer in offers), dtype=np.int64, count=len(offers))
+        volumes, groups = finder.on_nodes(nodes)
+        scores = np.fromiter((self._score_volumes(item) for item in volumes), dtype=np.int64, count=len(volumes))
         return scores[groups]
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Assume what the node offers; nothing is to be done if all claims are bound."""
-        wanted = cycle[WANTED]
-        cycle[ASKED] = True
-        if not wanted.waits or FILTERED not in cycle:
+        """Assume what the node on_nodes; nothing is to be done if all claims are bound."""
+        finder = cycle[FINDER]
+        cycle[RESERVE_CALLED] = True
+        if not finder.waits or FILTERED not in cycle:
             return None
         node = self._handle.nodes.find(node_name)
         assert node is not None, "a pod is only given a node that is there"
         try:
-            cycle[RESERVED] = self._binder.reserve(wanted.offer_of(node_name, node.labels), node_name)
+            cycle[RESERVED] = self._binder.reserve(finder.on_node(node_name, node.labels), node_name)
         except OutOfSyncError as error:
             return self._failed("assume", str(error))
         return None
@@ -179,9 +179,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Skip binding if nothing was reserved; that nobody looked for volumes at all is an error."""
-        if WANTED not in cycle:
+        if FINDER not in cycle:
             return NOT_PREPARED
-        if ASKED not in cycle and FILTERED not in cycle:
+        if RESERVE_CALLED not in cycle and FILTERED not in cycle:
             return Status.error(f'no pod volume found for node "{node_name}"')
         return None if RESERVED in cycle else Status.skip()
 
@@ -217,37 +217,39 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             EventRegistration(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changed), hints.after_capacity_changed),
         )
 
-    def _wanted(self, claims: PodClaims) -> VolumeFinder:
+    def _make_finder(self, claims: PodClaims) -> VolumeFinder:
         bound = tuple(self._bound_volume(claim) for claim in claims.bound)
         if not claims.delayed:
             return VolumeFinder(bound)
-        chosen = [claim for claim in claims.delayed if SELECTED_NODE in claim.annotations]
-        others = sorted(
+        selected_claims = [claim for claim in claims.delayed if SELECTED_NODE in claim.annotations]
+        unselected_claims = sorted(
             (claim for claim in claims.delayed if SELECTED_NODE not in claim.annotations), key=exact_request
         )
-        to_match = [(self._static.candidates(claim), self._provisioners.for_claim(claim)) for claim in others]
-        to_provision = [self._provisioners.for_claim(claim) for claim in chosen]
+        to_match = [
+            (self._static.candidates(claim), self._provisioners.for_claim(claim)) for claim in unselected_claims
+        ]
+        to_provision = [self._provisioners.for_claim(claim) for claim in selected_claims]
         keys = frozenset[str]().union(
             *(candidates.keys | otherwise.keys for candidates, otherwise in to_match),
             *(provisioning.keys for provisioning in to_provision),
         )
-        selected = frozenset(claim.annotations[SELECTED_NODE] for claim in chosen)
+        selected = frozenset(claim.annotations[SELECTED_NODE] for claim in selected_claims)
         return VolumeFinder(bound, selected, to_match, to_provision, tuple(sorted(keys)))
 
     def _bound_volume(self, claim: PersistentVolumeClaim) -> BoundVolume | None:
         volume = self._volumes.get(claim.spec.volume_name)
         return None if volume is None else BoundVolume.of(volume)
 
-    def _lacking(self, wanted: VolumeFinder, nodes: NodeTable) -> list[tuple[BoolArray, str]] | None:
+    def _lacking(self, finder: VolumeFinder, nodes: NodeTable) -> list[tuple[BoolArray, str]] | None:
         """Find the nodes without volumes and without space for the claims that wait; ``None`` if that is an error."""
-        if not wanted.waits:
+        if not finder.waits:
             return []
-        offers, groups = wanted.offers(nodes)
-        if any(offer.problem for offer in offers):
+        volumes, groups = finder.on_nodes(nodes)
+        if any(item.problem for item in volumes):
             return None
-        without_volumes = np.array([not offer.has_volumes for offer in offers], dtype=np.bool_)
-        without_space = np.array([not offer.has_space for offer in offers], dtype=np.bool_)
+        without_volumes = np.array([not item.has_volumes for item in volumes], dtype=np.bool_)
+        without_space = np.array([not item.has_space for item in volumes], dtype=np.bool_)
         return [(without_volumes[groups], BIND_CONFLICT), (without_space[groups], NO_SPACE)]
 
-    def _score_offer(self, offer: PodVolumes) -> int:
-        return 0 if self._score is None else self._score(offer)
+    def _score_volumes(self, volumes: PodVolumes) -> int:
+        return 0 if self._score is None else self._score(volumes)

@@ -39,17 +39,17 @@ class ClaimSorter:
 
     def sort(self, pod: Pod) -> PodClaims | Status:
         """Return the pod's claims, or why it cannot be placed; the first problem in the order of volumes counts."""
-        known = []
+        observed = []
         for use in claim_uses(pod):
             claim = self._claims.get(use.name, pod.namespace)
             if claim is None:
                 return Status.unresolvable(_missing(use))
             if problem := _problem(claim, use, pod):
                 return Status.unresolvable(problem)
-            known.append(claim)
+            observed.append(claim)
         claims = PodClaims()
         immediate = False
-        for claim in map(self._cache.latest, known):
+        for claim in map(self._cache.latest, observed):
             if is_fully_bound(claim):
                 claims.bound.append(claim)
                 continue

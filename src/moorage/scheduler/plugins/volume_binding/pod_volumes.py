@@ -49,62 +49,62 @@ class VolumeFinder(Struct):
     to_match: Sequence[tuple[Candidates, Provisioning]] = ()
     to_provision: Sequence[Provisioning] = ()
     keys: tuple[str, ...] = ()
-    _offers: dict[tuple[str | None, ...], PodVolumes] = field(default_factory=dict)
+    _by_labels: dict[tuple[str | None, ...], PodVolumes] = field(default_factory=dict)
 
     @property
     def waits(self) -> bool:
         """Whether there are claims that wait for a node."""
         return bool(self.to_match or self.to_provision)
 
-    def offer_of(self, name: str, labels: Mapping[str, str]) -> PodVolumes:
+    def on_node(self, name: str, labels: Mapping[str, str]) -> PodVolumes:
         """Return what a node has for the claims that wait."""
         if not self.waits:
             return NOTHING_NEEDED
         if self.selected and self.selected != {name}:
             return NO_VOLUMES
-        return self._offer(labels)
+        return self._volumes_for_labels(labels)
 
-    def offers(self, nodes: NodeTable) -> tuple[list[PodVolumes], RowArray]:
-        """Return the distinct offers of a window, and for each node which of them it has."""
+    def on_nodes(self, nodes: NodeTable) -> tuple[list[PodVolumes], RowArray]:
+        """Return the distinct on_nodes of a window, and for each node which of them it has."""
         if self.selected:
-            return self._offers_of_selected(nodes)
+            return self._on_selected_nodes(nodes)
         representatives, groups = distinct_nodes(self.keys, nodes)
-        return [self._offer(nodes[place].labels) for place in representatives.tolist()], groups
+        return [self._volumes_for_labels(nodes[index].labels) for index in representatives.tolist()], groups
 
-    def _offers_of_selected(self, nodes: NodeTable) -> tuple[list[PodVolumes], RowArray]:
+    def _on_selected_nodes(self, nodes: NodeTable) -> tuple[list[PodVolumes], RowArray]:
         groups = np.zeros(len(nodes), dtype=np.int64)
         node = nodes.find(next(iter(self.selected))) if len(self.selected) == 1 else None
         if node is None:
             return [NO_VOLUMES], groups
         groups[nodes.rows == node.row] = 1
-        return [NO_VOLUMES, self._offer(node.labels)], groups
+        return [NO_VOLUMES, self._volumes_for_labels(node.labels)], groups
 
-    def _offer(self, labels: Mapping[str, str]) -> PodVolumes:
+    def _volumes_for_labels(self, labels: Mapping[str, str]) -> PodVolumes:
         projection = tuple(labels.get(key) for key in self.keys)
-        offer = self._offers.get(projection)
-        if offer is None:
-            offer = self._offers[projection] = self._compute_offer(labels)
-        return offer
+        volumes = self._by_labels.get(projection)
+        if volumes is None:
+            volumes = self._by_labels[projection] = self._find_volumes(labels)
+        return volumes
 
-    def _compute_offer(self, labels: Mapping[str, str]) -> PodVolumes:
-        taken: set[str] = set()
+    def _find_volumes(self, labels: Mapping[str, str]) -> PodVolumes:
+        taken_names: set[str] = set()
         bindings: list[StaticBinding] = []
         to_provision = list(self.to_provision)
         for candidates, otherwise in self.to_match:
             if candidates.problem:
                 return PodVolumes(problem=candidates.problem)
-            volume = candidates.best(labels, taken)
+            volume = candidates.best(labels, taken_names)
             if volume is None:
                 to_provision.append(otherwise)
             else:
-                taken.add(volume.name)
+                taken_names.add(volume.name)
                 bindings.append(StaticBinding(volume, candidates.claim))
         provisions: list[Provision] = []
         for provisioning in to_provision:
-            made = provisioning.on(labels)
-            if not isinstance(made, Provision):
-                return _REFUSED.get(made) or PodVolumes(problem=provisioning.problem)
-            provisions.append(made)
+            provision = provisioning.on(labels)
+            if not isinstance(provision, Provision):
+                return _REFUSED.get(provision) or PodVolumes(problem=provisioning.problem)
+            provisions.append(provision)
         return PodVolumes(tuple(bindings), tuple(provisions))
 
 

@@ -59,8 +59,8 @@ class Provisioning(Struct, frozen=True):
     @property
     def keys(self) -> frozenset[str]:
         """The labels of a node that matter."""
-        found = {item.key for item in requirements_of(self.topologies)} if self.topologies is not None else set()
-        return frozenset(found | (self.pools.keys if self.pools is not None else set()))
+        keys = {item.key for item in requirements_of(self.topologies)} if self.topologies is not None else set()
+        return frozenset(keys | (self.pools.keys if self.pools is not None else set()))
 
     def on(self, labels: Mapping[str, str]) -> Provision | Refusal:
         """Say whether a volume can be made for a node with these labels."""
@@ -107,8 +107,8 @@ class Provisioners:
         if driver is None or not driver.spec.storage_capacity:
             return None
         request = requested_storage(claim)
-        known = self._known_pools(storage_class.name)
-        return ByTopology((pool, reach) for limit, pool, reach in known if limit >= request)
+        pools = self._known_pools(storage_class.name)
+        return ByTopology((pool, reach) for limit, pool, reach in pools if limit >= request)
 
     def _known_pools(self, class_name: str) -> list[tuple[int, CSIStorageCapacity, LabelMatcher]]:
         if self._pools_version != self._pools.version:

@@ -15,11 +15,11 @@ FULL: Final = 100
 
 
 def scorer(points: Sequence[UtilizationShapePoint]) -> Callable[[PodVolumes], int]:
-    """Make the function that scores what a node offers, from the configured shape."""
+    """Make the function that scores what a node on_nodes, from the configured shape."""
     shape = [(point.utilization, point.score * (MAX_NODE_SCORE // MAX_SHAPE_SCORE)) for point in points]
 
-    def score(offer: PodVolumes) -> int:
-        classes = _storage_by_class(offer)
+    def score(volumes: PodVolumes) -> int:
+        classes = _storage_by_class(volumes)
         if not classes:
             return 0
         total = sum(broken_linear(shape, _utilization(*storage)) for storage in classes.values())
@@ -32,17 +32,17 @@ def _utilization(requested: int, capacity: int) -> int:
     return FULL if capacity == 0 or requested > capacity else requested * FULL // capacity
 
 
-def _storage_by_class(offer: PodVolumes) -> dict[str, tuple[int, int]]:
+def _storage_by_class(volumes: PodVolumes) -> dict[str, tuple[int, int]]:
     """Sum up requests and capacity per class: of volumes that are there if any is bound, else of storage pools."""
     classes: dict[str, tuple[int, int]] = {}
-    for binding in offer.bindings:
+    for binding in volumes.bindings:
         name = binding.volume.spec.storage_class_name
         requested, capacity = classes.get(name, (0, 0))
-        held = value(binding.volume.spec.capacity.get(STORAGE, 0))
-        classes[name] = (requested + requested_storage(binding.claim), capacity + held)
+        size = value(binding.volume.spec.capacity.get(STORAGE, 0))
+        classes[name] = (requested + requested_storage(binding.claim), capacity + size)
     if classes:
         return classes
-    for provision in offer.provisions:
+    for provision in volumes.provisions:
         if provision.pool is not None:
             name = provision.claim.spec.storage_class_name or class_of_claim(provision.claim)
             requested, _ = classes.get(name, (0, 0))

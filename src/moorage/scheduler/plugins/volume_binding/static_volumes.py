@@ -28,27 +28,27 @@ class MatchingError(Exception):
 
 
 class Candidates(Struct, frozen=True):
-    """The volumes a claim can be bound to: those set aside for it, then all others by size.
+    """The volumes a claim can be bound to: those set aside for it, then all available by size.
 
     ``problem`` is an error that comes up once a node depends on it.
     """
 
     claim: PersistentVolumeClaim
     set_aside: tuple[PersistentVolume, ...] = ()
-    others: ByTopology[PersistentVolume] = field(default_factory=lambda: ByTopology(()))
+    available: ByTopology[PersistentVolume] = field(default_factory=lambda: ByTopology(()))
     keys: frozenset[str] = frozenset()
     problem: str = ""
 
-    def best(self, labels: Mapping[str, str], taken: Collection[str]) -> PersistentVolume | None:
+    def best(self, labels: Mapping[str, str], taken_names: Collection[str]) -> PersistentVolume | None:
         """Choose the volume for a node with these labels, leaving out those taken by the pod's other claims.
 
         A volume that is set aside for the claim is the only choice, whether or not the node can reach it.
         """
         for volume in self.set_aside:
-            if volume.name not in taken:
+            if volume.name not in taken_names:
                 reach = reach_of_volume(volume)
                 return volume if reach is None or reach.matches(labels, "") else None
-        return self.others.first(labels, lambda volume: volume.name in taken)
+        return self.available.first(labels, lambda volume: volume.name in taken_names)
 
 
 class StaticVolumes:
@@ -72,7 +72,7 @@ class StaticVolumes:
         selects = _selector(claim)
         self._refresh()
         set_aside: list[PersistentVolume] = []
-        others: list[PersistentVolume] = []
+        available: list[PersistentVolume] = []
         for name in self._names.get(class_of_claim(claim), ()):
             volume = self._cache.get(name)
             if volume is None or not _may_hold(claim, volume):
@@ -80,10 +80,10 @@ class StaticVolumes:
             if volume.spec.claim_ref is not None:
                 set_aside.append(volume)
             elif _is_available(claim, volume, selects):
-                others.append(volume)
+                available.append(volume)
         # Sorting keeps the order of appearance among equals, where upstream's order is that of a map.
-        others.sort(key=exact_capacity)
-        ordered = ByTopology((volume, reach_of_volume(volume)) for volume in others)
+        available.sort(key=exact_capacity)
+        ordered = ByTopology((volume, reach_of_volume(volume)) for volume in available)
         return Candidates(claim, tuple(set_aside), ordered, _label_keys(set_aside) | ordered.keys)
 
     def _refresh(self) -> None:

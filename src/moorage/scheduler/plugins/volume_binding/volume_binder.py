@@ -57,16 +57,16 @@ class VolumeBinder:
         self._claims = claims
         self._migrated_plugins = migrated_plugins
 
-    def reserve(self, offer: PodVolumes, node_name: str) -> Reservation:
+    def reserve(self, volumes: PodVolumes, node_name: str) -> Reservation:
         """Assume the bindings and provisions of a node, all or none; raise :class:`OutOfSyncError` if one is stale."""
         reservation = Reservation([], [])
         try:
-            for binding in offer.bindings:
+            for binding in volumes.bindings:
                 volume = bound_to(binding.volume, binding.claim)
                 if volume is not binding.volume:
                     self._volumes.assume(volume)
                 reservation.bindings.append(StaticBinding(volume, binding.claim))
-            for provision in offer.provisions:
+            for provision in volumes.provisions:
                 claim = with_annotation(provision.claim, SELECTED_NODE, node_name)
                 self._claims.assume(claim)
                 reservation.claims.append(claim)
@@ -84,18 +84,18 @@ class VolumeBinder:
 
     async def write(self, reservation: Reservation) -> None:
         """Write volumes, then claims; nothing that was written is taken back if a later write fails."""
-        written = Reservation([], [])
+        stored = Reservation([], [])
         try:
             for binding in reservation.bindings:
                 volume = await self._update(binding.volume)
-                written.bindings.append(StaticBinding(volume, binding.claim))
+                stored.bindings.append(StaticBinding(volume, binding.claim))
             for claim in reservation.claims:
-                written.claims.append(await self._update(claim))
+                stored.claims.append(await self._update(claim))
         finally:
-            bindings, claims = len(written.bindings), len(written.claims)
+            bindings, claims = len(stored.bindings), len(stored.claims)
             self.release(Reservation(reservation.bindings[bindings:], reservation.claims[claims:]))
-            reservation.bindings[:bindings] = written.bindings
-            reservation.claims[:claims] = written.claims
+            reservation.bindings[:bindings] = stored.bindings
+            reservation.claims[:claims] = stored.claims
 
     async def wait(self, pod: Pod, node_name: str, reservation: Reservation, seconds: float) -> None:
         """Look once a second whether the PV controller is done; raise :class:`BindingError` if it cannot be."""
@@ -107,9 +107,9 @@ class VolumeBinder:
         await asyncio.sleep(seconds)
         raise BindingError("context deadline exceeded")
 
-    async def _update(self, thing: T) -> T:
-        stored = await self._handle.cluster.update(thing)
-        assert isinstance(stored, type(thing)), "an update returns the object as stored"
+    async def _update(self, obj: T) -> T:
+        stored = await self._handle.cluster.update(obj)
+        assert isinstance(stored, type(obj)), "an update returns the object as stored"
         return stored
 
     def _is_bound(self, pod: Pod, node_name: str, reservation: Reservation) -> bool:
@@ -127,7 +127,7 @@ class VolumeBinder:
         volume = self._volumes.known(binding.volume.name)
         if volume is None:
             raise BindingError(f'failed to check binding: persistentvolumes "{binding.volume.name}" not found')
-        claim = self._known_claim(binding.claim, "failed to check binding")
+        claim = self._observed_claim(binding.claim, "failed to check binding")
         if _is_newer(binding.volume, volume):
             return False
         self._check_reach(volume, node, "failed to translate pv to csi: ")
@@ -136,7 +136,7 @@ class VolumeBinder:
         return is_fully_bound(claim)
 
     def _is_provisioned(self, reserved: PersistentVolumeClaim, node: NodeInfo) -> bool:
-        claim = self._known_claim(reserved, "failed to check provisioning pvc")
+        claim = self._observed_claim(reserved, "failed to check provisioning pvc")
         if _is_newer(reserved, claim):
             return False
         if not claim.annotations:
@@ -151,11 +151,11 @@ class VolumeBinder:
             self._check_reach(volume, node, "")
         return is_fully_bound(claim)
 
-    def _known_claim(self, claim: PersistentVolumeClaim, doing: str) -> PersistentVolumeClaim:
-        known = self._claims.known(claim.name, claim.namespace)
-        if known is None:
-            raise BindingError(f'{doing}: persistentvolumeclaims "{claim.key}" not found')
-        return known
+    def _observed_claim(self, claim: PersistentVolumeClaim, action: str) -> PersistentVolumeClaim:
+        observed = self._claims.known(claim.name, claim.namespace)
+        if observed is None:
+            raise BindingError(f'{action}: persistentvolumeclaims "{claim.key}" not found')
+        return observed
 
     def _check_reach(self, volume: PersistentVolume, node: NodeInfo, translating: str) -> None:
         migration = migration_of_volume(volume)
@@ -186,9 +186,9 @@ def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persiste
     return changed
 
 
-def with_annotation(thing: T, key: str, text: str) -> T:
+def with_annotation(obj: T, key: str, text: str) -> T:
     """Return an object with one annotation set."""
-    return replace(thing, metadata=replace(thing.metadata, annotations={**thing.annotations, key: text}))
+    return replace(obj, metadata=replace(obj.metadata, annotations={**obj.annotations, key: text}))
 
 
 def _reference(claim: PersistentVolumeClaim) -> ObjectReference:
@@ -204,5 +204,5 @@ def _reference(claim: PersistentVolumeClaim) -> ObjectReference:
 
 def _is_newer(left: KubeObject, right: KubeObject) -> bool:
     """Return whether we have written a later version than the one the API has shown us so far."""
-    mine, theirs = (to_int64(thing.metadata.resource_version) or 0 for thing in (left, right))
-    return mine > theirs
+    left_version, right_version = (to_int64(obj.metadata.resource_version) or 0 for obj in (left, right))
+    return left_version > right_version

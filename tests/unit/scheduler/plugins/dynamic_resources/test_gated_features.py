@@ -32,7 +32,7 @@ from moorage.kube.api.devices import (
 from moorage.kube.api.node import Node, NodeStatus
 from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import ClaimFault
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
-from moorage.scheduler.plugins.dynamic_resources.devices.pools import SKIPPING, Slice
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import OPTIONAL_NODE_OPERATIONS, Slice
 
 LISTS = DeviceFeatures(list_attributes=True)
 DERIVED = DeviceFeatures(derived_attributes=True)
@@ -103,7 +103,11 @@ WORKED_OUT = {
     ),
     "types count": ([deriving("a", "1"), deriving("b", '"1"')], SAME, None),
     "distinct ones differ": ([deriving("a", SIDE, count=2)], DISTINCT, [["pool/d0", "pool/d1"]]),
-    "nobody asks for what no constraint is about": ([deriving("a", 'device.attributes["x"].y')], (), [["pool/d0"]]),
+    "nobody asks for what no constraint is about": (
+        [deriving("a", 'device.attributes["x"].y')],
+        (),
+        [["pool/d0"]],
+    ),
 }
 
 
@@ -198,7 +202,7 @@ def test_compatibility_groups(
     assert picked(search(slices, make_claim(exactly(count=count)), taken=taken, features=features)) == want
 
 
-DECLARING = replace(NODE, status=NodeStatus(declared_features=(SKIPPING,)))
+DECLARING = replace(NODE, status=NodeStatus(declared_features=(OPTIONAL_NODE_OPERATIONS,)))
 SKIPS = DeviceFeatures(optional_node_operations=True)
 SKIPPED = {
     "D13 a node that does without": (DECLARING, SKIPS, False),

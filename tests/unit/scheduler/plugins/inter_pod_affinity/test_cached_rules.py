@@ -83,4 +83,4 @@ def test_what_is_kept_is_dropped_before_it_takes_too_much_memory(monkeypatch: py
     for number in range(3 * cached_rules.MIN_TALLIES):
         assert_up_to_date(plugin, rig, pod(f"app-{number}", away=[to(f"app-{number}")], likes=[(1, to())]))
 
-    assert len(plugin._standing) <= cached_rules.MIN_TALLIES + 2
+    assert len(plugin._cached_rules) <= cached_rules.MIN_TALLIES + 2

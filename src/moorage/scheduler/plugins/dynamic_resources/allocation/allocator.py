@@ -25,10 +25,10 @@ from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import Devi
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView, Pool, PooledDevice, repels
 
 MAX_RESULTS: Final = 32
-"""How many devices one claim can be given."""
+"""Maximum number of devices per claim."""
 MAX_STEPS: Final = 5_000_000
-"""How many devices the searches of one attempt look at; it takes about as long as the default ``filterTimeout``."""
-HARD: Final = 1024
+"""Maximum number of devices that the searches of one attempt visit; takes about the default ``filterTimeout``."""
+HARD_SEARCH: Final = 1024
 """After how many steps a search counts as hard."""
 MAX_DEAD_ENDS: Final = 100_000
 
@@ -38,7 +38,7 @@ class SearchTimeout(MoorageError):
 
 
 class SearchBudget:
-    """What the searches of one attempt may take together: time, and steps where time stands still, as simulated."""
+    """Limit for all searches of one attempt: time, and steps (simulated time does not advance during a search)."""
 
     def __init__(self, clock: Clock | None = None, timeout: float | None = None) -> None:
         self._clock = clock
@@ -78,8 +78,8 @@ class DeviceChoice(Struct, frozen=True, eq=False):
 class Solution(Struct, frozen=True, eq=False):
     """Devices for every claim, and which alternative of each request they serve."""
 
-    chosen: tuple[tuple[DeviceChoice, ...], ...]
-    selected: tuple[tuple[Alternative, ...], ...]
+    choices: tuple[tuple[DeviceChoice, ...], ...]
+    alternatives: tuple[tuple[Alternative, ...], ...]
 
 
 class _End(Enum):
@@ -91,11 +91,11 @@ class _End(Enum):
 
 
 class _Step(Struct):
-    """A device that was taken, with what has to be undone to give it back."""
+    """An allocated device, and the state needed to undo the allocation."""
 
     claim: int
     request: str
-    chosen: DeviceChoice
+    choice: DeviceChoice
     pool: Pool
     drew: bool
 
@@ -105,13 +105,13 @@ class Search:
 
     def __init__(
         self,
-        asks: Sequence[ParsedClaim],
+        parsed_claims: Sequence[ParsedClaim],
         view: DeviceView,
         allocated: AllocatedDevices,
         features: DeviceFeatures,
         budget: SearchBudget | None = None,
     ) -> None:
-        self._asks = asks
+        self._parsed_claims = parsed_claims
         self._view = view
         self._allocated = allocated
         self._features = features
@@ -129,34 +129,35 @@ class Search:
         self._in_use: dict[DeviceId, set[int]] = {}
         self._shares: dict[DeviceId, list[dict[str, int]]] = {}
         self._steps: list[_Step] = []
-        self._counts = [0] * len(asks)
-        self._selected: list[list[Alternative]] = [[] for _ in asks]
+        self._counts = [0] * len(parsed_claims)
+        self._selected: list[list[Alternative]] = [[] for _ in parsed_claims]
 
     def run(self) -> Solution | None:
         """Find devices for all claims, or none; raise :class:`ClaimFault` or :class:`SearchTimeout`."""
-        for claim, ask in enumerate(self._asks):
-            self._prepare(claim, ask)
+        for claim, parsed in enumerate(self._parsed_claims):
+            self._prepare(claim, parsed)
         if self._claim(0) is not _End.FOUND:
             return None
-        chosen = tuple(
-            tuple(step.chosen for step in self._steps if step.claim == claim) for claim in range(len(self._asks))
+        choices = tuple(
+            tuple(step.choice for step in self._steps if step.claim == claim)
+            for claim in range(len(self._parsed_claims))
         )
-        return Solution(chosen, tuple(tuple(reversed(selected)) for selected in self._selected))
+        return Solution(choices, tuple(tuple(reversed(selected)) for selected in self._selected))
 
     def _prepare(self, claim: int, ask: ParsedClaim) -> None:
         """Check a claim and count the devices it needs at least."""
-        least = 0
+        minimum = 0
         for request in ask.requests:
             if request.problem:
                 raise ClaimFault(request.problem, claim=claim)
-            needed = min(self._needed(claim, alternative) for alternative in request.alternatives)
-            if needed > MAX_RESULTS - least:
-                text = f"adding {needed} devices exceeds the claim limit of {MAX_RESULTS}"
-                raise ClaimFault(f", request {request.name}: {text}, with {least} already accounted for", claim=claim)
-            least += needed
+            count = min(self._needed(claim, alternative) for alternative in request.alternatives)
+            if count > MAX_RESULTS - minimum:
+                text = f"adding {count} devices exceeds the claim limit of {MAX_RESULTS}"
+                raise ClaimFault(f", request {request.name}: {text}, with {minimum} already accounted for", claim=claim)
+            minimum += count
         constraints = []
-        for number, written in enumerate(ask.spec.devices.constraints):
-            constraint = constraint_for(written, lists=self._features.list_attributes)
+        for number, spec in enumerate(ask.spec.devices.constraints):
+            constraint = constraint_for(spec, lists=self._features.list_attributes)
             if constraint is None:
                 text = f", constraint #{number}: empty constraint (unsupported constraint type?)"
                 raise ClaimFault(text, claim=claim)
@@ -168,30 +169,30 @@ class Search:
             raise ClaimFault(alternative.problem, claim=claim)
         if not alternative.takes_all:
             return alternative.count
-        found = self._everything[alternative] = []
+        devices = self._everything[alternative] = []
         for pool in self._view.pools:
             if not pool.is_usable:
                 state = "currently being updated" if pool.is_incomplete else "currently invalid"
                 text = f"asks for all devices, but resource pool {pool.id} is {state}"
                 raise ClaimFault(f", request {alternative.name}: {text}", claim=claim)
             for device, reached in zip(pool.devices, pool.reached, strict=True):
-                # One that the node cannot use is one of "all" none the less; it cannot be had when its turn comes.
+                # A device that the node cannot use still counts for "all"; the request then fails at that device.
                 is_near = reached or device.id in pool.blocked
-                # Only what the device could give at all counts here: one that others use up makes "all" fail later.
+                # Check against the empty device: if other claims use its capacity, the request for "all" fails later.
                 if self._is_selectable(claim, alternative, device, is_near) and self._has_room(
                     claim, alternative, device, device.device.name, empty=True
                 ):
-                    found.append((device, pool))
-        return len(found)
+                    devices.append((device, pool))
+        return len(devices)
 
     def _claim(self, claim: int) -> _End:
-        return _End.FOUND if claim == len(self._asks) else self._request(claim, 0)
+        return _End.FOUND if claim == len(self._parsed_claims) else self._request(claim, 0)
 
     def _request(self, claim: int, number: int) -> _End:
-        requests = self._asks[claim].requests
+        requests = self._parsed_claims[claim].requests
         if number == len(requests):
             end = self._claim(claim + 1)
-            # A limit hit by a later claim says nothing about this one: another choice here may free an alternative.
+            # A limit reached by a later claim is not final for this claim: another choice here may free an alternative.
             return _End.NOTHING if end is _End.TOO_MANY else end
         request = requests[number]
         ends = set()
@@ -212,8 +213,8 @@ class Search:
         missing = alternative.count - nth
         if self._lookahead is not None and self._lookahead.is_infeasible(claim, number, alternative, missing, used):
             return _End.NOTHING
-        # Whatever the way here was, from the same devices taken under the same constraints the same comes out. Shares
-        # are left out: what they consume depends on who took them.
+        # The result depends only on the devices in use and the constraints, not on the path. Searches with shares are
+        # not cached: the consumed capacity depends on the request that allocated the share.
         constraints = tuple(constraint.state for constraint in self._constraints[claim])
         key = (claim, number, alternative, nth, start, self._counts[claim], used, own, constraints)
         end = self._dead_ends.get(key)
@@ -225,14 +226,14 @@ class Search:
 
     def _try_device(self, claim: int, number: int, alternative: Alternative, nth: int, start: int) -> _End:
         everything = self._everything.get(alternative)
-        needed = alternative.count if everything is None else len(everything)
-        if needed == 0:
+        count = alternative.count if everything is None else len(everything)
+        if count == 0:
             return _End.NOTHING
-        if nth >= needed:
+        if nth >= count:
             return self._request(claim, number + 1)
-        if needed - nth > MAX_RESULTS - self._counts[claim]:
+        if count - nth > MAX_RESULTS - self._counts[claim]:
             return _End.TOO_MANY
-        request = self._asks[claim].requests[number].name
+        request = self._parsed_claims[claim].requests[number].name
         if everything is not None:
             device, pool = everything[nth]
             if not self._take(claim, request, alternative, device, pool):
@@ -244,15 +245,15 @@ class Search:
         return self._any_device(claim, number, alternative, nth, start)
 
     def _any_device(self, claim: int, number: int, alternative: Alternative, nth: int, start: int) -> _End:
-        request = self._asks[claim].requests[number].name
+        request = self._parsed_claims[claim].requests[number].name
         candidates = self._view.candidates
-        is_admin, taken = alternative.has_admin_access, self._allocated.whole
-        for place in range(start, len(candidates)):
+        is_admin, allocated = alternative.has_admin_access, self._allocated.whole
+        for index in range(start, len(candidates)):
             self._visit()
-            device, pool, reached = candidates[place]
+            device, pool, reached = candidates[index]
             # Mostly those before the first free device: they are not worth a call each.
             users = self._in_use.get(device.id)
-            if (users and claim in users) if is_admin else (users or device.id in taken):
+            if (users and claim in users) if is_admin else (users or device.id in allocated):
                 continue
             if not (
                 self._is_selectable(claim, alternative, device, reached)
@@ -260,7 +261,7 @@ class Search:
                 and self._take(claim, request, alternative, device, pool)
             ):
                 continue
-            end = self._device(claim, number, alternative, nth + 1, place + 1)
+            end = self._device(claim, number, alternative, nth + 1, index + 1)
             if end is _End.FOUND:
                 return end
             self._give_back()
@@ -270,7 +271,7 @@ class Search:
 
     def _visit(self) -> None:
         self._visits += 1
-        if self._visits == HARD:
+        if self._visits == HARD_SEARCH:
             self._prepare_for_long()
         if self._visits & 63 == 0:
             self._budget.spend(64)
@@ -278,15 +279,15 @@ class Search:
     def _prepare_for_long(self) -> None:
         """Start to remember dead ends and to look ahead: most searches are over before that pays."""
         self._is_hard = True
-        self._bits = {device.id: 1 << place for place, (device, _, _) in enumerate(self._view.candidates)}
+        self._bits = {device.id: 1 << index for index, (device, _, _) in enumerate(self._view.candidates)}
         devices = [device for device, _, _ in self._view.candidates]
-        lookahead = SearchBounds(self._asks, self._constraints, devices, lists=self._lists)
-        if lookahead.prepare(self._might_take, MAX_RESULTS):
+        lookahead = SearchBounds(self._parsed_claims, self._constraints, devices, lists=self._lists)
+        if lookahead.prepare(self._could_take, MAX_RESULTS):
             self._lookahead = lookahead
 
-    def _might_take(self, claim: int, alternative: Alternative, place: int) -> bool:
+    def _could_take(self, claim: int, alternative: Alternative, index: int) -> bool:
         """Return whether a device could be taken if nothing of this search were in its way."""
-        device, _, reached = self._view.candidates[place]
+        device, _, reached = self._view.candidates[index]
         fits = self._has_room(claim, alternative, device, str(device.id), empty=True)
         is_selectable = self._is_selectable(claim, alternative, device, reached)
         is_taken = not alternative.has_admin_access and self._allocated.takes_whole(device.id)
@@ -297,10 +298,10 @@ class Search:
         used = own = 0
         shares = False
         for step in self._steps:
-            if step.chosen.consumed is not None:
+            if step.choice.consumed is not None:
                 shares = True
                 continue
-            bit = self._bits[step.chosen.device.id]
+            bit = self._bits[step.choice.device.id]
             used |= bit
             own |= bit if step.claim == claim else 0
         return used, own, shares
@@ -329,13 +330,13 @@ class Search:
             return True
         fractions = self._features.fractional_ranges
         try:
-            taken = consumption(device.device, alternative.capacity, fractions=fractions)
+            amounts = consumption(device.device, alternative.capacity, fractions=fractions)
         except CapacityError as error:
             text = f", request {alternative.name}: checking capacity for device {name}: {error}"
             raise ClaimFault(text, claim=claim) from error
-        if taken is None:
+        if amounts is None:
             return False
-        return fits(device.device, taken, {} if empty else self._consumed(device), fractions=fractions)
+        return fits(device.device, amounts, {} if empty else self._consumed(device), fractions=fractions)
 
     def _consumed(self, device: PooledDevice) -> dict[str, int]:
         consumed = dict(self._allocated.consumed(device.id))
@@ -375,7 +376,7 @@ class Search:
             return False
         if not self._satisfies_constraints(claim, request, alternative, device):
             return False
-        # A device looked for one by one has shown its room before; one of "all" has only shown that it has some.
+        # Devices found one by one were checked for capacity before; devices of "all" only against the empty device.
         if alternative.takes_all and not self._has_room(claim, alternative, device, str(device.id)):
             self._release_constraints(claim, request, alternative)
             return False
@@ -399,7 +400,7 @@ class Search:
     def _give_back(self) -> None:
         """Undo the last step."""
         step = self._steps.pop()
-        device, alternative = step.chosen.device, step.chosen.alternative
+        device, alternative = step.choice.device, step.choice.alternative
         self._counts[step.claim] -= 1
         if device.is_shareable:
             self._shares[device.id].pop()

@@ -1,7 +1,7 @@
-"""Standing answers: claims that ask the same get the same, until the devices a node sees change.
+"""Cached allocation results. Claims with equal specs share the results until the visible devices change.
 
-An answer belongs to what a node sees, not to the node: the column of view numbers turns answers into a verdict.
-Only what was touched since, mostly the devices of the last pod's node, is searched again.
+A result belongs to a device view, not to a node: the column of view numbers turns results into a verdict. Only views
+whose devices changed, usually those of the last pod's node, are searched again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,13 +33,13 @@ INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encounte
 
 UNKNOWN: Final = -1
 ALLOCATED: Final = 0
-MAX_KEPT: Final = 32
+MAX_CACHED: Final = 32
 PAUSE: Final = 60.0
 """How long a search that took too long is not repeated, unless its devices change: it would take too long again."""
 
 
 class AllocationOutcome(Struct, frozen=True, eq=False):
-    """What came of a search: devices, a rejection, or a fault that names a claim by its place."""
+    """The result of a search: devices, a rejection, or a fault that names a claim by its index."""
 
     solution: Solution | None = None
     rejection: Status | None = None
@@ -52,12 +52,12 @@ class AllocationOutcome(Struct, frozen=True, eq=False):
 
 
 class CachedAllocations:
-    """What claims of certain specs get in each view."""
+    """The results for claims with given specs, by device view."""
 
     def __init__(
-        self, asks: tuple[ParsedClaim, ...], views: DeviceViews, claims: ClaimTracker, features: DeviceFeatures
+        self, parsed_claims: tuple[ParsedClaim, ...], views: DeviceViews, claims: ClaimTracker, features: DeviceFeatures
     ) -> None:
-        self.asks = asks
+        self.parsed_claims = parsed_claims
         self._views = views
         self._claims = claims
         self._features = features
@@ -72,10 +72,10 @@ class CachedAllocations:
         self.unknown: set[int] = set()
         """The views for which nothing is known: mostly that of the last pod's node."""
         self.has_scores = False
-        """Whether some answer had a score: only claims that list alternatives have."""
+        """Whether a result has a score; only claims with prioritized lists have one."""
 
     def refresh(self) -> None:
-        """Forget the answers for devices that were taken or given back since."""
+        """Drop the results of views whose devices were allocated or released since the last call."""
         views = self._views
         touched = views.touched.since(self._position) if self._generation == views.generation else None
         if touched is None:
@@ -103,7 +103,7 @@ class CachedAllocations:
             self._scores = np.concatenate([self._scores, np.zeros(missing, dtype=np.int64)])
 
     def codes(self, numbers: IntArray) -> IntArray:
-        """Return the code of the answer for each of many views; unknown ones included."""
+        """Return the result code of each view number, including unknown ones."""
         return self._codes[numbers]
 
     def scores(self, numbers: IntArray) -> IntArray:
@@ -116,41 +116,44 @@ class CachedAllocations:
 
     def outcome(self, view: DeviceView, budget: SearchBudget) -> AllocationOutcome:
         """Return what the claims get in a view, searching if need be; raise :class:`SearchTimeout` if it takes long."""
-        known = self._outcomes.get(view.number)
-        if known is not None:
-            return known
+        cached = self._outcomes.get(view.number)
+        if cached is not None:
+            return cached
         if budget.now() < self._late.get(view.number, -inf):
             raise SearchTimeout
         budget.start_search()
         try:
-            found = self._search(view, budget)
+            outcome = self._search(view, budget)
         except SearchTimeout:
             # One that was cut short because of searches before it may well be easy.
             if budget.last_search_took_most() and view.number != UNKNOWN:
                 self._late[view.number] = budget.now() + PAUSE
             raise
         if view.number != UNKNOWN and view.number < len(self._codes):
-            self._outcomes[view.number] = found
-            self._codes[view.number] = self._code(found)
-            self._scores[view.number] = found.score
-            self.has_scores = self.has_scores or found.score != 0
+            self._outcomes[view.number] = outcome
+            self._codes[view.number] = self._code(outcome)
+            self._scores[view.number] = outcome.score
+            self.has_scores = self.has_scores or outcome.score != 0
             self.unknown.discard(view.number)
-        return found
+        return outcome
 
     def _search(self, view: DeviceView, budget: SearchBudget) -> AllocationOutcome:
         if view.problem:
             return AllocationOutcome(fault=ClaimFault(view.problem))
         try:
-            search = Search(self.asks, view, self._claims.allocated, self._features, budget)
+            search = Search(self.parsed_claims, view, self._claims.allocated, self._features, budget)
             solution = search.run()
             if solution is None:
                 is_invalid = any(pool.is_invalid for pool in view.pools)
                 return AllocationOutcome(rejection=INVALID_POOLS if is_invalid else CANNOT_ALLOCATE)
-            for chosen in solution.chosen:
-                check_node_selector(chosen)
+            for choices in solution.choices:
+                check_node_selector(choices)
         except ClaimFault as fault:
             return AllocationOutcome(fault=fault)
-        score = sum(preference(ask, selected) for ask, selected in zip(self.asks, solution.selected, strict=True))
+        score = sum(
+            preference(parsed, selected)
+            for parsed, selected in zip(self.parsed_claims, solution.alternatives, strict=True)
+        )
         return AllocationOutcome(solution, score=score)
 
     def _code(self, outcome: AllocationOutcome) -> int:
@@ -168,7 +171,7 @@ def _text(outcome: AllocationOutcome) -> tuple[str, int | None] | None:
 
 
 class AllocationCache:
-    """Answers by what is asked: the specs of the claims, and the classes as they are now."""
+    """Cached allocations by claim specs and version of the device classes."""
 
     def __init__(
         self, views: DeviceViews, claims: ClaimTracker, classes: Lister[DeviceClass], features: DeviceFeatures
@@ -177,15 +180,15 @@ class AllocationCache:
         self._claims = claims
         self._classes = classes
         self._features = features
-        self._kept: LRU[tuple[object, ...], CachedAllocations] = LRU("device allocations", MAX_KEPT)
+        self._kept: LRU[tuple[object, ...], CachedAllocations] = LRU("device allocations", MAX_CACHED)
 
     def find(self, specs: Sequence[ResourceClaimSpec], keys: Sequence[bytes]) -> CachedAllocations:
-        """Return the answers for claims with these specs, up to date."""
+        """Return up-to-date cached allocations for claims with these specs."""
         key = (self._classes.version, *keys)
-        answers = self._kept.find(key)
-        if answers is None:
-            asks = tuple(parse_claim(spec, self._classes.get, self._features) for spec in specs)
-            answers = CachedAllocations(asks, self._views, self._claims, self._features)
-            self._kept.put(key, answers)
-        answers.refresh()
-        return answers
+        cached = self._kept.find(key)
+        if cached is None:
+            parsed_claims = tuple(parse_claim(spec, self._classes.get, self._features) for spec in specs)
+            cached = CachedAllocations(parsed_claims, self._views, self._claims, self._features)
+            self._kept.put(key, cached)
+        cached.refresh()
+        return cached

@@ -1,7 +1,7 @@
-"""Counters that the devices of a pool share: partitions of one GPU draw from its memory, say.
+"""Counters shared by the devices of a pool; for example, partitions of a GPU consume its memory.
 
-Devices that draw from one counter set at the same time must get on with each other: all have a compatibility group in
-common, or none has any. (Without the gate no slice with groups comes this far, so none has.)
+Devices that consume from one counter set at the same time must be compatible: all share a compatibility group, or
+no device has groups. (Without the gate, slices with groups are ignored.)
 """
 
 from moorage.scheduler.plugins.dynamic_resources.devices.allocated import AllocatedDevices
@@ -13,58 +13,58 @@ CommonGroups = dict[str, list[frozenset[str]]]
 
 
 class CounterTracker:
-    """What is left of each pool's counters, who draws from them, and what the devices chosen so far draw."""
+    """Remaining counters of each pool, and the compatibility groups of the devices in use."""
 
     def __init__(self, allocated: AllocatedDevices) -> None:
         self._allocated = allocated
-        self._left: dict[PoolId, Counters] = {}
-        self._company: dict[PoolId, CommonGroups] = {}
+        self._free: dict[PoolId, Counters] = {}
+        self._groups_in_use: dict[PoolId, CommonGroups] = {}
 
     def draw(self, device: PooledDevice, pool: Pool) -> bool:
-        """Draw what a device needs, or leave everything as it is if it would not suffice, or not be compatible."""
-        left = self._left.get(pool.id)
-        if left is None:
-            left = self._start(pool)
-        if not self._gets_on(device, self._company[pool.id]):
+        """Consume the counters of a device; change nothing and return False if they are exhausted or incompatible."""
+        free = self._free.get(pool.id)
+        if free is None:
+            free = self._start(pool)
+        if not self._is_compatible(device, self._groups_in_use[pool.id]):
             return False
-        self._join(device, self._company[pool.id])
+        self._join(device, self._groups_in_use[pool.id])
         for key, amount in device.draws.items():
-            left[key] -= amount
+            free[key] -= amount
         # All counters of the pool, not only this device's: one that is overdrawn already stops every device.
-        if all(amount >= 0 for amount in left.values()):
+        if all(amount >= 0 for amount in free.values()):
             return True
         self.give_back(device, pool)
         return False
 
     def give_back(self, device: PooledDevice, pool: Pool) -> None:
         """Undo a draw."""
-        left = self._left[pool.id]
+        free = self._free[pool.id]
         for key, amount in device.draws.items():
-            left[key] += amount
+            free[key] += amount
         for counter_set, _ in device.groups:
-            self._company[pool.id][counter_set].pop()
+            self._groups_in_use[pool.id][counter_set].pop()
 
     def _start(self, pool: Pool) -> Counters:
-        left = self._left[pool.id] = dict(pool.counters)
-        company = self._company[pool.id] = {}
+        free = self._free[pool.id] = dict(pool.counters)
+        in_use = self._groups_in_use[pool.id] = {}
         for device in (*pool.devices, *pool.others):
             if device.groups and self._allocated.is_taken(device.id):
-                self._join(device, company)
+                self._join(device, in_use)
                 for key, amount in device.draws.items():
-                    left[key] -= amount
-        return left
+                    free[key] -= amount
+        return free
 
     @staticmethod
-    def _gets_on(device: PooledDevice, company: CommonGroups) -> bool:
+    def _is_compatible(device: PooledDevice, in_use: CommonGroups) -> bool:
         for counter_set, groups in device.groups:
-            if others := company.get(counter_set):
-                common = others[-1]
+            if history := in_use.get(counter_set):
+                common = history[-1]
                 if bool(common) != bool(groups) or (groups and not groups & common):
                     return False
         return True
 
     @staticmethod
-    def _join(device: PooledDevice, company: CommonGroups) -> None:
+    def _join(device: PooledDevice, in_use: CommonGroups) -> None:
         for counter_set, groups in device.groups:
-            others = company.setdefault(counter_set, [])
-            others.append(groups & others[-1] if others else groups)
+            history = in_use.setdefault(counter_set, [])
+            history.append(groups & history[-1] if history else groups)

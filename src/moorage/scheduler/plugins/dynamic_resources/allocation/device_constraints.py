@@ -1,4 +1,4 @@
-"""What the devices of a claim must have in common, or must not."""
+"""Constraints between the devices of a claim: ``matchAttribute`` and ``distinctAttribute``."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
@@ -20,7 +20,7 @@ _KINDS: Final = {str: "string", int: "int", bool: "bool", dict: "version"}
 def attribute_values(device: PooledDevice, name: str, *, lists: bool = False) -> Values | None:
     """Return the values of a device's attribute; a name in the driver's own domain may be written without it.
 
-    Without ``lists`` (the gate DRAListTypeAttributes) nobody knows what a list is.
+    Without ``lists`` (the gate DRAListTypeAttributes), list values are unknown.
     """
     attribute = device.device.attributes.get(name)
     if attribute is None:
@@ -54,20 +54,20 @@ def _written_values(attribute: DeviceAttribute, lists: bool) -> Values:
 def derived_values(device: PooledDevice, name: str, expression: str, *, lists: bool) -> Values:
     """Work out an attribute of a device by an expression; ClaimFault if that fails."""
     try:
-        found: Any = compile_attribute(expression).value(device.facts)
+        value: Any = compile_attribute(expression).value(device.facts)
     except CelCompileError as error:
         raise ClaimFault(f"compile derived attribute {name} failed: {error}") from error
     except CelRuntimeError as error:
         text = f"evaluate derived attribute {name} on device {device.id} failed: {error}"
         raise ClaimFault(text) from error
-    if isinstance(found, list) and not lists:
+    if isinstance(value, list) and not lists:
         return _UNKNOWN
-    items = found if isinstance(found, list) else [found]
+    items = value if isinstance(value, list) else [value]
     return frozenset((_KINDS[type(item)], item["@semver"] if isinstance(item, dict) else item) for item in items)
 
 
 class Constraint(ABC):
-    """Follows the devices chosen so far. What was refused once stays refused however many devices are added."""
+    """Tracks the devices chosen so far. A rejected device stays rejected when more devices are added."""
 
     def __init__(self, attribute: str, requests: tuple[str, ...], *, lists: bool = False) -> None:
         self.attribute = attribute
@@ -101,7 +101,7 @@ class Constraint(ABC):
 
     @property
     def state(self) -> Hashable:
-        """What the next answers depend on."""
+        """The state on which the next results depend."""
         return self._steps[-1] if self._steps else None
 
     @abstractmethod
@@ -114,7 +114,7 @@ class SameValue(Constraint):
 
     @property
     def common(self) -> Values | None:
-        """What all devices chosen so far have in common, once there is one."""
+        """The values common to all devices chosen so far; ``None`` before the first device."""
         return self._steps[-1] if self._steps else None
 
     def _step(self, values: Values) -> Values | None:
@@ -129,14 +129,14 @@ class DistinctValues(Constraint):
     def _step(self, values: Values) -> Values | None:
         if not self._steps:
             return values
-        known = self._steps[-1]
-        return None if values & known or UNKNOWN in values else values | known
+        seen_values = self._steps[-1]
+        return None if values & seen_values or UNKNOWN in values else values | seen_values
 
 
-def constraint_for(written: DeviceConstraint, *, lists: bool = False) -> Constraint | None:
-    """Make ready to follow a constraint; ``None`` if it is of a kind nobody knows."""
-    if written.match_attribute is not None:
-        return SameValue(written.match_attribute, written.requests, lists=lists)
-    if written.distinct_attribute is not None:
-        return DistinctValues(written.distinct_attribute, written.requests, lists=lists)
+def constraint_for(spec: DeviceConstraint, *, lists: bool = False) -> Constraint | None:
+    """Create the tracker of a constraint; ``None`` if its type is unsupported."""
+    if spec.match_attribute is not None:
+        return SameValue(spec.match_attribute, spec.requests, lists=lists)
+    if spec.distinct_attribute is not None:
+        return DistinctValues(spec.distinct_attribute, spec.requests, lists=lists)
     return None

@@ -1,4 +1,4 @@
-"""What claims ask for, taken apart once per spec: requests, their alternatives, and the tests devices must pass."""
+"""Parsed claim specs: requests, their alternatives, and the selectors that devices must match."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,7 +17,7 @@ from moorage.kube.api.devices import (
     ResourceClaimSpec,
 )
 from moorage.kube.api.quantity import Quantity
-from moorage.scheduler.plugins.dynamic_resources.cel.program import CelCompileError, CelRuntimeError, compiled
+from moorage.scheduler.plugins.dynamic_resources.cel.program import CelCompileError, CelRuntimeError, compile_selector
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import PooledDevice
 
@@ -27,7 +27,7 @@ ClassOf = Callable[[str], DeviceClass | None]
 class ClaimFault(MoorageError):
     """Something is wrong with a claim, a class or a device: allocation fails as an error, on all nodes.
 
-    The claim is named by its place, since claims that ask the same share the answer; :meth:`about` names it.
+    The fault names the claim by index, since claims with equal specs share results; :meth:`about` adds the name.
     """
 
     def __init__(self, text: str, *, claim: int | None = None) -> None:
@@ -45,7 +45,7 @@ class Alternative(Struct, frozen=True, eq=False):
 
     name: str
     qualified: str
-    wanted: ExactDeviceRequest | DeviceSubRequest
+    spec: ExactDeviceRequest | DeviceSubRequest
     device_class: DeviceClass | None
     problem: str = ""
     derived: Mapping[str, str] = {}
@@ -53,35 +53,35 @@ class Alternative(Struct, frozen=True, eq=False):
 
     @property
     def takes_all(self) -> bool:
-        """Whether it asks for every device that passes its tests."""
-        return self.wanted.allocation_mode == ALL_DEVICES
+        """Whether it requests all matching devices."""
+        return self.spec.allocation_mode == ALL_DEVICES
 
     @property
     def count(self) -> int:
-        """How many devices it asks for; the API server writes 1 where nothing is written."""
-        return self.wanted.count or 1
+        """Number of requested devices; the API server defaults it to 1."""
+        return self.spec.count or 1
 
     @property
     def has_admin_access(self) -> bool:
         """Whether it may look at devices that are in use."""
-        return isinstance(self.wanted, ExactDeviceRequest) and bool(self.wanted.admin_access)
+        return isinstance(self.spec, ExactDeviceRequest) and bool(self.spec.admin_access)
 
     @property
     def tolerations(self) -> tuple[DeviceToleration, ...]:
         """The device taints it can live with."""
-        return self.wanted.tolerations
+        return self.spec.tolerations
 
     @property
     def capacity(self) -> Mapping[str, Quantity]:
-        """How much of a device it asks for."""
-        return self.wanted.capacity.requests if self.wanted.capacity is not None else {}
+        """The requested capacity of a device."""
+        return self.spec.capacity.requests if self.spec.capacity is not None else {}
 
     def selects(self, device: PooledDevice, claim: int) -> bool:
         """Return whether a device passes the tests of the class and then of the request."""
         assert self.device_class is not None
         owner = f"class {self.device_class.name}"
         return _pass(self.device_class.spec.selectors, device, owner, None) and _pass(
-            self.wanted.selectors, device, "", claim
+            self.spec.selectors, device, "", claim
         )
 
 
@@ -89,7 +89,7 @@ def _pass(selectors: Sequence[DeviceSelector], device: PooledDevice, owner: str,
     for number, selector in enumerate(selectors):
         assert selector.cel is not None
         try:
-            if not compiled(selector.cel.expression).matches(device.facts):
+            if not compile_selector(selector.cel.expression).matches(device.facts):
                 return False
         except CelCompileError as error:
             raise ClaimFault(f"{owner}: selector #{number}: CEL compile error: {error}", claim=claim) from error
@@ -109,7 +109,7 @@ class Request(Struct, frozen=True, eq=False):
 
 
 class ParsedClaim(Struct, frozen=True, eq=False):
-    """What one claim asks for."""
+    """The parsed requests of one claim."""
 
     spec: ResourceClaimSpec
     requests: tuple[Request, ...]
@@ -122,9 +122,9 @@ def parse_claim(spec: ResourceClaimSpec, class_of: ClassOf, features: DeviceFeat
 
 def _request(request: DeviceRequest, class_of: ClassOf, features: DeviceFeatures) -> Request:
     if not request.first_available:
-        wanted = request.exactly or ExactDeviceRequest()
-        problem = "" if features.consumable_capacity or wanted.capacity is None else _no_capacity("request", request)
-        exact = _alternative(request.name, request.name, wanted, class_of, features)
+        spec = request.exactly or ExactDeviceRequest()
+        problem = "" if features.consumable_capacity or spec.capacity is None else _no_capacity("request", request)
+        exact = _alternative(request.name, request.name, spec, class_of, features)
         return Request(request.name, (exact,), False, problem)
     problem = ""
     if not features.prioritized_list:
@@ -144,32 +144,32 @@ def _no_capacity(kind: str, request: DeviceRequest | DeviceSubRequest) -> str:
 def _alternative(
     name: str,
     qualified: str,
-    wanted: ExactDeviceRequest | DeviceSubRequest,
+    spec: ExactDeviceRequest | DeviceSubRequest,
     class_of: ClassOf,
     features: DeviceFeatures,
 ) -> Alternative:
-    device_class = class_of(wanted.device_class_name)
-    found = Alternative(name, qualified, wanted, device_class)
-    problem = _problem(found, features)
+    device_class = class_of(spec.device_class_name)
+    draft = Alternative(name, qualified, spec, device_class)
+    problem = _problem(draft, features)
     text = f", request {name}{problem}" if problem else ""
-    derived = {item.name: item.expression for item in wanted.derived_attributes}
-    return Alternative(name, qualified, wanted, device_class, text, derived)
+    derived = {item.name: item.expression for item in spec.derived_attributes}
+    return Alternative(name, qualified, spec, device_class, text, derived)
 
 
-def _problem(asked: Alternative, features: DeviceFeatures) -> str:
-    wanted = asked.wanted
-    for number, selector in enumerate(wanted.selectors):
+def _problem(alternative: Alternative, features: DeviceFeatures) -> str:
+    spec = alternative.spec
+    for number, selector in enumerate(spec.selectors):
         if selector.cel is None:
             return f", selector #{number}: CEL expression empty (unsupported selector type?)"
-    if not features.admin_access and isinstance(wanted, ExactDeviceRequest) and wanted.admin_access is not None:
+    if not features.admin_access and isinstance(spec, ExactDeviceRequest) and spec.admin_access is not None:
         return ": admin access is requested, but the feature is disabled"
-    if wanted.derived_attributes and not features.derived_attributes:
+    if spec.derived_attributes and not features.derived_attributes:
         return ": cannot handle request with derived attributes, the feature is disabled"
-    if not wanted.device_class_name:
+    if not spec.device_class_name:
         return ": missing device class name (unsupported request type?)"
-    if asked.device_class is None:
-        name = wanted.device_class_name
+    if alternative.device_class is None:
+        name = spec.device_class_name
         return f': could not retrieve device class {name}: deviceclass.resource.k8s.io "{name}" not found'
-    if wanted.allocation_mode not in ("", EXACT_COUNT, ALL_DEVICES):
-        return f": unsupported count mode {wanted.allocation_mode}"
+    if spec.allocation_mode not in ("", EXACT_COUNT, ALL_DEVICES):
+        return f": unsupported count mode {spec.allocation_mode}"
     return ""

@@ -14,7 +14,7 @@ from moorage.kube.api.devices import (
 from moorage.kube.api.selectors import NODE_NAME_FIELD, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import DeviceChoice
 from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import Alternative, ClaimFault, ParsedClaim
-from moorage.scheduler.plugins.dynamic_resources.devices.capacity import written
+from moorage.scheduler.plugins.dynamic_resources.devices.capacity import format_quantity
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
 
 FROM_CLASS: Final = "FromClass"
@@ -23,41 +23,41 @@ MAX_ALTERNATIVES: Final = 8
 
 
 def allocation(
-    ask: ParsedClaim,
-    chosen: Sequence[DeviceChoice],
+    claim: ParsedClaim,
+    choices: Sequence[DeviceChoice],
     selected: Sequence[Alternative],
     *,
     node_name: str,
     features: DeviceFeatures,
 ) -> AllocationResult:
-    """Write an allocation for one claim; every share of a device gets an identity of its own."""
+    """Create the allocation result of one claim; every share of a device gets its own ID."""
     return AllocationResult(
         devices=DeviceAllocationResult(
-            results=tuple(device_result(item, features) for item in chosen),
-            config=tuple(_configuration(ask, selected)),
+            results=tuple(device_result(item, features) for item in choices),
+            config=tuple(_configuration(claim, selected)),
         ),
-        node_selector=_node_selector(chosen, node_name),
+        node_selector=_node_selector(choices, node_name),
     )
 
 
-def check_node_selector(chosen: Sequence[DeviceChoice]) -> None:
-    """Raise :class:`ClaimFault` if it could not be said where the devices can be used."""
-    _node_selector(chosen, "")
+def check_node_selector(choices: Sequence[DeviceChoice]) -> None:
+    """Raise :class:`ClaimFault` if the devices have an unsupported node selector."""
+    _node_selector(choices, "")
 
 
-def preference(ask: ParsedClaim, selected: Sequence[Alternative]) -> int:
+def preference(claim: ParsedClaim, selected: Sequence[Alternative]) -> int:
     """Score an allocation: the earlier the alternative that was picked from each list, the more."""
     return sum(
         MAX_ALTERNATIVES - request.alternatives.index(alternative)
-        for request, alternative in zip(ask.requests, selected, strict=True)
+        for request, alternative in zip(claim.requests, selected, strict=True)
         if request.is_list
     )
 
 
 def stored_preference(claim: ResourceClaim) -> int:
     """Score an allocation that a claim has already, in the same way."""
-    held = claim.status.allocation
-    served = {result.request for result in held.devices.results} if held is not None else set()
+    allocation = claim.status.allocation
+    served = {result.request for result in allocation.devices.results} if allocation is not None else set()
     return sum(
         MAX_ALTERNATIVES - number
         for request in claim.spec.devices.requests
@@ -67,60 +67,60 @@ def stored_preference(claim: ResourceClaim) -> int:
     )
 
 
-def device_result(chosen: DeviceChoice, features: DeviceFeatures) -> DeviceRequestAllocationResult:
+def device_result(choice: DeviceChoice, features: DeviceFeatures) -> DeviceRequestAllocationResult:
     """Write down one device of an allocation."""
     conditions, skips = features.binding_conditions, features.optional_node_operations
-    device, asked = chosen.device, chosen.alternative
+    device, alternative = choice.device, choice.alternative
     return DeviceRequestAllocationResult(
-        request=asked.qualified,
+        request=alternative.qualified,
         driver=device.id.driver,
         pool=device.id.pool,
         device=device.id.name,
-        admin_access=True if asked.has_admin_access else None,
-        tolerations=asked.tolerations,
+        admin_access=True if alternative.has_admin_access else None,
+        tolerations=alternative.tolerations,
         binding_conditions=device.device.binding_conditions if conditions else (),
         binding_failure_conditions=device.device.binding_failure_conditions if conditions else (),
-        share_id=str(uuid4()) if chosen.consumed is not None else None,
+        share_id=str(uuid4()) if choice.consumed is not None else None,
         consumed_capacity={
-            name: written(amount, like=device.device.capacity[name].value)
-            for name, amount in (chosen.consumed or {}).items()
+            name: format_quantity(amount, like=device.device.capacity[name].value)
+            for name, amount in (choice.consumed or {}).items()
         },
         skip_node_operations=device.spec.skip_node_operations if skips else (),
     )
 
 
-def _configuration(ask: ParsedClaim, selected: Sequence[Alternative]) -> Iterator[DeviceAllocationConfiguration]:
+def _configuration(claim: ParsedClaim, selected: Sequence[Alternative]) -> Iterator[DeviceAllocationConfiguration]:
     """Collect the configuration of the classes in use, once each, and then the claim's own as far as it applies."""
     by_class: dict[str, list[Alternative]] = {}
     for alternative in selected:
-        by_class.setdefault(alternative.wanted.device_class_name, []).append(alternative)
+        by_class.setdefault(alternative.spec.device_class_name, []).append(alternative)
     for users in by_class.values():
         assert users[0].device_class is not None
         names = tuple(user.qualified for user in users)
         for config in users[0].device_class.spec.config:
-            yield DeviceAllocationConfiguration(FROM_CLASS, _unless_all(names, ask, selected), config.opaque)
-    for own in ask.spec.devices.config:
+            yield DeviceAllocationConfiguration(FROM_CLASS, _unless_all(names, claim, selected), config.opaque)
+    for own in claim.spec.devices.config:
         if not own.requests or any(
             request.name in own.requests or alternative.qualified in own.requests
-            for request, alternative in zip(ask.requests, selected, strict=True)
+            for request, alternative in zip(claim.requests, selected, strict=True)
         ):
-            yield DeviceAllocationConfiguration(FROM_CLAIM, _unless_all(own.requests, ask, selected), own.opaque)
+            yield DeviceAllocationConfiguration(FROM_CLAIM, _unless_all(own.requests, claim, selected), own.opaque)
 
 
-def _unless_all(names: tuple[str, ...], ask: ParsedClaim, selected: Sequence[Alternative]) -> tuple[str, ...]:
+def _unless_all(names: tuple[str, ...], claim: ParsedClaim, selected: Sequence[Alternative]) -> tuple[str, ...]:
     """Leave the names out where they cover every request: no names mean all of them."""
     covers = all(
         request.name in names or alternative.qualified in names
-        for request, alternative in zip(ask.requests, selected, strict=True)
+        for request, alternative in zip(claim.requests, selected, strict=True)
     )
     return () if covers else names
 
 
-def _node_selector(chosen: Sequence[DeviceChoice], node_name: str) -> NodeSelector | None:
-    """Say where the devices can be used together: on this node, where all their selectors hold, or everywhere."""
+def _node_selector(choices: Sequence[DeviceChoice], node_name: str) -> NodeSelector | None:
+    """Return where all devices can be used: this node, the nodes that match all selectors, or everywhere (None)."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
-    for item in chosen:
+    for item in choices:
         device, spec = item.device.device, item.device.spec
         where = device if spec.per_device_node_selection else spec
         if where.node_name is not None or device.binds_to_node:
@@ -139,12 +139,12 @@ def _node_selector(chosen: Sequence[DeviceChoice], node_name: str) -> NodeSelect
     return NodeSelector((NodeSelectorTerm(tuple(expressions), tuple(fields)),))
 
 
-def _add_new(requirements: Sequence[NodeSelectorRequirement], known: list[NodeSelectorRequirement]) -> None:
+def _add_new(requirements: Sequence[NodeSelectorRequirement], collected: list[NodeSelectorRequirement]) -> None:
     for requirement in requirements:
         if not any(
-            requirement.key == other.key
-            and requirement.operator == other.operator
-            and set(requirement.values) == set(other.values)
-            for other in known
+            requirement.key == existing.key
+            and requirement.operator == existing.operator
+            and set(requirement.values) == set(existing.values)
+            for existing in collected
         ):
-            known.append(requirement)
+            collected.append(requirement)

@@ -1,7 +1,7 @@
-"""Seeing early that a search is in vain: fewer devices are left than the rest of the requests needs.
+"""Early detection of infeasible searches: fewer devices are free than the remaining requests need.
 
-Cutting off a branch must not change what comes of the search. So it is done only where no device, request or limit can
-make the branch end in anything but "nothing found"; :meth:`SearchBounds.prepare` decides.
+Pruning must not change the result of the search. A branch is pruned only if it cannot end in anything but "nothing
+found"; :meth:`SearchBounds.prepare` checks the conditions.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,12 +21,12 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests impo
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import PooledDevice
 
 Mask = int
-"""A set of candidates: bit n stands for the nth device in the order of the search."""
+"""A set of candidates: bit n is the nth device in search order."""
 Passes = Callable[[int, Alternative, int], bool]
 
 
-class _Rest:
-    """What all requests from some point on need together, at least, and from which devices."""
+class _Demand:
+    """Lower bound on the devices that all requests from a point on need, and the devices they can use."""
 
     __slots__ = ("devices", "need")
 
@@ -34,20 +34,20 @@ class _Rest:
         self.need = need
         self.devices = devices
 
-    def with_more(self, need: int, devices: Mask) -> "_Rest":
-        return _Rest(self.need + need, self.devices | devices)
+    def with_more(self, need: int, devices: Mask) -> "_Demand":
+        return _Demand(self.need + need, self.devices | devices)
 
 
 class _Group:
-    """A ``matchAttribute`` constraint: its devices by value, and what is left to do under it after each request."""
+    """A ``matchAttribute`` constraint: its devices by value, and the demand under it after each request."""
 
     def __init__(self, constraint: SameValue, devices: Sequence[PooledDevice], *, lists: bool) -> None:
         self.constraint = constraint
         self.by_value: dict[Value, Mask] = {}
-        for place, device in enumerate(devices):
+        for index, device in enumerate(devices):
             for value in attribute_values(device, constraint.attribute, lists=lists) or ():
-                self.by_value[value] = self.by_value.get(value, 0) | 1 << place
-        self.after: list[_Rest] = []
+                self.by_value[value] = self.by_value.get(value, 0) | 1 << index
+        self.after: list[_Demand] = []
 
     def possible(self) -> Iterable[Mask]:
         """Return the sets of devices from which all that is left would have to come."""
@@ -56,42 +56,42 @@ class _Group:
 
 
 class SearchBounds:
-    """Bounds on what a search still needs; all of them hold for every way it may go on."""
+    """Lower bounds on the remaining demand of a search; they hold for every branch."""
 
     def __init__(
         self,
-        asks: Sequence[ParsedClaim],
+        parsed_claims: Sequence[ParsedClaim],
         constraints: Sequence[Sequence[Constraint]],
         devices: Sequence[PooledDevice],
         *,
         lists: bool = False,
     ) -> None:
-        self._asks = asks
-        self._shareable = sum(1 << place for place, device in enumerate(devices) if device.is_shareable)
+        self._parsed_claims = parsed_claims
+        self._shareable = sum(1 << index for index, device in enumerate(devices) if device.is_shareable)
         self._groups = [
             [_Group(constraint, devices, lists=lists) for constraint in of_claim if isinstance(constraint, SameValue)]
             for of_claim in constraints
         ]
         self._count = len(devices)
         self._eligible: dict[Alternative, Mask] = {}
-        self._after: list[list[_Rest]] = []
+        self._after: list[list[_Demand]] = []
 
     def prepare(self, passes: Passes, limit: int) -> bool:
-        """ParsedClaim every request about every device; return whether branches may be cut off at all.
+        """Evaluate every request for every device; return whether pruning is allowed.
 
-        Not if a test fails with an error, which a branch might have met; nor if a request takes all devices, which is
-        an error when a constraint is in the way; nor if a claim could ask for more devices than it may get; nor if
-        constraints see attributes that requests work out, each its own, and perhaps in vain.
+        Pruning is not allowed if a selector fails with an error (a branch might reach it), if a request takes all
+        devices (a violated constraint is then an error), if a claim could exceed its device limit, or if requests
+        derive attributes (constraints then depend on the request).
         """
-        for claim, ask in enumerate(self._asks):
-            alternatives = [alternative for request in ask.requests for alternative in request.alternatives]
-            most = sum(max(alternative.count for alternative in request.alternatives) for request in ask.requests)
-            if most > limit or any(alternative.takes_all or alternative.derived for alternative in alternatives):
+        for claim, parsed in enumerate(self._parsed_claims):
+            alternatives = [alternative for request in parsed.requests for alternative in request.alternatives]
+            maximum = sum(max(alternative.count for alternative in request.alternatives) for request in parsed.requests)
+            if maximum > limit or any(alternative.takes_all or alternative.derived for alternative in alternatives):
                 return False
             try:
                 for alternative in alternatives:
                     self._eligible[alternative] = sum(
-                        1 << place for place in range(self._count) if passes(claim, alternative, place)
+                        1 << index for index in range(self._count) if passes(claim, alternative, index)
                     )
             except ClaimFault:
                 return False
@@ -102,16 +102,16 @@ class SearchBounds:
         """Return whether a request that lacks some devices, and all requests after it, cannot all be served."""
         eligible = self._eligible[alternative]
         need = 0 if alternative.has_admin_access else missing
-        rest = self._after[claim][number].with_more(need, eligible)
-        if not self._suffices(need, eligible, used) or not self._suffices(rest.need, rest.devices, used):
+        demand = self._after[claim][number].with_more(need, eligible)
+        if not self._suffices(need, eligible, used) or not self._suffices(demand.need, demand.devices, used):
             return True
-        name = self._asks[claim].requests[number].name
+        name = self._parsed_claims[claim].requests[number].name
         for group in self._groups[claim]:
-            here = group.after[number]
+            group_demand = group.after[number]
             if group.constraint.covers(name, alternative.qualified):
-                here = here.with_more(need, eligible)
-            if here.need and not any(
-                self._suffices(here.need, here.devices & devices, used) for devices in group.possible()
+                group_demand = group_demand.with_more(need, eligible)
+            if group_demand.need and not any(
+                self._suffices(group_demand.need, group_demand.devices & devices, used) for devices in group.possible()
             ):
                 return True
         return False
@@ -121,24 +121,24 @@ class SearchBounds:
 
     def _sum_up(self) -> None:
         """Add up needs from the last request to the first."""
-        rest = _Rest(0, 0)
-        self._after = [[] for _ in self._asks]
-        for claim in range(len(self._asks) - 1, -1, -1):
-            requests = self._asks[claim].requests
-            of_groups = {group: _Rest(0, 0) for group in self._groups[claim]}
+        demand = _Demand(0, 0)
+        self._after = [[] for _ in self._parsed_claims]
+        for claim in range(len(self._parsed_claims) - 1, -1, -1):
+            requests = self._parsed_claims[claim].requests
+            with_groups = {group: _Demand(0, 0) for group in self._groups[claim]}
             for request in reversed(requests):
-                self._after[claim].insert(0, rest)
+                self._after[claim].insert(0, demand)
                 devices = self._devices(request.alternatives)
-                rest = rest.with_more(_need(request, lambda _: True), devices)
-                for group, before in of_groups.items():
+                demand = demand.with_more(_need(request, lambda _: True), devices)
+                for group, before in with_groups.items():
                     group.after.insert(0, before)
-                    of_groups[group] = before.with_more(_need(request, _covered(group, request)), devices)
+                    with_groups[group] = before.with_more(_need(request, _covered(group, request)), devices)
 
     def _devices(self, alternatives: Iterable[Alternative]) -> Mask:
-        found = 0
+        devices = 0
         for alternative in alternatives:
-            found |= self._eligible[alternative]
-        return found
+            devices |= self._eligible[alternative]
+        return devices
 
 
 def _covered(group: _Group, request: Request) -> Callable[[Alternative], bool]:

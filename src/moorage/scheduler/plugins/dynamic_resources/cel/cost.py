@@ -1,4 +1,4 @@
-"""What a CEL expression may cost at most, worked out before it runs.
+"""Upper bounds on the cost of a CEL expression, computed before evaluation.
 
 cel-cpp counts the iterations of macros and nothing else: seven ``replace`` in a row would fill the memory. So every
 value an expression can make gets a bound on its size, from the sizes of the device's attributes upwards, and every call
@@ -24,13 +24,13 @@ from moorage.scheduler.plugins.dynamic_resources.cel.syntax_tree import (
 
 MAX_COST: Final = 1_000_000
 MAX_LENGTH: Final = 1 << 20
-"""How many bytes a string, and how many entries a list or map may have while an expression runs."""
+"""Maximum bytes of a string, and maximum entries of a list or map, during evaluation."""
 PER_BYTE: Final = 0.1
 PYTHON_CALL: Final = 10
 """A function of ours costs what ten of cel-cpp's do: its arguments are converted to Python and back."""
 _MAX_WEIGHT: Final = 1 << 40
 _MAX_INSTRUCTIONS: Final = 350_000
-"""What RE2 has memory for."""
+"""RE2's memory limit, in instructions."""
 _INSTRUCTIONS_PER_BYTE: Final = 1700
 
 
@@ -39,7 +39,7 @@ class OverBudget(Exception):
 
 
 class Size(Struct, frozen=True):
-    """A bound on a value: its bytes or entries, and what its entries may be. Optionals count as what they hold."""
+    """A bound on a value: its bytes or entries, and the bounds of its entries. Optionals count as their content."""
 
     length: int = 1
     key: int = 0
@@ -62,21 +62,21 @@ def size(length: int, *, key: int = 0, item: Size | None = None) -> Size:
 SCALAR: Final = size(1)
 
 
-def either(one: Size, other: Size) -> Size:
+def either(left: Size, right: Size) -> Size:
     """Return a bound on a value that is bounded by one or the other."""
-    if one is other or one == other:
-        return one
-    both = one.item is not None and other.item is not None
-    item = either(one.entry(), other.entry()) if both else one.item or other.item
-    return size(max(one.length, other.length), key=max(one.key, other.key), item=item)
+    if left is right or left == right:
+        return left
+    have_items = left.item is not None and right.item is not None
+    item = either(left.entry(), right.entry()) if have_items else left.item or right.item
+    return size(max(left.length, right.length), key=max(left.key, right.key), item=item)
 
 
 def any_of(sizes: Iterable[Size]) -> Size:
     """Return a bound on a value that is bounded by one of several."""
-    found = SCALAR
+    bound = SCALAR
     for each in sizes:
-        found = either(found, each)
-    return found
+        bound = either(bound, each)
+    return bound
 
 
 def measure_size(value: Any) -> Size:
@@ -168,15 +168,17 @@ class _Estimate:
         if node.function in ("matches", "find", "findAll") and len(arguments) > 1:
             arguments[1] = _regex_size(node.arguments[1], arguments[1])
         if isinstance(first, Name) and f"{first.name}.{node.function}" in FUNCTIONS:
-            # The parser takes the namespace of a function for what a method is called on; a variable may be named so.
-            made = self._priced(f"{first.name}.{node.function}", arguments[1:])
-            return either(made, self._priced(node.function, arguments)) if first.name in names else made
+            # The parser treats the namespace of a function as a method receiver; a variable may have the same name.
+            result = self._priced(f"{first.name}.{node.function}", arguments[1:])
+            return either(result, self._priced(node.function, arguments)) if first.name in names else result
         return self._priced(node.function, arguments)
 
     def _priced(self, function: str, arguments: Sequence[Size]) -> Size:
-        cost, made = FUNCTIONS.get(function, _unknown)(*(*arguments, SCALAR, SCALAR, SCALAR)[: max(3, len(arguments))])
+        cost, result = FUNCTIONS.get(function, _unknown)(
+            *(*arguments, SCALAR, SCALAR, SCALAR)[: max(3, len(arguments))]
+        )
         self._charge(cost)
-        return made
+        return result
 
     def _choice(self, arguments: Sequence[Expression], names: Mapping[str, Size]) -> Size:
         self._charge(1)
@@ -231,8 +233,8 @@ def _search(a: Size, b: Size, _c: Size, *_more: Size) -> Priced:
 
 def _replace(a: Size, _old: Size, new: Size, *_more: Size) -> Priced:
     # An empty text is found between all bytes, and at both ends.
-    made = a.length + (a.length + 1) * new.length
-    return 1 + PER_BYTE * made, size(made)
+    length = a.length + (a.length + 1) * new.length
+    return 1 + PER_BYTE * length, size(length)
 
 
 def _split(a: Size, _b: Size, _c: Size) -> Priced:
@@ -240,14 +242,14 @@ def _split(a: Size, _b: Size, _c: Size) -> Priced:
 
 
 def _join(a: Size, b: Size, _c: Size) -> Priced:
-    made = a.length * (a.entry().length + b.length)
-    return 1 + PER_BYTE * made, size(made)
+    length = a.length * (a.entry().length + b.length)
+    return 1 + PER_BYTE * length, size(length)
 
 
 def _format(a: Size, b: Size, _c: Size) -> Priced:
     # A number has up to 310 digits and 1,000 decimals; a byte becomes up to eight of a list's text.
-    made = a.length + b.length * (1400 + 8 * b.entry().weight)
-    return 1 + PER_BYTE * made, size(made)
+    length = a.length + b.length * (1400 + 8 * b.entry().weight)
+    return 1 + PER_BYTE * length, size(length)
 
 
 def _text(a: Size, _b: Size, _c: Size) -> Priced:

@@ -1,7 +1,7 @@
 """The functions Kubernetes adds to CEL: quantities, versions, lists, sets and regular expressions.
 
 A quantity is the map ``{"@quantity": "<billionths>"}`` and a version ``{"@semver": "<canonical text>"}`` while an
-expression runs; the checker knows them as types of their own.
+expression runs; the checker uses dedicated types.
 """
 
 import re
@@ -124,10 +124,10 @@ def _nanos(value: Tagged | int) -> int:
 
 
 def _as_integer(value: Tagged) -> int:
-    whole, rest = divmod(_nanos(value), NANO)
-    if rest or abs(whole) > MAX_INT64:
+    integer, fraction = divmod(_nanos(value), NANO)
+    if fraction or abs(integer) > MAX_INT64:
         raise ValueError("cannot convert value to integer")
-    return whole
+    return integer
 
 
 def _sign(value: Tagged) -> int:
@@ -163,7 +163,7 @@ def _find(text: str, pattern: str) -> str:
 
 
 class _Function:
-    """One overload: how the checker sees it, how the evaluator dispatches it, and what it does."""
+    """One overload: types for the checker, types for the evaluator, and the implementation."""
 
     def __init__(
         self, name: str, takes: ParameterTypes, gives: cel.Type, does: Callable[..., Any], *, member: bool = True
@@ -192,9 +192,9 @@ def _quantity_functions() -> list[_Function]:
         _Function("asInteger", (q,), _T.INT, _as_integer),
         _Function("asApproximateFloat", (q,), _T.DOUBLE, lambda value: _nanos(value) / NANO),
         *(
-            _Function(name, (q, other), q, _arithmetic(factor))
+            _Function(name, (q, operand), q, _arithmetic(factor))
             for name, factor in (("add", 1), ("sub", -1))
-            for other in (q, _T.INT)
+            for operand in (q, _T.INT)
         ),
     ]
 
@@ -211,8 +211,8 @@ def _version_functions() -> list[_Function]:
         _Function("isSemver", (_T.STRING,), _T.BOOL, _succeeds(_version), member=False),
         _Function("isSemver", (_T.STRING, _T.BOOL), _T.BOOL, _succeeds(_version), member=False),
         *(
-            _Function(name, (v,), _T.INT, lambda value, place=place: parse_version(value["@semver"]).numbers[place])
-            for place, name in enumerate(("major", "minor", "patch"))
+            _Function(name, (v,), _T.INT, lambda value, index=index: parse_version(value["@semver"]).numbers[index])
+            for index, name in enumerate(("major", "minor", "patch"))
         ),
     ]
 
@@ -228,7 +228,7 @@ def _comparisons(kind: cel.Type) -> list[_Function]:
 def _collection_functions() -> list[_Function]:
     items = _T.List(_T.DYN)
     return [
-        _Function("isSorted", (items,), _T.BOOL, lambda found: all(a <= b for a, b in pairwise(found))),
+        _Function("isSorted", (items,), _T.BOOL, lambda values: all(a <= b for a, b in pairwise(values))),
         _Function("sum", (items,), _T.DYN, sum),
         _Function("min", (items,), _T.DYN, _extreme(min, "min")),
         _Function("max", (items,), _T.DYN, _extreme(max, "max")),
@@ -247,16 +247,16 @@ def _collection_functions() -> list[_Function]:
     ]
 
 
-def _includes(found: Any, wanted: Any) -> bool:
+def _includes(attribute: Any, value: Any) -> bool:
     """Return whether an attribute has a value. A scalar counts as a list of one; numbers never equal booleans."""
-    items = found if isinstance(found, list) else [found]
-    return any(type(item) is type(wanted) and item == wanted for item in items)
+    items = attribute if isinstance(attribute, list) else [attribute]
+    return any(type(item) is type(value) and item == value for item in items)
 
 
-def _inclusions(*wanted: cel.Type) -> list[_Function]:
+def _inclusions(*value_types: cel.Type) -> list[_Function]:
     # At run time only functions for the very types are found, so there is one for each pair.
     kinds = (_T.List(_T.DYN), _T.STRING, _T.INT, _T.BOOL, VERSION)
-    return [_Function("includes", (kind, item), _T.BOOL, _includes) for kind in kinds for item in wanted]
+    return [_Function("includes", (kind, item), _T.BOOL, _includes) for kind in kinds for item in value_types]
 
 
 def checking_environment() -> cel.Env:

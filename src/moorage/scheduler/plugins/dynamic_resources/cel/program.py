@@ -1,9 +1,8 @@
 """CEL selectors over devices: cel-cpp parses, checks and evaluates; the Kubernetes dialect is added here.
 
-cel-cpp knows neither quantities nor versions, and its binding cannot pass values of a type of ours at run time. So an
-expression is compiled twice: against declarations in which they are types of their own, which finds what upstream's
-compiler finds, and for evaluation, where they are tagged maps that compare by value and that the functions of
-:mod:`.functions` read.
+cel-cpp supports neither quantities nor versions, and its binding cannot pass custom types at run time. So an expression
+is compiled twice. The first compilation uses dedicated types and finds the errors that upstream's compiler finds. The
+second is for evaluation: quantities and versions are tagged maps, which compare by value; see :mod:`.functions`.
 """
 
 import re
@@ -34,12 +33,12 @@ if TYPE_CHECKING:
 _MISSING_KEY: Final = re.compile(r'Key not found in map : "(.*)"\Z', re.DOTALL)
 _MAX_ATTEMPTS: Final = 16
 MAX_EXPRESSION: Final = 10 * 1024
-"""How many bytes an expression may have; the API server takes no longer ones."""
+"""Maximum bytes of an expression; the API server rejects longer ones."""
 _MAX_DOMAIN: Final = 253
 _MAX_PROGRAMS: Final = 256
-_MAX_ANSWERS: Final = 64
+_MAX_RESULTS: Final = 64
 _TOO_EXPENSIVE: Final = "operation cancelled: actual cost limit exceeded"
-# What cel-cpp's binding raises: for its own errors, and for data that it cannot convert.
+# Exceptions of cel-cpp's binding: its own errors, and data that it cannot convert.
 _FAILURES: Final = (RuntimeError, ValueError, TypeError, OverflowError)
 _ADVICE: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for "
@@ -55,14 +54,14 @@ class CelRuntimeError(MoorageError):
     """An expression failed on a device."""
 
 
-Answer = bool | int | str | dict[str, str] | list[Any] | CelRuntimeError
-"""What came of an expression: whether it selects a device, an attribute, or what went wrong."""
+Result = bool | int | str | dict[str, str] | list[Any] | CelRuntimeError
+"""The result of an expression: whether it selects a device, an attribute value, or an error."""
 
 
 class Facts:
-    """What an expression sees of a device; devices that look the same share it, and with it all answers."""
+    """The view of a device that expressions have; equal devices share it together with all cached results."""
 
-    __slots__ = ("__weakref__", "answers", "attributes", "capacity", "driver", "multiple", "problem", "size")
+    __slots__ = ("__weakref__", "attributes", "capacity", "driver", "multiple", "problem", "results", "size")
 
     def __init__(self, driver: str, device: Device) -> None:
         self.driver = driver
@@ -70,7 +69,7 @@ class Facts:
         self.problem = ""
         self.attributes: dict[str, dict[str, Any]] = {}
         self.capacity: dict[str, dict[str, Any]] = {}
-        self.answers: LRU[str, Answer] = LRU("CEL results", _MAX_ANSWERS)
+        self.results: LRU[str, Result] = LRU("CEL results", _MAX_RESULTS)
         for name, attribute in device.attributes.items():
             domain, identifier = split_name(name, driver)
             try:
@@ -83,7 +82,7 @@ class Facts:
         self.size = measure_size(self.as_device(frozenset(), set()))
 
     def as_device(self, domains: frozenset[str], more: set[str]) -> dict[str, Any]:
-        """Return the ``device`` variable, with empty maps for the domains an expression names in vain."""
+        """Return the ``device`` variable, with empty maps for domains that the device does not have."""
         empty: dict[str, dict[str, Any]] = {domain: {} for domain in (*domains, *more, self.driver)}
         return {
             "driver": self.driver,
@@ -95,24 +94,24 @@ class Facts:
         }
 
 
-_KNOWN_FACTS: Final["WeakValueDictionary[bytes, Facts]"] = WeakValueDictionary()
+_FACTS: Final["WeakValueDictionary[bytes, Facts]"] = WeakValueDictionary()
 _ENCODER: Final = msgspec.msgpack.Encoder(order="sorted")
 
 
 def device_facts(driver: str, device: Device) -> Facts:
     """Return the facts of a device, the same object for devices that look the same."""
     key = _ENCODER.encode((driver, device.allow_multiple_allocations, device.attributes, device.capacity))
-    facts = _KNOWN_FACTS.get(key)
+    facts = _FACTS.get(key)
     if facts is None:
-        facts = _KNOWN_FACTS[key] = Facts(driver, device)
+        facts = _FACTS[key] = Facts(driver, device)
     return facts
 
 
 class Program:
-    """A compiled expression. Answers are remembered with the facts, so an equal device is never asked twice."""
+    """A compiled expression. Results are cached in the facts, so equal devices are evaluated once."""
 
     evaluations: ClassVar[int] = 0
-    """How often any expression was evaluated; who has little time looks whether it was."""
+    """Number of evaluations of all expressions; callers with a time budget check whether it changed."""
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
@@ -129,24 +128,24 @@ class Program:
         self._tree = read_tree(self._compiled.serialize())
         self._attempts: LRU[Size, int] = LRU("CEL attempts", 64, self._attempts_for)
 
-    def _check_type(self, found: str) -> None:
-        if found not in ("BOOL", "DYN"):
-            raise CelCompileError(f"must evaluate to bool or the unknown type, not {found}")
+    def _check_type(self, type_name: str) -> None:
+        if type_name not in ("BOOL", "DYN"):
+            raise CelCompileError(f"must evaluate to bool or the unknown type, not {type_name}")
 
     def matches(self, facts: Facts) -> bool:
         """Return whether a device is selected, or raise :class:`CelRuntimeError`."""
-        answer = self._answer(facts, self.expression)
-        assert isinstance(answer, bool)
-        return answer
+        result = self._cached_result(facts, self.expression)
+        assert isinstance(result, bool)
+        return result
 
-    def _answer(self, facts: Facts, key: str) -> Answer:
-        answer = facts.answers.find(key)
-        if answer is None:
-            answer = self._ask(facts)
-            facts.answers.put(key, answer)
-        if isinstance(answer, CelRuntimeError):
-            raise answer
-        return answer
+    def _cached_result(self, facts: Facts, key: str) -> Result:
+        result = facts.results.find(key)
+        if result is None:
+            result = self._evaluate(facts)
+            facts.results.put(key, result)
+        if isinstance(result, CelRuntimeError):
+            raise result
+        return result
 
     def _attempts_for(self, device: Size) -> int:
         """Return how often the budget allows to evaluate the expression."""
@@ -160,33 +159,33 @@ class Program:
             return 0
         return min(_MAX_ATTEMPTS, int(MAX_COST / max(cost, 1)))
 
-    def _ask(self, facts: Facts) -> Answer:
+    def _evaluate(self, facts: Facts) -> Result:
         if facts.problem:
             return CelRuntimeError(facts.problem)
         Program.evaluations += 1
         result: cel.Value | None = None
-        found: set[str] = set()
+        missing_domains: set[str] = set()
         for _ in range(self._attempts.lookup(facts.size)):
             try:
-                result = self._compiled.eval(data={"device": facts.as_device(self._domains, found)})
+                result = self._compiled.eval(data={"device": facts.as_device(self._domains, missing_domains)})
             except _FAILURES as error:
                 # cel-cpp counts iterations, which is a limit on the cost as well.
                 return CelRuntimeError(f"{_TOO_EXPENSIVE}: {error}")
             if result.type().name() != "ERROR":
                 break
             missing = _MISSING_KEY.search(str(result.value()))
-            if missing is None or missing[1] in found | self._domains or len(missing[1]) > _MAX_DOMAIN:
-                return CelRuntimeError(self._words(str(result.value())))
-            # A domain computed at run time: give it an empty map and ask again; a missing identifier stays missing.
-            found.add(missing[1])
+            if missing is None or missing[1] in missing_domains | self._domains or len(missing[1]) > _MAX_DOMAIN:
+                return CelRuntimeError(self._upstream_message(str(result.value())))
+            # A domain computed at run time: add an empty map and evaluate again; missing identifiers stay missing.
+            missing_domains.add(missing[1])
         if result is None:
             return CelRuntimeError(_TOO_EXPENSIVE)
         return self._read(result.plain_value(), result.type().name().lower())
 
-    def _words(self, problem: str) -> str:
-        return _upstream_words(problem) + (_ADVICE if _MISSING_KEY.search(problem) else "")
+    def _upstream_message(self, problem: str) -> str:
+        return _upstream_text(problem) + (_ADVICE if _MISSING_KEY.search(problem) else "")
 
-    def _read(self, value: Any, kind: str) -> Answer:
+    def _read(self, value: Any, kind: str) -> Result:
         if isinstance(value, bool):
             return value
         return CelRuntimeError(f"CEL result of type {kind} could not be converted to bool")
@@ -195,22 +194,22 @@ class Program:
 class DerivedValue(Program):
     """A compiled expression that makes an attribute of a device."""
 
-    def value(self, facts: Facts) -> Answer:
+    def value(self, facts: Facts) -> Result:
         """Return the attribute as expressions see attributes, or raise :class:`CelRuntimeError`."""
-        return self._answer(facts, f"={self.expression}")
+        return self._cached_result(facts, f"={self.expression}")
 
-    def _check_type(self, found: str) -> None:
-        if found not in _DERIVED and not found.startswith("LIST"):
-            kind = _TYPE_WORDS.get(found, found if "." in found else found.lower())
+    def _check_type(self, type_name: str) -> None:
+        if type_name not in _DERIVED and not type_name.startswith("LIST"):
+            kind = _TYPE_WORDS.get(type_name, type_name if "." in type_name else type_name.lower())
             raise CelCompileError(
                 "must evaluate to a primitive scalar (string, integer, boolean, semver) or a list of these scalars, "
                 f"not {kind}"
             )
 
-    def _words(self, problem: str) -> str:
-        return _upstream_words(problem)
+    def _upstream_message(self, problem: str) -> str:
+        return _upstream_text(problem)
 
-    def _read(self, value: Any, kind: str) -> Answer:
+    def _read(self, value: Any, kind: str) -> Result:
         items = value if isinstance(value, list) else [value]
         for item in items:
             if not isinstance(item, bool | int | str) and not (isinstance(item, dict) and "@semver" in item):
@@ -218,7 +217,7 @@ class DerivedValue(Program):
                 return CelRuntimeError(f"unsupported CEL return type: {word}")
         if len({type(item) for item in items}) > 1:
             return CelRuntimeError("unsupported CEL return type: a list of different types")
-        result: Answer = value
+        result: Result = value
         return result
 
 
@@ -228,7 +227,7 @@ _PROGRAMS: Final[LRU[tuple[type[Program], str], Program | CelCompileError]] = LR
 P = TypeVar("P", bound=Program)
 
 
-def compiled(expression: str) -> Program:
+def compile_selector(expression: str) -> Program:
     """Compile a selector, or return what was compiled before; raise :class:`CelCompileError`."""
     return _compiled(Program, expression)
 
@@ -277,7 +276,7 @@ def _value(attribute: DeviceAttribute) -> Any:
     raise ValueError("unsupported attribute value")
 
 
-def _upstream_words(problem: str) -> str:
+def _upstream_text(problem: str) -> str:
     missing = _MISSING_KEY.search(problem)
     return f"no such key: {missing[1]}" if missing else problem
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 FIELDS: Final = ("driver", "allowMultipleAllocations", "attributes", "capacity")
 MAPS: Final = ("attributes", "capacity")
-# What the device lists itself; under the plain names a domain that it does not list is an empty map, as upstream's is.
+# Maps of the domains that the device has; in the plain maps a missing domain is an empty map, as upstream.
 LISTED: Final = {"attributes": "listedAttributes", "capacity": "listedCapacity"}
 
 _TOKEN: Final = re.compile(
@@ -23,7 +23,7 @@ class _FieldUse(NamedTuple):
     """Where a field of ``device`` is named: places count tokens that are no white space."""
 
     start: int
-    place: int
+    field_index: int
     name: str
 
 
@@ -31,10 +31,10 @@ class Source:
     """An expression as tokens."""
 
     def __init__(self, expression: str) -> None:
-        found = ((match.lastgroup, match[0]) for match in _TOKEN.finditer(expression))
-        self._tokens = [(kind, text) for kind, text in found if kind != "comment"]
+        matches = ((match.lastgroup, match[0]) for match in _TOKEN.finditer(expression))
+        self._tokens = [(kind, text) for kind, text in matches if kind != "comment"]
         #: The tokens that are no white space, by their place among all.
-        self._solid = [place for place, (kind, _) in enumerate(self._tokens) if kind != "space"]
+        self._solid = [index for index, (kind, _) in enumerate(self._tokens) if kind != "space"]
 
     def field_names(self) -> list[str]:
         """Return the fields of ``device`` that are named."""
@@ -44,8 +44,12 @@ class Source:
         """Write ``true`` for ``has(device.driver)``: cel-cpp takes the field for a variable and would not test it."""
         texts = [text for _, text in self._tokens]
         for use in self._field_uses():
-            if [self._text(use.start - 2), self._text(use.start - 1), self._text(use.place + 1)] == ["has", "(", ")"]:
-                first, last = self._solid[use.start - 2], self._solid[use.place + 1]
+            if [self._text(use.start - 2), self._text(use.start - 1), self._text(use.field_index + 1)] == [
+                "has",
+                "(",
+                ")",
+            ]:
+                first, last = self._solid[use.start - 2], self._solid[use.field_index + 1]
                 texts[first : last + 1] = ["true", *("" for _ in range(last - first))]
         return "".join(texts)
 
@@ -53,13 +57,13 @@ class Source:
         """Let ``in``, ``size`` and macros see the domains that are there; a look-up sees an empty map otherwise."""
         texts = [text for _, text in self._tokens]
         for use in self._field_uses():
-            after = self._text(use.place + 1)
-            calls_method = after == "." and self._text(use.place + 3) == "("
+            after = self._text(use.field_index + 1)
+            calls_method = after == "." and self._text(use.field_index + 3) == "("
             is_argument = self._text(use.start - 1) == "in" or (
                 self._text(use.start - 1) == "(" and self._text(use.start - 2) == "size"
             )
             if use.name in MAPS and (calls_method or (is_argument and after not in ("[", "."))):
-                texts[self._solid[use.place]] = LISTED[use.name]
+                texts[self._solid[use.field_index]] = LISTED[use.name]
         return "".join(texts)
 
     def possible_domains(self) -> Iterator[str]:
@@ -71,15 +75,15 @@ class Source:
                 yield text.strip("rR").strip(text[-1])
 
     def _field_uses(self) -> Iterator[_FieldUse]:
-        for start, place in enumerate(self._solid):
-            if self._tokens[place] != ("name", "device") or self._text(start + 1) != ".":
+        for start, index in enumerate(self._solid):
+            if self._tokens[index] != ("name", "device") or self._text(start + 1) != ".":
                 continue
             is_field_itself = self._text(start - 1) == "." or (
                 self._text(start - 1) == "?" and self._text(start - 2) == "."
             )
             if not is_field_itself:
-                named = start + 3 if self._text(start + 2) == "?" else start + 2
-                yield _FieldUse(start, named, self._text(named))
+                name_at = start + 3 if self._text(start + 2) == "?" else start + 2
+                yield _FieldUse(start, name_at, self._text(name_at))
 
     def _text(self, number: int) -> str:
         """Return the text of a token that is no white space; beyond both ends there is nothing."""

@@ -6,7 +6,7 @@ Fields = dict[int, list[bytes]]
 
 
 class Literal(Struct, frozen=True):
-    """A constant; numbers and the like are no text."""
+    """A constant; only strings and bytes have a text."""
 
     text: bytes = b""
 
@@ -44,7 +44,7 @@ class MapNode(Struct, frozen=True):
 
 
 class Fold(Struct, frozen=True):
-    """What a macro becomes: a loop that makes one result from the entries of a list or the keys of a map."""
+    """An expanded macro: a loop that folds the entries of a list or the keys of a map into one result."""
 
     variable: str
     second: str
@@ -61,7 +61,7 @@ Expression = Literal | Name | Select | Call | ListNode | MapNode | Fold
 
 def read_tree(serialized: bytes) -> Expression:
     """Read a serialized expression."""
-    # The expression stands in a ParsedExpr, and that in a google.protobuf.Any.
+    # The expression is in a ParsedExpr, which is in a google.protobuf.Any.
     return _node(_bytes(_fields(_bytes(_fields(serialized), 2)), 2))
 
 
@@ -109,30 +109,30 @@ def _text(fields: Fields, number: int) -> str:
 
 def _fields(content: bytes) -> Fields:
     """Read a message of the wire format: the contents of its fields by number; of numbers, that they are there."""
-    found: Fields = {}
-    place = 0
-    while place < len(content):
-        key, place = _varint(content, place)
+    fields: Fields = {}
+    position = 0
+    while position < len(content):
+        key, position = _varint(content, position)
         number, kind = key >> 3, key & 7
         if kind == 2:
-            length, place = _varint(content, place)
-            found.setdefault(number, []).append(content[place : place + length])
-            place += length
+            length, position = _varint(content, position)
+            fields.setdefault(number, []).append(content[position : position + length])
+            position += length
         elif kind == 0:
-            _, place = _varint(content, place)
-            found.setdefault(number, []).append(b"")
+            _, position = _varint(content, position)
+            fields.setdefault(number, []).append(b"")
         else:
-            place += 8 if kind == 1 else 4
-            found.setdefault(number, []).append(b"")
-    return found
+            position += 8 if kind == 1 else 4
+            fields.setdefault(number, []).append(b"")
+    return fields
 
 
-def _varint(content: bytes, place: int) -> tuple[int, int]:
+def _varint(content: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = content[place]
-        place += 1
+        byte = content[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, place
+            return value, position
         shift += 7

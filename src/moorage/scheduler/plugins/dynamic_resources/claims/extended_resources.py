@@ -1,8 +1,8 @@
-"""Extended resources that devices stand behind: a request for ``example.com/gpu: 2`` becomes a claim of the scheduler.
+"""Extended resources backed by device classes: a request for ``example.com/gpu: 2`` becomes a claim of the scheduler.
 
-Which class stands behind a resource is given by ``spec.extendedResourceName``, or by the resource's own name:
-``deviceclass.resource.kubernetes.io/<class>``. A node that offers the resource by itself, through a device plugin,
-keeps serving it; only where its allocatable amount is zero the devices do.
+The class of a resource is given by ``spec.extendedResourceName``, or by the resource name
+``deviceclass.resource.kubernetes.io/<class>``. Nodes whose device plugin offers the resource keep serving it; devices
+are used only if the allocatable amount is zero.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,19 +21,19 @@ from moorage.kube.api.requests import is_extended
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import EXTENDED_CLAIM_ANNOTATION
 from moorage.scheduler.plugins.extended_resources import IMPLICIT_PREFIX, ExtendedResourceClasses
 
-CLAIM_IN_MEMORY: Final = "<extended-resources>"
+UNSAVED_CLAIM_NAME: Final = "<extended-resources>"
 """The name of a claim that is not written yet; no real claim can have it."""
 
 
-def may_be_backed(resource: str) -> bool:
-    """Return whether devices could stand behind a resource of this name."""
+def may_have_class(resource: str) -> bool:
+    """Return whether a device class could back a resource of this name."""
     return is_extended(resource) or resource.startswith(IMPLICIT_PREFIX)
 
 
-def asks_for_devices(pod: Pod, classes: ExtendedResourceClasses) -> bool:
-    """Return whether devices stand behind some resource a pod asks for; most pods ask for none with a slash."""
+def requests_devices(pod: Pod, classes: ExtendedResourceClasses) -> bool:
+    """Return whether a device class backs a requested resource; most pods request no name with a slash."""
     for name, amount in pod.requests.items():
-        if "/" in name and amount and may_be_backed(name) and classes.find(name) is not None:
+        if "/" in name and amount and may_have_class(name) and classes.find(name) is not None:
             return True
     return False
 
@@ -49,7 +49,7 @@ def claim_for(pod: Pod) -> ResourceClaim:
     """Make the claim for a pod's extended resources, not written yet and without requests: these depend on the node."""
     return ResourceClaim(
         metadata=ObjectMeta(
-            name=CLAIM_IN_MEMORY,
+            name=UNSAVED_CLAIM_NAME,
             namespace=pod.namespace,
             uid=str(uuid4()),
             generate_name=f"{pod.name}-extended-resources-",
@@ -66,28 +66,32 @@ def requests_for(pod: Pod, resources: Iterable[str], classes: ExtendedResourceCl
     needs beyond is one request more.
     """
     containers = (*pod.spec.init_containers, *pod.spec.containers)
-    early = [i for i, found in enumerate(pod.spec.init_containers) if not found.is_sidecar]
+    init_indexes = [
+        i for i, container_requests in enumerate(pod.spec.init_containers) if not container_requests.is_sidecar
+    ]
     requests: list[DeviceRequest] = []
     mappings: list[ContainerExtendedResourceRequest] = []
     for resource in sorted(resources):
         device_class = classes.find(resource)
         if device_class is not None:
-            found = _for_resource(resource, device_class.name, containers, early)
-            requests += found.requests
-            mappings += found.mappings
+            container_requests = _for_resource(resource, device_class.name, containers, init_indexes)
+            requests += container_requests.requests
+            mappings += container_requests.mappings
     return Requests(tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings))
 
 
-def _for_resource(resource: str, class_name: str, containers: Sequence[Container], early: Sequence[int]) -> Requests:
+def _for_resource(
+    resource: str, class_name: str, containers: Sequence[Container], init_indexes: Sequence[int]
+) -> Requests:
     lasting: dict[int, DeviceRequest] = {}
     for index, container in enumerate(containers):
-        if index not in early and (amount := _amount(container, resource)):
+        if index not in init_indexes and (amount := _amount(container, resource)):
             lasting[index] = _request(index, container, resource, class_name, amount)
     extra: list[DeviceRequest] = []
     uses: list[tuple[Container, str, bool]] = []
-    for index in early:
+    for index in init_indexes:
         missing = _amount(containers[index], resource)
-        for later in (request for place, request in lasting.items() if place >= index):
+        for later in (request for position, request in lasting.items() if position >= index):
             if missing <= 0:
                 break
             uses.append((containers[index], later.name, False))
@@ -99,18 +103,18 @@ def _for_resource(resource: str, class_name: str, containers: Sequence[Container
     hungriest = max(extra, key=_count, default=None)
     served = chain(
         ((containers[index], request.name) for index, request in lasting.items()),
-        ((found, hungriest.name if own and hungriest else name) for found, name, own in uses),
+        ((user, hungriest.name if own and hungriest else name) for user, name, own in uses),
     )
     return Requests(
         (*(() if hungriest is None else (hungriest,)), *lasting.values()),
-        tuple(ContainerExtendedResourceRequest(found.name, resource, name) for found, name in served),
+        tuple(ContainerExtendedResourceRequest(user.name, resource, name) for user, name in served),
     )
 
 
 def _request(index: int, container: Container, resource: str, class_name: str, count: int) -> DeviceRequest:
-    place = sorted(container.resources.requests).index(resource)
-    wanted = ExactDeviceRequest(device_class_name=class_name, allocation_mode=EXACT_COUNT, count=count)
-    return DeviceRequest(name=f"container-{index}-request-{place}", exactly=wanted)
+    position = sorted(container.resources.requests).index(resource)
+    exact = ExactDeviceRequest(device_class_name=class_name, allocation_mode=EXACT_COUNT, count=count)
+    return DeviceRequest(name=f"container-{index}-request-{position}", exactly=exact)
 
 
 def _count(request: DeviceRequest) -> int:
@@ -118,6 +122,6 @@ def _count(request: DeviceRequest) -> int:
 
 
 def _amount(container: Container, resource: str) -> int:
-    """Return how many devices a container asks for; what is not a whole number asks for none."""
-    whole, rest = divmod(nano_value(container.resources.requests.get(resource, 0)), NANO)
-    return 0 if rest else whole
+    """Return the number of devices that a container requests; fractions count as zero."""
+    count, fraction = divmod(nano_value(container.resources.requests.get(resource, 0)), NANO)
+    return 0 if fraction else count

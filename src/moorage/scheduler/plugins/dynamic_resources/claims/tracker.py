@@ -1,7 +1,7 @@
-"""Claims as the scheduler knows them: as observed, as it wrote them itself, and as it is about to write them.
+"""The scheduler's view of claims: as observed, as written by the scheduler, and with pending allocations.
 
-What the scheduler wrote is believed over older versions. A claim that will be given devices for a pod on its way to a
-node is *in flight*: its devices count as taken, and other pods have to wait for it.
+Claims written by the scheduler take precedence over older observed versions. A claim whose allocation is not written
+yet has a *pending allocation*: its devices count as allocated, and other pods cannot use it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -40,34 +40,34 @@ class ClaimTracker:
         *,
         shares: bool,
         on_change: Callable[[Iterable[PoolId]], None],
-        of_groups: bool = False,
+        with_groups: bool = False,
     ) -> None:
         self.allocated = AllocatedDevices(shares=shares)
         self._claims = claims
         self._on_change = on_change
-        self._seen = -1
+        self._version = -1
         self._assumed: dict[str, ResourceClaim] = {}
         self._uids: dict[str, str] = {}
         self._stored: dict[str, AllocationResult] = {}
         self._in_flight: dict[str, AllocationResult] = {}
-        self._passengers: dict[str, int] = {}
-        self._of_groups = of_groups
+        self._pending_pods: dict[str, int] = {}
+        self._with_groups = with_groups
         self._counted: dict[str, AllocationResult] = {}
         self._extended: dict[str, str] = {}
 
     def refresh(self) -> None:
         """Apply what was observed since."""
-        if self._seen == self._claims.version:
+        if self._version == self._claims.version:
             return
-        changed = self._claims.changed_since(self._seen) if self._seen >= 0 else None
-        self._seen = self._claims.version
+        changed = self._claims.changed_since(self._version) if self._version >= 0 else None
+        self._version = self._claims.version
         if changed is None:
             changed = [*self._uids, *(claim.key for claim in self._claims.list())]
         for key in dict.fromkeys(changed):
-            self._settle(key)
+            self._apply(key)
 
     def get(self, name: str, namespace: str) -> ResourceClaim | None:
-        """Return a claim as it is known."""
+        """Return the latest known version of a claim."""
         self.refresh()
         return self._assumed.get(f"{namespace}/{name}") or self._claims.get(name, namespace)
 
@@ -89,7 +89,7 @@ class ClaimTracker:
         The pods of a group may share a claim that is on its way: it has landed when all of them have.
         """
         self._in_flight.setdefault(uid, allocation)
-        self._passengers[uid] = self._passengers.get(uid, 0) + 1
+        self._pending_pods[uid] = self._pending_pods.get(uid, 0) + 1
         self._count(uid)
 
     def pending_allocation(self, uid: str) -> AllocationResult | None:
@@ -100,10 +100,10 @@ class ClaimTracker:
         """Stop treating a claim as in flight, be it stored now or given up; return whether it was."""
         if uid not in self._in_flight:
             return False
-        self._passengers[uid] -= 1
-        if self._passengers[uid]:
+        self._pending_pods[uid] -= 1
+        if self._pending_pods[uid]:
             return False
-        del self._in_flight[uid], self._passengers[uid]
+        del self._in_flight[uid], self._pending_pods[uid]
         self._count(uid)
         return True
 
@@ -113,22 +113,22 @@ class ClaimTracker:
         observed = self._claims.find(claim.key)
         if observed is None or _version(observed) < _version(claim):
             self._assumed[claim.key] = claim
-            self._take_in(claim.key, claim)
+            self._update_index(claim.key, claim)
 
-    def _settle(self, key: str) -> None:
+    def _apply(self, key: str) -> None:
         observed, assumed = self._claims.find(key), self._assumed.get(key)
         if assumed is not None and observed is not None and _version(observed) < _version(assumed):
             return
         self._assumed.pop(key, None)
-        self._take_in(key, observed)
+        self._update_index(key, observed)
 
-    def _take_in(self, key: str, claim: ResourceClaim | None) -> None:
+    def _update_index(self, key: str, claim: ResourceClaim | None) -> None:
         before = self._uids.pop(key, None)
         if before is not None and (claim is None or claim.uid != before):
             self._stored.pop(before, None)
             self._count(before)
         if claim is None:
-            self._extended = {uid: known for uid, known in self._extended.items() if known != key}
+            self._extended = {uid: claim_key for uid, claim_key in self._extended.items() if claim_key != key}
             return
         self._uids[key] = claim.uid
         if claim.annotations.get(EXTENDED_CLAIM_ANNOTATION) == "true" and claim.metadata.controller is not None:
@@ -140,7 +140,7 @@ class ClaimTracker:
         self._count(claim.uid)
 
     def _count(self, uid: str) -> None:
-        """Bring the count of taken devices in line with what a claim holds or is about to hold."""
+        """Update the allocated devices after a change of a claim's stored or pending allocation."""
         before, after = self._counted.get(uid), self._in_flight.get(uid) or self._stored.get(uid)
         if before is after or (before is not None and after is not None and _same_devices(before, after)):
             return
@@ -159,7 +159,7 @@ class ClaimTracker:
 
     def iter_entries(self, pod: Pod) -> Iterator[tuple[PodResourceClaim, ResourceClaim]]:
         """Go through the claims a pod names, each with the entry that names it."""
-        group = pod.spec.scheduling_group.pod_group_name if self._of_groups and pod.spec.scheduling_group else None
+        group = pod.spec.scheduling_group.pod_group_name if self._with_groups and pod.spec.scheduling_group else None
         for entry in pod.spec.resource_claims:
             name = _claim_name(pod, entry)
             if name is None:
@@ -171,21 +171,21 @@ class ClaimTracker:
             if claim.is_terminating:
                 raise ClaimProblem(f'resourceclaim "{claim.name}" is being deleted', claim.key)
             if entry.resource_claim_name is None and not _is_made_for(claim, pod, group):
-                who = "Pod is not owner" if group is None else f"neither Pod nor PodGroup {group} is the owner"
-                raise ClaimProblem(f"ResourceClaim {claim.key} was not created for Pod {pod.key} ({who})", claim.key)
+                owners = "Pod is not owner" if group is None else f"neither Pod nor PodGroup {group} is the owner"
+                raise ClaimProblem(f"ResourceClaim {claim.key} was not created for Pod {pod.key} ({owners})", claim.key)
             yield entry, claim
 
     def iter_group_claims(self, group: PodGroup) -> Iterator[ResourceClaim]:
-        """Go through the claims a group names; one that was made for somebody else is left out."""
-        made = {status.name: status.resource_claim_name for status in group.status.resource_claim_statuses}
+        """Iterate over the claims that a group names; skip generated claims with another owner."""
+        generated = {status.name: status.resource_claim_name for status in group.status.resource_claim_statuses}
         for entry in group.spec.resource_claims:
             name = entry.resource_claim_name
             if name is None and entry.resource_claim_template_name is None:
                 text = f"PodGroup {group.key}, spec.resourceClaim {entry.name}: none of the supported fields are set"
                 raise ClaimProblem(text)
-            if name is None and entry.name not in made:
+            if name is None and entry.name not in generated:
                 raise ClaimProblem(f"PodGroup {group.key}: ResourceClaim not created yet")
-            name = name if name is not None else made[entry.name]
+            name = name if name is not None else generated[entry.name]
             if name is None:
                 continue
             claim = self.get(name, group.namespace)
@@ -211,15 +211,15 @@ def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
 
 
 def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
-    """Return the name of the claim behind an entry; ``None`` if none is needed."""
+    """Return the claim name of an entry; ``None`` if no claim is needed."""
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name
     if entry.resource_claim_template_name is None:
         text = f'pod "{pod.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
         raise ClaimProblem(text)
-    for made in pod.status.resource_claim_statuses:
-        if made.name == entry.name:
-            return made.resource_claim_name
+    for generated in pod.status.resource_claim_statuses:
+        if generated.name == entry.name:
+            return generated.resource_claim_name
     raise ClaimProblem(f'pod "{pod.key}": ResourceClaim not created yet')
 
 

@@ -12,7 +12,7 @@ _NOTHING: Final[ConsumedCapacity] = {}
 
 
 class AllocatedDevices:
-    """Counts of what allocations hold; kept by increments, one per claim.
+    """Devices in use; updated incrementally, once per claim.
 
     A device held with admin access is not taken. A device that several claims share is not taken as a whole either:
     its shares and the capacity they consume are counted instead.
@@ -30,7 +30,7 @@ class AllocatedDevices:
         return device in self.whole
 
     def is_shared(self, device: DeviceId) -> bool:
-        """Return whether somebody holds a share of a device."""
+        """Return whether a claim uses a share of a device."""
         return device in self._shares
 
     def is_taken(self, device: DeviceId) -> bool:
@@ -43,7 +43,7 @@ class AllocatedDevices:
 
     def add(self, allocation: AllocationResult) -> None:
         """Count what an allocation holds."""
-        for device, result in _held(allocation):
+        for device, result in _claims_on_node(allocation):
             if self._is_share(result):
                 _count(self._shares, device, 1)
                 _consume(self._capacity, device, result, 1)
@@ -52,7 +52,7 @@ class AllocatedDevices:
 
     def remove(self, allocation: AllocationResult) -> None:
         """Stop counting what an allocation holds."""
-        for device, result in _held(allocation):
+        for device, result in _claims_on_node(allocation):
             if self._is_share(result):
                 _count(self._shares, device, -1)
                 _consume(self._capacity, device, result, -1)
@@ -68,7 +68,7 @@ def list_pools(allocation: AllocationResult) -> set[PoolId]:
     return {PoolId(result.driver, result.pool) for result in allocation.devices.results}
 
 
-def _held(allocation: AllocationResult) -> Iterator[tuple[DeviceId, DeviceRequestAllocationResult]]:
+def _claims_on_node(allocation: AllocationResult) -> Iterator[tuple[DeviceId, DeviceRequestAllocationResult]]:
     for result in allocation.devices.results:
         if not result.admin_access:
             yield DeviceId(result.driver, result.pool, result.device), result
@@ -85,8 +85,8 @@ def _count(counts: dict[DeviceId, int], device: DeviceId, change: int) -> None:
 def _consume(
     capacity: dict[DeviceId, ConsumedCapacity], device: DeviceId, result: DeviceRequestAllocationResult, sign: int
 ) -> None:
-    held = capacity.setdefault(device, {})
+    consumed = capacity.setdefault(device, {})
     for name, quantity in result.consumed_capacity.items():
-        held[name] = held.get(name, 0) + sign * nano_value(quantity)
-    if not any(held.values()):
+        consumed[name] = consumed.get(name, 0) + sign * nano_value(quantity)
+    if not any(consumed.values()):
         del capacity[device]

@@ -21,60 +21,60 @@ class CapacityError(MoorageError):
     """An amount can be neither granted nor refused: the attempt fails."""
 
 
-def consumption(device: Device, asked: Mapping[str, Quantity], *, fractions: bool) -> dict[str, int] | None:
+def consumption(device: Device, requested: Mapping[str, Quantity], *, fractions: bool) -> dict[str, int] | None:
     """Return what a request takes of each of a device's capacities; ``None`` if it names one the device lacks."""
-    if any(name not in device.capacity for name in asked):
+    if any(name not in device.capacity for name in requested):
         return None
-    taken: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for name, capacity in device.capacity.items():
         try:
-            taken[name] = _rounded(asked.get(name), capacity, fractions)
+            amounts[name] = _rounded(requested.get(name), capacity, fractions)
         except CapacityError as error:
             raise CapacityError(f'capacity "{name}": {error}') from error
-        if taken[name] < 0:
+        if amounts[name] < 0:
             raise CapacityError(f'capacity "{name}": capacity value is negative')
-    return taken
+    return amounts
 
 
-def fits(device: Device, taken: Mapping[str, int], consumed: Mapping[str, int], *, fractions: bool) -> bool:
-    """Return whether an amount keeps to the device's policy and, with what is consumed already, to its capacity."""
+def fits(device: Device, amounts: Mapping[str, int], consumed: Mapping[str, int], *, fractions: bool) -> bool:
+    """Return whether an amount conforms to the device's policy and fits next to the consumed capacity."""
     return all(
-        not _breaks(taken[name], capacity.request_policy, fractions)
-        and taken[name] + consumed.get(name, 0) <= nano_value(capacity.value)
+        not _breaks(amounts[name], capacity.request_policy, fractions)
+        and amounts[name] + consumed.get(name, 0) <= nano_value(capacity.value)
         for name, capacity in device.capacity.items()
     )
 
 
-def _rounded(asked: Quantity | None, capacity: DeviceCapacity, fractions: bool) -> int:
+def _rounded(requested: Quantity | None, capacity: DeviceCapacity, fractions: bool) -> int:
     policy = capacity.request_policy
-    if asked is None:
+    if requested is None:
         default = policy.default if policy is not None else None
         return nano_value(capacity.value if default is None else default)
-    amount = nano_value(asked)
+    amount = nano_value(requested)
     if policy is None:
         return amount
     if policy.valid_range is not None and policy.valid_range.min is not None:
-        return _next_step(amount, asked, policy.valid_range, fractions)
+        return _next_step(amount, requested, policy.valid_range, fractions)
     return next((nano_value(value) for value in policy.valid_values if amount <= nano_value(value)), amount)
 
 
-def _next_step(amount: int, asked: Quantity, bounds: CapacityRange, fractions: bool) -> int:
+def _next_step(amount: int, requested: Quantity, bounds: CapacityRange, fractions: bool) -> int:
     """Round up to the lowest allowed amount: the minimum, or a whole number of steps above it."""
-    least = nano_value(bounds.min or 0)
-    if amount < least:
-        return least
+    minimum = nano_value(bounds.min or 0)
+    if amount < minimum:
+        return minimum
     if bounds.step is None:
         return amount
     unit = _unit(bounds, fractions)
     if unit == MILLI and (amount % MILLI or amount // MILLI > MAX_INT64):
-        raise CapacityError(f"{_UNREPRESENTABLE}: request {asked} is not a representable milli value")
+        raise CapacityError(f"{_UNREPRESENTABLE}: request {requested} is not a representable milli value")
     if unit == NANO and amount > MAX_INT64 * NANO:
-        raise CapacityError(f"{_UNREPRESENTABLE}: request {asked} exceeds MaxInt64")
-    step, base = _units(nano_value(bounds.step), unit), _units(least, unit)
+        raise CapacityError(f"{_UNREPRESENTABLE}: request {requested} exceeds MaxInt64")
+    step, base = _units(nano_value(bounds.step), unit), _units(minimum, unit)
     rounded = base + -(-(_units(amount, unit) - base) // step) * step
     if rounded > MAX_INT64:
         limit = "MaxInt64" if unit == NANO else "the milli-value range"
-        raise CapacityError(f"{_UNREPRESENTABLE}: rounding request {asked} up to the next step passes {limit}")
+        raise CapacityError(f"{_UNREPRESENTABLE}: rounding request {requested} up to the next step passes {limit}")
     return rounded * unit
 
 
@@ -106,14 +106,16 @@ def _units(amount: int, unit: int) -> int:
     return nano_to_unit(amount) if unit == NANO else amount // MILLI
 
 
-def written(amount: int, *, like: Quantity) -> str:
+def format_quantity(amount: int, *, like: Quantity) -> str:
     """Write an amount as a quantity, in powers of 1024 where ``like`` is."""
-    whole, rest = divmod(amount, NANO)
-    if rest:
-        return f"{amount // MILLI}m" if rest % MILLI == 0 else f"{amount}n"
+    integer, fraction = divmod(amount, NANO)
+    if fraction:
+        return f"{amount // MILLI}m" if fraction % MILLI == 0 else f"{amount}n"
     if isinstance(like, str) and like.endswith("i"):
         power = 0
-        while power < len(_BINARY) and whole and whole % 1024 == 0:
-            whole, power = whole // 1024, power + 1
-        return f"{whole}{_BINARY[power - 1] if power else ''}"
-    return next(f"{whole // factor}{suffix}" for factor, suffix in _DECIMAL if whole % factor == 0) if whole else "0"
+        while power < len(_BINARY) and integer and integer % 1024 == 0:
+            integer, power = integer // 1024, power + 1
+        return f"{integer}{_BINARY[power - 1] if power else ''}"
+    return (
+        next(f"{integer // factor}{suffix}" for factor, suffix in _DECIMAL if integer % factor == 0) if integer else "0"
+    )

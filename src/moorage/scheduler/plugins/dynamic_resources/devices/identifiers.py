@@ -49,10 +49,10 @@ class DeviceFeatures(Struct, frozen=True):
 
     @property
     def heeds_skipped_operations(self) -> bool:
-        """Whether devices whose driver wants no work done on nodes are told apart.
+        """Whether devices that skip node operations are treated separately.
 
-        Upstream's usual allocator does not know the field; the one it has for four new features does, even if the
-        feature for this field is not among those that are on.
+        Upstream's stable allocator ignores the field. The experimental allocator supports it, even if only another of
+        its four features is enabled.
         """
         return (
             self.list_attributes

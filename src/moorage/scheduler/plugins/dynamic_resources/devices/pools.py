@@ -1,7 +1,7 @@
-"""Slices of devices, put together into pools as they are seen from a node.
+"""Slices of devices, assembled into the pools that a node reaches.
 
-A pool is what the newest generation of its slices says; it is usable when all of them are there and agree. Devices are
-tried in the order of driver and pool name, slice name, and place in the slice, pools with binding conditions last.
+A pool consists of the newest generation of its slices. It is usable if the generation is complete and consistent.
+Devices are tried by driver, pool and slice name, and position in the slice; pools with binding conditions come last.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,8 +24,8 @@ from moorage.scheduler.plugins.dynamic_resources.cel.program import Facts, devic
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, DeviceId, PoolId
 
 CounterKey = tuple[str, str]
-SKIPPING: Final = "DRAOptionalNodeOperations"
-"""What a node declares that can do without a driver's work on it."""
+OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
+"""The feature of nodes that support devices without node operations."""
 Counters = dict[CounterKey, int]
 
 
@@ -47,12 +47,12 @@ class PooledDevice:
 
     @cached_property
     def facts(self) -> Facts:
-        """What CEL expressions see of it."""
+        """The device as CEL expressions see it."""
         return device_facts(self.id.driver, self.device)
 
     @cached_property
     def draws(self) -> Counters:
-        """What it draws from the pool's counters while in use, in billionths."""
+        """The counters that the device consumes while in use, in billionths."""
         total: Counters = {}
         for consumption in self.device.consumes_counters:
             for name, counter in consumption.counters.items():
@@ -70,10 +70,12 @@ class PooledDevice:
 class Slice:
     """A slice, taken apart once for all nodes."""
 
-    def __init__(self, thing: ResourceSlice, rules: Iterable[DeviceTaintRule], features: DeviceFeatures) -> None:
-        spec = thing.spec
+    def __init__(
+        self, resource_slice: ResourceSlice, rules: Iterable[DeviceTaintRule], features: DeviceFeatures
+    ) -> None:
+        spec = resource_slice.spec
         rules = tuple(rules)
-        self.name = thing.name
+        self.name = resource_slice.name
         self.spec = spec
         self.pool = PoolId(spec.driver, spec.pool.name)
         self.devices = tuple(
@@ -104,29 +106,31 @@ class Slice:
         )
 
     def reach(self, node: Node) -> tuple[bool, ...] | None:
-        """Return for each device whether it can be used on a node; ``None`` if the slice speaks for all."""
+        """Return for each device whether it can be used on a node; ``None`` if the slice decides for all devices."""
         if not self.spec.per_device_node_selection:
             return None
         return tuple(self._matches(node, item.device, f"device {item.device.name}") for item in self.devices)
 
     def is_blocked_on(self, node: Node) -> bool:
         """Return whether its devices cannot be used on a node since the node does not do without their driver."""
-        return self._needs_feature and not (self._may_skip and SKIPPING in node.status.declared_features)
+        return self._needs_feature and not (
+            self._may_skip and OPTIONAL_NODE_OPERATIONS in node.status.declared_features
+        )
 
-    def _matches(self, node: Node, where: ResourceSliceSpec | Device, what: str) -> bool:
-        if where.node_name:
-            return node.name == where.node_name
-        if where.all_nodes:
+    def _matches(self, node: Node, scope: ResourceSliceSpec | Device, subject: str) -> bool:
+        if scope.node_name:
+            return node.name == scope.node_name
+        if scope.all_nodes:
             return True
-        if where.node_selector is None:
+        if scope.node_selector is None:
             return False
-        matcher = self.matchers.get(where.node_selector)
+        matcher = self.matchers.get(scope.node_selector)
         if matcher is None:
             try:
-                matcher = strict_matcher(where.node_selector)
+                matcher = strict_matcher(scope.node_selector)
             except SelectorError as error:
-                raise PoolError(f"failed to perform node selection for {what}: {error}") from error
-            self.matchers[where.node_selector] = matcher
+                raise PoolError(f"failed to perform node selection for {subject}: {error}") from error
+            self.matchers[scope.node_selector] = matcher
         return matcher.matches(node.labels, node.name)
 
 
@@ -151,7 +155,7 @@ class Pool:
         self.reached: tuple[bool, ...] = ()
         self.others: tuple[PooledDevice, ...] = ()
         self.blocked: frozenset[DeviceId] = frozenset()
-        """Devices in reach that the node cannot use: who wants all devices cannot have them."""
+        """Reachable devices that the node cannot use; requests for all devices fail because of them."""
         self.counters: Counters = {}
 
     @property
@@ -186,7 +190,7 @@ class PoolBuilder:
     def __init__(self, by_pool: Mapping[PoolId, Mapping[str, Slice]], features: DeviceFeatures) -> None:
         self._by_pool = by_pool
         self._counts = features.partitionable
-        self._known: dict[tuple[object, ...], Pool] = {}
+        self._by_name: dict[tuple[object, ...], Pool] = {}
 
     def pools(self, node: Node, slices: Iterable[Slice]) -> list[Pool]:
         """Return the pools of a node, in the order in which they are tried."""
@@ -194,18 +198,18 @@ class PoolBuilder:
         for item in slices:
             if not item.is_ignored and item.is_reached_from(node):
                 _keep_newest(newest.setdefault(item.pool, []), item)
-        found = [pool for name, own in newest.items() if (pool := self._pool(name, own, node)) is not None]
-        return sorted(found, key=lambda pool: (pool.has_binding_conditions, pool.id))
+        pools = [pool for name, own in newest.items() if (pool := self._pool(name, own, node)) is not None]
+        return sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id))
 
     def _pool(self, name: PoolId, own: list[Slice], node: Node) -> Pool | None:
         generation, count = own[0].spec.pool.generation, own[0].spec.pool.resource_slice_count
         everything = own
         if len(own) != count:
-            whole = self._by_pool[name].values()
-            if any(item.spec.pool.generation > generation for item in whole):
+            all_slices = self._by_pool[name].values()
+            if any(item.spec.pool.generation > generation for item in all_slices):
                 # The driver is replacing what this node sees; none of the new slices is for it yet.
                 return None
-            everything = [i for i in whole if i.spec.pool.generation == generation and not i.is_unsupported]
+            everything = [i for i in all_slices if i.spec.pool.generation == generation and not i.is_unsupported]
             if len(everything) != count:
                 return self._shared((name, "incomplete"), lambda: Pool(name, is_incomplete=True))
         own.sort(key=lambda item: item.name)
@@ -217,9 +221,9 @@ class PoolBuilder:
         )
 
     def _shared(self, key: tuple[object, ...], build: Callable[[], Pool]) -> Pool:
-        pool = self._known.get(key)
+        pool = self._by_name.get(key)
         if pool is None:
-            pool = self._known[key] = build()
+            pool = self._by_name[key] = build()
         return pool
 
 
@@ -252,8 +256,8 @@ def _assembled(
     counts: bool,
 ) -> Pool:
     """Put a complete pool together, or find out what makes it invalid."""
-    mine = {item.name for item in own}
-    elsewhere = [item for item in everything if item.name not in mine]
+    own_names = {item.name for item in own}
+    elsewhere = [item for item in everything if item.name not in own_names]
     pool = Pool(name)
     for item, reached in zip(own, reach, strict=True):
         if not item.holds_counters:
@@ -263,10 +267,10 @@ def _assembled(
     if len({device.id for device in pool.devices}) != len(pool.devices):
         return Pool(name, is_invalid=True)
     if counts:
-        found = _counters(item for item in (*own, *elsewhere) if item.holds_counters)
-        if found is None or not _draws_exist((*pool.devices, *pool.others), *found):
+        shared = _counters(item for item in (*own, *elsewhere) if item.holds_counters)
+        if shared is None or not _draws_exist((*pool.devices, *pool.others), *shared):
             return Pool(name, is_invalid=True)
-        pool.counters = found[1]
+        pool.counters = shared[1]
     return pool
 
 
@@ -310,7 +314,7 @@ def _is_about(rule: DeviceTaintRule, spec: ResourceSliceSpec, device: Device) ->
 
 
 def repels(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
-    """Return whether a taint keeps a request away; effects nobody knows keep nobody away."""
+    """Return whether a taint repels a request; unknown effects are ignored."""
     return any(
         taint.effect in BLOCKING and not any(_tolerates(toleration, taint) for toleration in tolerations)
         for taint in taints

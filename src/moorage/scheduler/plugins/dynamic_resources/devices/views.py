@@ -27,8 +27,8 @@ class SliceIndex:
         self._features = features
         self._slices: Lister[ResourceSlice] = handle.lister(ResourceSlice)
         self._rules: Lister[DeviceTaintRule] | None = handle.lister(DeviceTaintRule) if features.taint_rules else None
-        self._seen = (-1, -1)
-        self._known: dict[str, Slice] = {}
+        self._versions = (-1, -1)
+        self._by_name: dict[str, Slice] = {}
         self._local: dict[str, dict[str, Slice]] = {}
         self._shared: dict[str, Slice] = {}
         self._by_pool: dict[PoolId, dict[str, Slice]] = {}
@@ -37,19 +37,19 @@ class SliceIndex:
     def refresh(self) -> set[str] | None:
         """Take in what changed; return the names of the nodes concerned, or ``None`` if all may be."""
         rules_version = self._rules.version if self._rules is not None else 0
-        if self._seen == (self._slices.version, rules_version):
+        if self._versions == (self._slices.version, rules_version):
             return set()
-        changed = self._slices.changed_since(self._seen[0]) if self._seen[1] == rules_version else None
-        self._seen = (self._slices.version, rules_version)
+        changed = self._slices.changed_since(self._versions[0]) if self._versions[1] == rules_version else None
+        self._versions = (self._slices.version, rules_version)
         if changed is None:
             self._rebuild()
             return None
         nodes: set[str] = set()
         is_local = True
         for name in changed:
-            found = self._replace(name, self._slices.find(name))
-            is_local = is_local and found is not None
-            nodes |= found or set()
+            concerned = self._replace(name, self._slices.find(name))
+            is_local = is_local and concerned is not None
+            nodes |= concerned or set()
         return nodes if is_local else None
 
     def slices_for(self, node: Node) -> Iterable[Slice]:
@@ -57,45 +57,45 @@ class SliceIndex:
         own = self._local.get(node.name)
         return (*own.values(), *self._shared.values()) if own else self._shared.values()
 
-    def device(self, wanted: DeviceId) -> Device | None:
+    def device(self, device_id: DeviceId) -> Device | None:
         """Return a device by its name, whichever node it is for."""
-        slices = self._by_pool.get(PoolId(wanted.driver, wanted.pool), {}).values()
-        return next((found.device for each in slices for found in each.devices if found.id == wanted), None)
+        slices = self._by_pool.get(PoolId(device_id.driver, device_id.pool), {}).values()
+        return next((pooled.device for each in slices for pooled in each.devices if pooled.id == device_id), None)
 
     def _rebuild(self) -> None:
-        self._known.clear()
+        self._by_name.clear()
         self._local.clear()
         self._shared.clear()
         self._by_pool.clear()
         self.builder = PoolBuilder(self._by_pool, self._features)
-        for thing in self._slices.list():
-            self._put(self._taken_apart(thing))
+        for resource_slice in self._slices.list():
+            self._put(self._parse(resource_slice))
 
-    def _replace(self, name: str, thing: ResourceSlice | None) -> set[str] | None:
+    def _replace(self, name: str, resource_slice: ResourceSlice | None) -> set[str] | None:
         """Put a slice in the place of the one known by its name; return the nodes of its pools, ``None`` for all."""
-        before = self._known.get(name)
+        before = self._by_name.get(name)
         pools = set() if before is None else {before.pool}
         nodes = set() if before is None else self._nodes_of(before.pool)
         if before is not None:
             self._drop(before)
-        if thing is not None:
-            after = self._taken_apart(thing)
+        if resource_slice is not None:
+            after = self._parse(resource_slice)
             self._put(after)
             pools.add(after.pool)
         reached = [nodes, *(self._nodes_of(pool) for pool in pools)]
-        # What is built from slices that are gone would only take up memory.
+        # Pools built from deleted slices would only use memory.
         self.builder = PoolBuilder(self._by_pool, self._features)
-        return None if None in reached else set().union(*(found for found in reached if found))
+        return None if None in reached else set().union(*(names for names in reached if names))
 
     def _nodes_of(self, pool: PoolId) -> set[str] | None:
         slices = self._by_pool.get(pool, {}).values()
         return None if any(not item.spec.node_name for item in slices) else {str(i.spec.node_name) for i in slices}
 
-    def _taken_apart(self, thing: ResourceSlice) -> Slice:
-        return Slice(thing, self._rules.list() if self._rules is not None else (), self._features)
+    def _parse(self, resource_slice: ResourceSlice) -> Slice:
+        return Slice(resource_slice, self._rules.list() if self._rules is not None else (), self._features)
 
     def _put(self, item: Slice) -> None:
-        self._known[item.name] = item
+        self._by_name[item.name] = item
         self._by_pool.setdefault(item.pool, {})[item.name] = item
         if item.spec.node_name:
             self._local.setdefault(item.spec.node_name, {})[item.name] = item
@@ -103,7 +103,7 @@ class SliceIndex:
             self._shared[item.name] = item
 
     def _drop(self, item: Slice) -> None:
-        del self._known[item.name]
+        del self._by_name[item.name]
         del self._by_pool[item.pool][item.name]
         if item.spec.node_name:
             del self._local[item.spec.node_name][item.name]
@@ -112,9 +112,9 @@ class SliceIndex:
 
 
 class DeviceViews:
-    """What each node sees, numbered so that a column of numbers stands for the cluster.
+    """The devices visible to each node, numbered so that one column describes the cluster.
 
-    Nodes that see the same pools have the same number. The log says whose devices were taken or given back since;
+    Nodes that see the same pools have the same number. ``touched`` logs the views whose devices changed;
     ``generation`` changes when all numbers are new.
     """
 
@@ -141,7 +141,7 @@ class DeviceViews:
         else:
             rows = [*rows, *self._forget(nodes, concerned)]
         if rows or len(nodes) != len(self._nodes):
-            self._follow(nodes, rows)
+            self._update_rows(nodes, rows)
         self._position = nodes.position
 
     def _forget(self, nodes: NodeTable, names: Iterable[str]) -> Iterator[int]:
@@ -162,9 +162,9 @@ class DeviceViews:
         """Return the slices a node may reach, whatever their pools are worth."""
         return self._index.slices_for(node)
 
-    def device(self, wanted: DeviceId) -> Device | None:
+    def device(self, device_id: DeviceId) -> Device | None:
         """Return a device by its name, whichever node it is for."""
-        return self._index.device(wanted)
+        return self._index.device(device_id)
 
     def at(self, info: NodeInfo) -> DeviceView:
         """Return what the node of a row sees, or would see in a what-if."""
@@ -196,7 +196,7 @@ class DeviceViews:
         self._nodes = [None] * len(nodes)
         self._numbers = np.full(max(len(nodes), 64), UNKNOWN, dtype=np.int64)
 
-    def _follow(self, nodes: NodeTable, rows: Sequence[int]) -> None:
+    def _update_rows(self, nodes: NodeTable, rows: Sequence[int]) -> None:
         count = len(nodes)
         if count > len(self._numbers):
             self._numbers = np.concatenate([self._numbers, np.full(count, UNKNOWN, dtype=np.int64)])

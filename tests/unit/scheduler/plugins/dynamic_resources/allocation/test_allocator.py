@@ -65,15 +65,15 @@ def search(
     for result in taken:
         allocated.add(result)
     view = DeviceView(0, PoolBuilder(by_pool, features).pools(NODE, known))
-    asks = tuple(parse_claim(claim.spec, CLASSES.get, features) for claim in claims)
-    return Search(asks, view, allocated, features, budget).run()
+    parsed_claims = tuple(parse_claim(claim.spec, CLASSES.get, features) for claim in claims)
+    return Search(parsed_claims, view, allocated, features, budget).run()
 
 
 def picked(solution: Solution | None) -> list[list[str]] | None:
     """Name the devices each claim got."""
     if solution is None:
         return None
-    return [[f"{item.device.id.pool}/{item.device.id.name}" for item in chosen] for chosen in solution.chosen]
+    return [[f"{item.device.id.pool}/{item.device.id.name}" for item in chosen] for chosen in solution.choices]
 
 
 def four(**fields: object) -> ResourceSlice:
@@ -387,8 +387,8 @@ def hopeless_search(budget: SearchBudget) -> Search:
         first_of("last", exactly("a", count=1), exactly("b", count=30)),
     ]
     claim = make_claim(*requests, constraints=[DeviceConstraint(match_attribute="gpu.example/kind")])
-    asks = (parse_claim(claim.spec, CLASSES.get, FEATURES),)
-    return Search(asks, view, AllocatedDevices(), FEATURES, budget)
+    parsed_claims = (parse_claim(claim.spec, CLASSES.get, FEATURES),)
+    return Search(parsed_claims, view, AllocatedDevices(), FEATURES, budget)
 
 
 def test_a_search_ends_when_its_time_is_up() -> None:
@@ -418,7 +418,7 @@ def write(slices: Iterable[ResourceSlice], claim: ResourceClaim) -> AllocationRe
     solution = search(slices, claim)
     assert solution is not None
     ask = parse_claim(claim.spec, CLASSES.get, FEATURES)
-    return allocation(ask, solution.chosen[0], solution.selected[0], node_name="n1", features=DeviceFeatures())
+    return allocation(ask, solution.choices[0], solution.alternatives[0], node_name="n1", features=DeviceFeatures())
 
 
 def test_what_is_written_down() -> None:
@@ -520,7 +520,7 @@ def test_no_device_is_given_more_than_it_has(amounts: list[int], rooms: list[int
     claim = make_claim(*(exactly(f"r{i}", capacity={"memory": f"{amount}Gi"}) for i, amount in enumerate(amounts)))
     solution = search(slices, claim)
     given_out: dict[str, int] = {}
-    for item in solution.chosen[0] if solution is not None else ():
+    for item in solution.choices[0] if solution is not None else ():
         assert item.consumed is not None
         name = item.device.id.name
         given_out[name] = given_out.get(name, 0) + item.consumed["memory"]

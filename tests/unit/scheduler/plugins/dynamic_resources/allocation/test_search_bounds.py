@@ -35,15 +35,15 @@ def outcome(
 ) -> object:
     """Search with or without help, and tell which devices are found, or what is wrong."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(allocator, "HARD", hard)
+        patch.setattr(allocator, "HARD_SEARCH", hard)
         try:
             found = search(slices, *claims, taken=taken)
         except ClaimFault as fault:
             return fault.text, fault.claim
     if found is None:
         return None
-    devices = [[(item.device.id, item.alternative.qualified, item.consumed) for item in part] for part in found.chosen]
-    return devices, [[alternative.qualified for alternative in part] for part in found.selected]
+    devices = [[(item.device.id, item.alternative.qualified, item.consumed) for item in part] for part in found.choices]
+    return devices, [[alternative.qualified for alternative in part] for part in found.alternatives]
 
 
 @settings(max_examples=400, deadline=None)

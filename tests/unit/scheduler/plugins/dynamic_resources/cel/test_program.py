@@ -9,7 +9,7 @@ from tests.unit.scheduler.plugins.dynamic_resources.device_builders import DRIVE
 from moorage.scheduler.plugins.dynamic_resources.cel.program import (
     CelCompileError,
     CelRuntimeError,
-    compiled,
+    compile_selector,
     device_facts,
 )
 
@@ -66,7 +66,7 @@ SELECTED = {
 
 @pytest.mark.parametrize("expression", SELECTED.values(), ids=SELECTED)
 def test_selects(expression: str) -> None:
-    assert compiled(expression).matches(FACTS)
+    assert compile_selector(expression).matches(FACTS)
 
 
 REFUSED = {
@@ -90,7 +90,7 @@ REFUSED = {
 @pytest.mark.parametrize("expression", REFUSED.values(), ids=REFUSED)
 def test_does_not_compile(expression: str) -> None:
     with pytest.raises(CelCompileError):
-        compiled(expression)
+        compile_selector(expression)
 
 
 FAILING = {
@@ -115,13 +115,13 @@ FAILING = {
 @pytest.mark.parametrize(("expression", "text"), FAILING.values(), ids=FAILING)
 def test_fails_on_the_device(expression: str, text: str) -> None:
     with pytest.raises(CelRuntimeError, match=text):
-        compiled(expression).matches(FACTS)
+        compile_selector(expression).matches(FACTS)
 
 
 def test_a_version_that_is_none_fails_every_expression() -> None:
     facts = device_facts(DRIVER, device("d", attributes={"firmware": "v1.2"}))
     with pytest.raises(CelRuntimeError, match="attribute firmware: parse semantic version"):
-        compiled("true").matches(facts)
+        compile_selector("true").matches(facts)
 
 
 def test_devices_that_look_the_same_share_their_answers() -> None:

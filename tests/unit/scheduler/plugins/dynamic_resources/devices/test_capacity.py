@@ -5,7 +5,12 @@ from tests.unit.scheduler.plugins.dynamic_resources.device_builders import devic
 
 from moorage.kube.api.devices import CapacityRange, CapacityRequestPolicy, DeviceCapacity
 from moorage.kube.api.quantity import nano_value
-from moorage.scheduler.plugins.dynamic_resources.devices.capacity import CapacityError, consumption, fits, written
+from moorage.scheduler.plugins.dynamic_resources.devices.capacity import (
+    CapacityError,
+    consumption,
+    fits,
+    format_quantity,
+)
 
 RANGE = CapacityRequestPolicy(default="2Gi", valid_range=CapacityRange(min="1Gi", max="4Gi", step="1Gi"))
 VALUES = CapacityRequestPolicy(default="1Gi", valid_values=("1Gi", "2Gi", "4Gi"))
@@ -79,4 +84,4 @@ WRITTEN = {
 
 @pytest.mark.parametrize(("amount", "like", "want"), WRITTEN.values(), ids=WRITTEN)
 def test_writing(amount: str, like: str, want: str) -> None:
-    assert written(nano_value(amount), like=like) == want
+    assert format_quantity(nano_value(amount), like=like) == want
