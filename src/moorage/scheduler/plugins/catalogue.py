@@ -78,9 +78,9 @@ GPU: Final[Mapping[str, str]] = {
     "GpuRandom": "moorage.contrib.gpu.gpu_random:GpuRandom",
     "GpuShare": "moorage.contrib.gpu.gpu_share:GpuShare",
 }
-"""Where the plugins for GPUs that can be shared are, likewise."""
+"""The import paths of the plugins for shared GPUs."""
 
 LEARNED: Final[Mapping[str, str]] = {
     "LearnedScore": "moorage.contrib.learned_score.plugin:LearnedScore",
 }
-"""Where the plugin is that scores by a trained policy, likewise."""
+"""The import path of the plugin that scores with a trained policy."""

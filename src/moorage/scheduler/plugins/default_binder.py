@@ -11,7 +11,7 @@ from moorage.scheduler.framework.status import Status
 
 
 class DefaultBinder(BindPlugin):
-    """Bind through the API. What goes wrong there is raised, so the attempt fails as an error and is undone."""
+    """Bind through the API. API errors are raised, so that the attempt fails as an error and is rolled back."""
 
     def __init__(self, *, handle: Handle) -> None:
         self._handle = handle

@@ -1,4 +1,4 @@
-"""DeferredPodScheduling: make room for a running pod whose resize the kubelet has put off.
+"""DeferredPodScheduling: preempt pods for a running pod whose resize is deferred by the kubelet.
 
 Such a pod is on its node already and still goes through the queue, so that preemption may free what it wants to grow
 into. It is never bound: when it fits, it waits for the kubelet.

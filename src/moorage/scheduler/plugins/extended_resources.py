@@ -1,4 +1,4 @@
-"""Extended resources that device classes offer: which class stands behind the name of a resource."""
+"""Extended resources backed by device classes: the class of a resource name."""
 
 from typing import Final
 
@@ -7,11 +7,11 @@ from moorage.kube.api.meta import parse_time
 from moorage.scheduler.framework.handle import Handle, Lister
 
 IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-"""Every class also answers to this prefix and its own name."""
+"""Prefix of the resource name that every class has implicitly."""
 
 
 class ExtendedResourceClasses:
-    """Device classes by the resource name under which pods may ask for their devices."""
+    """Device classes by the extended resource name under which pods request their devices."""
 
     def __init__(self, classes: Lister[DeviceClass]) -> None:
         self._classes = classes

@@ -1,4 +1,4 @@
-"""The plugin: who may enter the queue, when trying a group makes sense, and who waits for whom before the binding."""
+"""GangScheduling: pods of a group are queued, scheduled and bound together or not at all."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
@@ -26,7 +26,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
     """
 
     _minimum: ClassVar[str] = "minCount"
-    """What the number of pods that a group starts with is called where users write it."""
+    """The field name of the quorum in messages."""
 
     def __init__(self, *, handle: ClusterHandle) -> None:
         self._handle = handle
@@ -87,7 +87,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             return None
         tree = self._members_of(group)
         if not self._has_quorum(group):
-            # Any member that has no node stands for all of the tree that wait in the queue.
+            # Activating one unscheduled member is enough: the queue activates its whole group.
             unscheduled = (pod for members in tree for pod in members.unscheduled())
             if (next_pod := next(unscheduled, None)) is not None:
                 cycle.activate(next_pod)
@@ -146,7 +146,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         return self._if(above is not None and self._root(pod) == _place(above))
 
     def after_group_changed(self, pod: Pod, old: PodGroup, new: PodGroup) -> QueueingHint:
-        """Queue if the pod's own group asks for fewer pods than before."""
+        """Queue if the minimum count of the pod's own group decreased."""
         before, after = old.min_count, new.min_count
         return self._if(group_key(pod) == new.key and before is not None and after is not None and after < before)
 
@@ -167,7 +167,7 @@ def _place(group: Group) -> tuple[bool, str]:
 
 
 MAX_LEVELS = 3
-"""How many composite groups may stand above a PodGroup."""
+"""Maximum number of composite groups above a PodGroup."""
 
 
 class BrokenTree(Exception):
@@ -175,7 +175,7 @@ class BrokenTree(Exception):
 
 
 def root_above(groups: PodGroups, group: PodGroup) -> Group:
-    """Return the top of the tree that a group is part of; BrokenTree says what is missing."""
+    """Return the root of a group's tree; raise BrokenTree if a group is missing."""
     top: Group = group
     for level, above in enumerate(groups.chain(group)):
         if level > MAX_LEVELS:
@@ -190,7 +190,7 @@ def root_above(groups: PodGroups, group: PodGroup) -> Group:
 
 
 def is_complete(groups: PodGroups, tree: GroupTree, count: Callable[[Members], int]) -> bool:
-    """Tell whether a tree has its quorum, by a count of the pods of its PodGroups."""
+    """Return whether a tree has its quorum, by a count of the pods of its PodGroups."""
     if not isinstance(tree.group, CompositePodGroup):
         members = groups.members(tree.key)
         return members is not None and count(members) >= tree.quorum

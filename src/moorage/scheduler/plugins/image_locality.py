@@ -21,8 +21,8 @@ MAX_BYTES_PER_IMAGE: Final = 1000 * MEBIBYTE
 class ImageLocality(ScorePlugin):
     """Score the bytes a node need not pull, each image scaled down by the share of nodes that hold it.
 
-    The scaling keeps a pod from crowding the few nodes that happen to have its image. It makes the answer depend on
-    the number of nodes and on what the others hold, which is why there is an :meth:`epoch`.
+    The scaling keeps a pod from crowding the few nodes that have its image. So the score depends on the number of
+    nodes and on their images, which :meth:`epoch` covers.
     """
 
     depends_on = DependsOn.NODE
@@ -35,7 +35,7 @@ class ImageLocality(ScorePlugin):
         return image_names(pod)
 
     def epoch(self) -> Hashable:
-        # How many nodes there are matters, too; but when they come or go, all answers are new.
+        # The number of nodes matters, too; but all results are recomputed when nodes are added or removed.
         return self._handle.nodes.images_version
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
@@ -67,7 +67,7 @@ class ImageLocality(ScorePlugin):
 
 
 def image_names(pod: Pod) -> tuple[str, ...]:
-    """List every image of a pod, those of init containers and image volumes included; one used twice stands twice."""
+    """List all images of a pod, including init containers and image volumes; duplicates are kept."""
     spec = pod.spec
     if len(spec.containers) == 1 and not spec.init_containers and not spec.volumes:
         return (normalized(spec.containers[0].image),)

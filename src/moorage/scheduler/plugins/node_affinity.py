@@ -46,23 +46,23 @@ NOT_WANTED: Final = Status.unresolvable("node(s) didn't match Pod's node affinit
 NOT_ENFORCED: Final = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
 CONFLICT: Final = Status.unresolvable("pod affinity terms conflict")
 FEW_NAMES: Final = 4
-"""A pod that can go to so few nodes, by their names, is not worth an answer about every node."""
+"""Results are not cached for pods that name at most this many nodes."""
 
 
 class Demands(Struct, frozen=True):
-    """What a pod demands of a node: all labels of its selector, and one term of its required affinity if it has any."""
+    """The requirements of a pod: all labels of its selector, and one term of its required affinity."""
 
     labels: LabelMatcher
     affinity: NodeMatcher | None
 
     def accepts(self, node: Node) -> bool:
-        """Return whether a node will do."""
+        """Return whether a node satisfies the requirements."""
         if not self.labels.matches(node.labels):
             return False
         return self.affinity is None or self.affinity.matches(node.labels, node.name)
 
     def accepted_nodes(self, nodes: NodeTable) -> BoolArray:
-        """Find the nodes of a window that will do."""
+        """Find the nodes of a window that satisfy the requirements."""
         accepted = (
             np.ones(len(nodes), dtype=np.bool_) if self.affinity is None else matching_nodes(self.affinity, nodes)
         )
@@ -101,7 +101,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         if affinity.required is not None:
             names = named_nodes(affinity.required.node_selector_terms)
             if names is not None and len(names) <= FEW_NAMES:
-                # Daemons: each pod names another node. Without this one's, their answers are all the same.
+                # Daemon pods: each names another node, so cached results would never be used again.
                 return None
         return affinity, None if selector is None else frozenset(selector.items())
 
@@ -159,7 +159,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return (EventRegistration(event, self.after_node_change),)
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-        """Try again when a node came that will do, or when one became so.
+        """Queue when a node was added that satisfies the requirements, or when a node began to.
 
         As upstream, only the pod's own demands are compared with the old node, not those of the profile.
         """

@@ -1,4 +1,4 @@
-"""NodeDeclaredFeatures: a pod that uses a new feature goes only where the kubelet says it has it."""
+"""NodeDeclaredFeatures: a pod that needs a feature runs only on nodes that declare it."""
 
 from collections.abc import Hashable, Sequence
 from typing import Final
@@ -56,7 +56,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
 
 
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-    """Try again after every new node, and after every change of what a node declares."""
+    """Queue after every new node, and after every change of a node's declared features."""
     is_same = old is not None and old.status.declared_features == new.status.declared_features
     return QueueingHint.SKIP if is_same else QueueingHint.QUEUE
 

@@ -43,7 +43,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
         return Verdict.reject(where=nodes.host_ports.where(lambda used: ports_conflict(ports, used)), because=TAKEN)
 
     def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        # Whoever wants a port takes it from the next one that does.
+        # A pod of the same kind uses the same port, so a node takes only one.
         return np.ones(len(nodes), dtype=np.int64) - self.filter_nodes(cycle, pod, nodes).rejected
 
     def events_to_register(self) -> Sequence[EventRegistration]:

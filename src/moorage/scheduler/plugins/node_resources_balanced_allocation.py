@@ -30,7 +30,7 @@ EVEN: Final = 150
 
 
 class RequestedAmount(NamedTuple):
-    """What a pod asks of one resource."""
+    """The request of a pod for one resource."""
 
     resource: str
     amount: int
@@ -63,18 +63,18 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         amounts = self._read_amounts(pod)
         if amounts is None:
-            # Pods that ask for nothing would all be drawn to the same node.
+            # Otherwise all best-effort pods would prefer the same node.
             return Status.skip()
         cycle[AMOUNTS] = amounts
         return None
 
     def _requested_amounts(self, cycle: CycleState, pod: Pod) -> tuple[RequestedAmount, ...] | None:
-        """Return what the pod asks for; a profile without the pre-score has it read here."""
+        """Return the pod's requests; they are read here if the profile has no PreScore."""
         amounts = cycle.get(AMOUNTS)
         return self._read_amounts(pod) if amounts is None else amounts
 
     def _read_amounts(self, pod: Pod) -> tuple[RequestedAmount, ...] | None:
-        """Read what a pod asks for, or ``None`` if it asks for nothing that is scored."""
+        """Read the requests of a pod; ``None`` if it requests no scored resource."""
         requests = pod.requests_on_node
         amounts, is_anything = [], False
         for resource in self._resources:
@@ -126,7 +126,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return gain
 
     def _score_all(self, nodes: NodeTable, amounts: Sequence[RequestedAmount]) -> IntArray | None:
-        """Score the whole cluster by columns that stand; None if floats would not be exact."""
+        """Score the whole cluster from cached columns; None if floats would not be exact."""
         self._amounts.follow(nodes)
         columns = [self._amounts[resource] for resource, _ in amounts]
         present, after = [], []
@@ -141,7 +141,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             after.append(part)
         # Half as wide takes half the time, and processors cut floats off to 64 bits only one by one.
         gain = evenness_nodes(after, present).astype(np.int32)
-        # How evenly nodes are used without the pod stands, too.
+        # The balance without the pod is a cached column, too.
         resources = tuple([item.resource for item in columns])
         gain += self._amounts.derived(_unevenness, resources, lambda: _unevenness_now(columns))
         gain >>= 1
@@ -159,7 +159,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
 
 def _unevenness_now(columns: Sequence[ResourceAmounts]) -> IntArray:
-    """Return for every node of the cluster ``EVEN`` less the evenness of what is taken now."""
+    """Return ``EVEN`` minus the current evenness, for every node of the cluster."""
     fractions = [np.minimum(item.used / item.capacity.floats, 1.0) for item in columns]
     return EVEN - evenness_nodes(fractions, [item.capacity.present for item in columns]).astype(np.int32)
 
@@ -205,7 +205,7 @@ def _deviation(fractions: Sequence[float]) -> float:
 def evenness_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> FloatArray:
     """Do the same for columns, which are written to, but for cutting.
 
-    ``present`` says which nodes have a resource; ``None`` means all.
+    ``present`` marks the nodes that have a resource; ``None`` means all.
     """
     if len(fractions) == 2 and present[0] is None and present[1] is None:
         deviation = fractions[0]
@@ -233,7 +233,7 @@ def _deviation_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArra
     squares = np.zeros(size)
     for fraction, mask in zip(fractions, masks, strict=True):
         squares += np.where(mask, (fraction - mean) * (fraction - mean), 0.0)
-    # Two resources have a formula of their own upstream, which may differ in the last bit.
+    # As upstream, two resources use another formula, which may differ in the last bit.
     largest = np.max([np.where(mask, f, -np.inf) for f, mask in zip(fractions, masks, strict=True)], axis=0)
     smallest = np.min([np.where(mask, f, np.inf) for f, mask in zip(fractions, masks, strict=True)], axis=0)
     spread = np.where(count == 2, largest, 0.0) - np.where(count == 2, smallest, 0.0)

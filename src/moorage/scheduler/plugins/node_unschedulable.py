@@ -16,7 +16,7 @@ from moorage.scheduler.framework.status import Status, Verdict
 from moorage.scheduler.plugins.taint_toleration import COMPARING
 
 CORDONED: Final = Status.unresolvable("node(s) were unschedulable")
-# What the pod must tolerate. The taint the node really carries is not looked at: spec.unschedulable alone decides.
+# The taint that the pod must tolerate. The node's own taints are ignored: spec.unschedulable alone decides.
 CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 
@@ -42,7 +42,7 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         if pod.tolerates(CORDON, by_number=self._by_number):
             return Verdict.accept(len(nodes))
-        # A copy, because verdicts are kept for later cycles and the column goes on changing.
+        # A copy: verdicts are cached for later cycles, while the column changes.
         return Verdict.reject(where=nodes.unschedulable.copy(), because=CORDONED)
 
     def events_to_register(self) -> Sequence[EventRegistration]:

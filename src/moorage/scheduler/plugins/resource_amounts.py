@@ -1,4 +1,4 @@
-"""What pods take of each resource on every node of the cluster, as columns that stand and follow the rows that change.
+"""Requested and allocatable amounts of each resource on every node, as columns that are updated row by row.
 
 Plugins that judge by resources share them: a pod that is placed changes one row, which is written once for all of them.
 """
@@ -24,7 +24,7 @@ EXACT_BELOW: Final = 1 << 46
 
 
 class Capacity(NamedTuple):
-    """What a window of nodes has of one resource; a node with none counts as having 1, and is not present."""
+    """The capacity of one resource in a window of nodes; nodes without it have amount 1 and are not ``present``."""
 
     amounts: IntArray
     floats: FloatArray
@@ -33,7 +33,7 @@ class Capacity(NamedTuple):
     is_exact: bool
     """Whether percentages may be computed with floats."""
     is_sound: bool = True
-    """Whether no node says that it has less than nothing."""
+    """Whether no node has a negative capacity."""
 
 
 def measure_capacity(amounts: IntArray) -> Capacity:
@@ -63,15 +63,15 @@ def percentage(part: int, capacity: int) -> int:
 
 
 MANY_ROWS: Final = 64
-"""When so many rows changed it is cheaper to compute a column from scratch."""
+"""If more rows changed, computing the column again is cheaper."""
 MAX_RESOURCES: Final = 256
-"""Of so many resources columns are kept; users may write any number of names, on pods that fit nowhere."""
+"""Number of resources with columns; users may invent any number of resource names."""
 
 
 class ResourceAmounts:
     """One resource on every node: what there is, what is taken of it, and bounds that hold for all rows.
 
-    Floats are exact below ``EXACT_FLOATS``; the bounds are integers, and tell who may go by the floats.
+    Floats are exact below ``EXACT_FLOATS``; the integer bounds decide whether the floats may be used.
     """
 
     __slots__ = ("_is_lowest", "_left", "_lowest_free", "_lowest_left", "capacity", "most_used", "resource", "used")
@@ -105,7 +105,7 @@ class ResourceAmounts:
             self._lowest_left = min(self._lowest_left, free_hundredfold)
 
     def is_free_everywhere(self, nodes: NodeTable, amount: int) -> bool:
-        """Tell whether every node has so much free: all rows are looked at only if the bound is too low to tell."""
+        """Return whether every node has ``amount`` free; scans all rows only if the bound is too low."""
         if self._lowest_free < amount and not self._is_lowest:
             usage = nodes.pod_count if self.resource == PODS else nodes.requested[self.resource]
             self._lowest_free = int((nodes.allocatable[self.resource] - usage).min(initial=EXACT_FLOATS))
@@ -123,16 +123,16 @@ class ResourceAmounts:
         return self._left
 
     def is_left_everywhere(self, hundredfold: int) -> bool:
-        """Tell whether scores count so much as left on every node; call :meth:`left` first."""
+        """Return whether every node has this much left for scoring; call :meth:`left` first."""
         if self._lowest_left < hundredfold and self._left is not None:
             self._lowest_left = float(self._left.min(initial=np.inf))
         return self._lowest_left >= hundredfold
 
 
 class ClusterAmounts(dict[str, ResourceAmounts]):
-    """The amounts of every resource that somebody asked for, and columns worked out from them.
+    """The amounts of every resource in use, and columns derived from them.
 
-    Call :meth:`follow` before looking a resource up; one that nobody asked for before is found in the nodes.
+    Call :meth:`follow` before each lookup; new resources are read from the nodes.
     """
 
     __slots__ = ("_derived", "_nodes", "_position", "_version")
@@ -172,7 +172,7 @@ class ClusterAmounts(dict[str, ResourceAmounts]):
         return amounts
 
     def derived(self, of_node: "OfNode", resources: tuple[str, ...], make: Callable[[], IntArray]) -> IntArray:
-        """Return a column that is worked out from some resources, made when first asked for."""
+        """Return a column derived from some resources; ``make`` creates it on the first call."""
         column = self._derived.get((of_node, resources))
         if column is None:
             column = self._derived[of_node, resources] = make()
@@ -180,7 +180,7 @@ class ClusterAmounts(dict[str, ResourceAmounts]):
 
 
 OfNode: TypeAlias = Callable[[NodeInfo, Sequence[str]], int]
-"""What a column that is worked out from resources has for one node."""
+"""Computes the value of a derived column for one node."""
 
 AMOUNTS: Final = StateKey[ClusterAmounts]("what is taken of resources on all nodes")
 
@@ -191,7 +191,7 @@ def shared_amounts(handle: Handle | None) -> ClusterAmounts:
 
 
 def scored_usage(node: NodeInfo, resource: str) -> int:
-    """Return what scores count as taken of a resource: of CPU and memory, containers that ask for none take some."""
+    """Return the usage that scores count: for CPU and memory, containers without requests have defaults."""
     if resource == CPU:
         return node.nonzero_cpu
     if resource == MEMORY:

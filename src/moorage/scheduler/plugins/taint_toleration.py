@@ -50,7 +50,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         return UNTOLERATED if taints and repels(taints, pod, by_number=self._by_number) else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        # A big cluster has thousands of nodes but a handful of taint sets: ask once per set.
+        # Large clusters have thousands of nodes but few distinct taint sets: evaluate each set once.
         by_number = self._by_number
         repelled = nodes.taints.where(lambda taints: repels(taints, pod, by_number=by_number))
         return Verdict.reject(where=repelled, because=UNTOLERATED)

@@ -60,7 +60,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
         self._claims = handle.lister(PersistentVolumeClaim)
 
     def sign(self, pod: Pod) -> Hashable | None:
-        """Share answers among pods whose volumes nobody can be in the way of."""
+        """Share results among pods without restricted volumes."""
         volumes = pod.spec.volumes
         return None if volumes and any(map(_is_restricted, volumes)) else ()
 
@@ -164,7 +164,7 @@ def _clash(volume: Volume, existing_volume: Volume) -> bool:
         case Volume(gce_persistent_disk=left), Volume(gce_persistent_disk=right) if left and right:
             return not (left.read_only and right.read_only)
         case _:
-            # An Amazon disk is never shared, whoever only reads it.
+            # An AWS disk is never shared, not even read-only.
             return True
 
 

@@ -65,7 +65,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         self._classes = handle.lister(StorageClass)
 
     def sign(self, pod: Pod) -> Hashable | None:
-        """Share answers among pods without claims."""
+        """Share results among pods without claims."""
         volumes = pod.spec.volumes
         return None if volumes and any(volume.persistent_volume_claim is not None for volume in volumes) else ()
 
@@ -131,7 +131,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return topologies(volume)
 
     def _waits_for_consumer(self, claim: PersistentVolumeClaim) -> Status | None:
-        """Let an unbound claim pass if its class binds it when the pod is placed, and say why not otherwise."""
+        """Return None if the class of an unbound claim binds it later, otherwise the reason against the pod."""
         name = class_of_claim(claim)
         if not name:
             return NEITHER_VOLUME_NOR_CLASS
@@ -178,7 +178,7 @@ def after_claim_changed(pod: Pod, _old: PersistentVolumeClaim | None, new: Persi
 
 
 def after_volume_changed(_pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> QueueingHint:
-    """Queue if the volume is new or says it is elsewhere."""
+    """Queue if the volume is new or its topology changed."""
     if old is None or topologies(old) != topologies(new):
         return QueueingHint.QUEUE
     return QueueingHint.SKIP

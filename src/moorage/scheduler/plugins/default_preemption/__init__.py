@@ -1,1 +1,1 @@
-"""DefaultPreemption: make room for a pod that fits nowhere by evicting less important ones."""
+"""DefaultPreemption: evict lower-priority pods so that an unschedulable pod fits."""

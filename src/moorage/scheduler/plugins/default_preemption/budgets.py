@@ -11,7 +11,7 @@ from moorage.scheduler.framework.handle import Lister
 
 
 class Protection(NamedTuple):
-    """A budget as far as eviction is concerned: whom it covers, how many may go, and who is on the way out already."""
+    """A disruption budget: the covered pods, the allowed disruptions, and pods that are already being disrupted."""
 
     matcher: LabelMatcher
     allowed: int
@@ -19,7 +19,7 @@ class Protection(NamedTuple):
 
 
 class Budgets:
-    """The disruption budgets of the cluster, read anew when one of them changed."""
+    """The disruption budgets of the cluster, parsed again after a change."""
 
     def __init__(self, lister: Lister[PodDisruptionBudget]) -> None:
         self._lister = lister

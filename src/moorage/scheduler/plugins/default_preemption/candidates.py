@@ -34,7 +34,7 @@ Outcome: TypeAlias = Victims | Status
 
 
 class Findings(Struct):
-    """What the dry runs came to: victims by node in the order of the search, or what speaks against each node."""
+    """Results of the dry runs: victims by node in search order, or reasons and errors."""
 
     examined: int
     candidates: dict[str, Victims] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Findings(Struct):
     errors: list[str] = field(default_factory=list)
 
     def message(self, node_count: int) -> str:
-        """Say why evicting pods helps on no node; nodes that were not tried cannot be helped."""
+        """Return why preemption does not help; nodes that were not tried count as not helpful."""
         reasons = self.reasons + Counter({NOT_HELPFUL: node_count - self.examined})
         return f"0/{node_count} nodes are available: {histogram(reasons)}."
 
@@ -56,9 +56,9 @@ class Findings(Struct):
 class CandidateSearch:
     """Tries the nodes whose rejection evicting pods may lift.
 
-    The search starts at the first node in visiting order unless ``rng`` says where, and visits nodes that others are
-    nominated for last if it will end before it has seen all. ``units`` says who goes together, where there are groups;
-    ``rules`` who may go, where that is not up to priorities alone.
+    The search starts at the first node in visiting order, or at a node chosen by ``rng``. If it will stop early, it
+    visits nodes with nominated pods last. ``units`` groups the pods that are evicted together; ``rules`` replace the
+    comparison of priorities.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class CandidateSearch:
         self._cache = CachedOutcomes(handle.nodes)
 
     def find(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> Findings:
-        """Try nodes until enough will do, one of them without violating a budget."""
+        """Try nodes until there are enough candidates, one of them without violating a budget."""
         nodes = self._handle.nodes
         rows = self._from_offset(statuses.rows_with(Code.UNSCHEDULABLE, nodes, self._handle.order))
         findings = Findings(examined=len(rows))
@@ -103,7 +103,7 @@ class CandidateSearch:
     def _without_infeasible(
         self, dry_run: DryRun, statuses: NodeStatuses, rows: RowArray, nominated: list[int], findings: Findings
     ) -> RowArray:
-        """Leave out the rows that stay too full whoever goes; those of nominated nodes are judged one by one."""
+        """Drop rows that stay too full without all possible victims; nominated nodes are tried one by one."""
         freed = self._lower_priority_pods.held_below(dry_run.priority, rows)
         verdict = dry_run.hopeless(statuses, self._handle.nodes.take(rows), freed)
         if verdict is None:

@@ -20,7 +20,7 @@ from moorage.scheduler.plugins.default_preemption.eligibility import VictimRules
 NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incoming pod")
 
 Importance: TypeAlias = tuple[int, float]
-"""What pods are sorted by, the most important first: high priority, then an early start."""
+"""Sort key of pods, the most important first: high priority, then early start."""
 
 Split: TypeAlias = Callable[[Sequence[Pod]], tuple[list[Pod], list[Pod]]]
 """Divides pods in order of importance into those that may not be disrupted and those that may."""
@@ -43,7 +43,7 @@ class DryRun:
         self._promised: Collection[str] = handle.nominator.nodes_with_nominations()
 
     def on(self, node: NodeInfo) -> Victims | Status:
-        """Return the least important pods without which the pod fits, or why none will do; PluginError if it broke."""
+        """Return the victims needed for the pod to fit, or a rejection; raise PluginError if a plugin fails."""
         pool = self._pool(node)
         if not pool:
             return NO_VICTIMS
@@ -59,14 +59,14 @@ class DryRun:
         return [pod for pod in node.pods.values() if rules.may_evict(self._pod, pod, pod.priority)]
 
     def is_row_local(self, node: NodeInfo) -> bool:
-        """Tell whether the outcome depends on nothing but the node and its pods, and the kind of pod."""
+        """Return whether the outcome depends only on the node, its pods and the kind of pod."""
         # A promised node is judged twice, with the promised pods and without: counting once would not do.
         return self._counting is not None and self._rules is None and node.name not in self._promised
 
     def hopeless(self, statuses: NodeStatuses, nodes: NodeTable, freed: Mapping[str, IntArray]) -> Verdict | None:
-        """Say of each node whether it would be too full without the pods that may go; ``None`` if that takes a copy.
+        """Reject nodes that stay too full without the possible victims; ``None`` if this needs a copy of the node.
 
-        Only where one filter that adds up has rejected them: all filters before it accept the nodes, whoever leaves.
+        This applies if a single counting filter rejected the nodes: all earlier filters accept them without any pod.
         """
         if self._counting is None or self._rules is not None or len(self._counting) != 1:
             return None
@@ -77,7 +77,7 @@ class DryRun:
 
     @property
     def kind(self) -> Hashable | None:
-        """What row-local outcomes depend on besides the row and the budgets; ``None`` if nobody can tell."""
+        """Key of row-local outcomes besides row and budgets; ``None`` if a plugin has no signature."""
         skipped = self._cycle.skipped_filters
         filters = [plugin for plugin in self._handle.filters if plugin.name not in skipped]
         signs = [plugin.sign(self._pod) for plugin in filters]
@@ -124,7 +124,7 @@ class WhatIf:
             self._remove(victim)
 
     def judge(self) -> Status | None:
-        """Ask the filters whether the pod fits now."""
+        """Run the filters for the pod."""
         return self._handle.run_filters(self._cycle, self._pod, self.node)
 
     def takes_back(self, victim: Pod) -> bool:
@@ -152,7 +152,7 @@ class WhatIf:
 
 
 class CountedWhatIf(WhatIf):
-    """A node on which only adding up decides who may come back: judged once, then by subtraction."""
+    """A node where only counting filters decide: they run once, then victims are subtracted."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class CountedWhatIf(WhatIf):
             self.node.remove_pod(victim)
 
     def takes_back(self, victim: Pod) -> bool:
-        """Put a pod back if what it asks for is left."""
+        """Put a pod back if its requests still fit."""
         if self._left is None:
             self._left = [plugin.left_over(self._cycle, self._pod, self.node) for plugin in self._counting]
         requests = victim.requests_on_node

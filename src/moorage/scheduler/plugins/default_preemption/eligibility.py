@@ -18,14 +18,14 @@ NEVER: Final = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 
 MAX_EVICTIONS: Final = 1 << 14
-"""How many evictions are remembered; one matters only until its watch event has arrived."""
+"""Number of remembered evictions; each is needed only until its watch event arrives."""
 
 
 class Evictions:
     """The pods that are being evicted, from the decision on.
 
     The watch delivers a deletion after the API has accepted it, and that is after the decision. Until then the victim
-    stands on its node as if nothing had happened, and whoever is nominated there would have another one evicted.
+    is still on its node, and a pod nominated there would cause another eviction.
     """
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class Evictions:
     def __contains__(self, pod: Pod) -> bool:
         if pod.uid in self._accepted:
             return True
-        # Work that failed, or that was dropped unstarted as in a what-if, is closed: it evicts nobody.
+        # Work that failed or was dropped before it started (dry runs) is closed: it evicts no pod.
         work = self._under_way.find(pod.uid)
         return work is not None and getcoroutinestate(work) != CORO_CLOSED
 
     def is_accepted(self, uid: str) -> bool:
-        """Tell whether the API has accepted the deletion of a pod."""
+        """Return whether the API has accepted the deletion of a pod."""
         return uid in self._accepted
 
     def begin(self, pod: Pod, work: Coroutine[Any, Any, None]) -> None:
@@ -58,15 +58,15 @@ class Evictions:
 
 
 class VictimRules(Protocol):
-    """Whom a pod may have evicted, where that is not up to priorities alone."""
+    """Rules for possible victims that replace the comparison of priorities."""
 
     def may_evict(self, preemptor: Pod, victim: Pod, priority: int) -> bool:
-        """Tell whether a pod may go for another; ``priority`` is the one that counts for it, perhaps its group's."""
+        """Return whether a pod may be evicted for another; ``priority`` is the victim's, or that of its group."""
         ...
 
 
 class Priorities(Protocol):
-    """Whose priority counts for a pod."""
+    """Determines the effective priority of a pod."""
 
     def priority_of(self, pod: Pod) -> int:
         """Return the priority that counts for a pod."""
@@ -83,9 +83,9 @@ def why_not_eligible(
     """Return what keeps a pod from having others evicted; an empty text if nothing does."""
     if pod.spec.preemption_policy == POLICY_NEVER:
         return NEVER
-    # The status gets the nomination by a write of its own, which may not have come back yet.
+    # The nomination is written in a separate request, which the watch may not have delivered yet.
     nominated = pod.nominated_node_name or handle.nominator.node_of(pod)
-    # On a node that became hopeless, waiting for the victims is in vain.
+    # If the node became infeasible, waiting for the victims does not help.
     if not nominated or statuses[nominated].code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return ""
     info = handle.nodes.find(nominated)
@@ -99,7 +99,7 @@ def why_not_eligible(
 
 
 def is_leaving_for_another(pod: Pod) -> bool:
-    """Tell whether a pod is terminating because the scheduler evicted it."""
+    """Return whether a pod is terminating because the scheduler evicted it."""
     if not pod.is_terminating:
         return False
     condition = pod.condition(DISRUPTION_TARGET)

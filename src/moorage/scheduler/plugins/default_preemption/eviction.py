@@ -39,18 +39,18 @@ uid_of: Final[Callable[[Pod], str]] = attrgetter("metadata.uid")
 
 
 class Preemptor(msgspec.Struct, frozen=True):
-    """For whom room is made: a pod, or all pods of a group."""
+    """The object that preempts: a pod, or a group with all its pods."""
 
     obj: KubeObject
     scheduler_name: str
     priority: int
     pods: Mapping[str, Pod]
-    """Who is to be tried again, by name."""
+    """The pods to activate afterwards, by name."""
     kind: str = "pod"
 
     @classmethod
     def of_pod(cls, pod: Pod) -> "Preemptor":
-        """Make room for a single pod."""
+        """Create the preemptor for a single pod."""
         return cls(pod, pod.scheduler_name, pod.priority, {pod.key: pod})
 
     @property
@@ -60,7 +60,7 @@ class Preemptor(msgspec.Struct, frozen=True):
 
     @property
     def related(self) -> KubeObject | None:
-        """What events point to; a group that only a plugin knows of is no object."""
+        """The related object of events; groups described by a plugin are not API objects."""
         return None if isinstance(self.obj, DescribedGroup) else self.obj
 
     @property
@@ -70,7 +70,7 @@ class Preemptor(msgspec.Struct, frozen=True):
 
 
 class Eviction:
-    """Evicts before the cycle goes on: the world is frozen meanwhile, and what fails fails the attempt."""
+    """Evicts synchronously: the cycle waits, and an error fails the attempt."""
 
     events: Sequence[EventRegistration] = ()
 
@@ -93,15 +93,15 @@ class Eviction:
             self._note_time(preemptor, began, failed=failed)
 
     def is_under_way_for(self, pod: Pod) -> bool:
-        """Tell whether the pod has to wait for its victims to be evicted, which it never has to here."""
+        """Return whether the pod must wait for its victims; never with synchronous eviction."""
         return False
 
     def reconsidered(self) -> Collection[str] | None:
-        """Return the pods that may be let in by now: nobody is kept out here."""
+        """Return the keys of pods to admit again; synchronous eviction holds no pods back."""
         return ()
 
     async def _evict(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
-        """Evict one pod; tell whether that happened in memory only, so that no deletion will be delivered."""
+        """Evict one pod; return whether it was stopped in memory, in which case no deletion is delivered."""
         in_memory = self._stop_in_memory(victim)
         if not in_memory and not await self._delete(victim, preemptor):
             return False
@@ -118,7 +118,7 @@ class Eviction:
         return self._handle.cancel_pre_bind(victim.uid, f"preempted by {self._plugin}")
 
     async def _delete(self, victim: Pod, preemptor: Preemptor) -> bool:
-        """Say on the pod why it goes and delete it; tell whether it was still there."""
+        """Add the disruption condition and delete the pod; return whether the pod still existed."""
         cluster = self._handle.cluster
         try:
             if (patch := disruption_patch(victim, preemptor, self._handle.clock.wall())) is not None:
@@ -136,7 +136,7 @@ class Eviction:
             self._handle.meter.observe("scheduler_preemption_execution_duration_seconds", seconds, *labels)
 
     async def _clear_nominations(self, preemptor: Preemptor, node_name: str) -> bool:
-        """Clear the nominations of less important pods for the node; tell whether all writes succeeded."""
+        """Clear the nominations of lower-priority pods for the node; return whether all writes succeeded."""
         is_clear = True
         for nominated in self._handle.nominator.nominated_pods(node_name):
             if nominated.priority < preemptor.priority and nominated.nominated_node_name:
@@ -159,12 +159,12 @@ class Preemption(msgspec.Struct, eq=False):
 
     @property
     def was_dropped(self) -> bool:
-        """Whether the work was closed before it began, as in a what-if: it holds nobody back."""
+        """Whether the work was closed before it started (dry runs); then it holds no pod back."""
         return self.work is not None and inspect.getcoroutinestate(self.work) == inspect.CORO_CLOSED
 
 
 class HeldPods:
-    """The pods that are kept out of the queue until their victims leave: which of them are worth asking about.
+    """Pods held back until their victims leave, indexed so that only affected pods are checked again.
 
     What holds one back changes with the nodes that its victims are on, or with the work that evicts them.
     """
@@ -188,7 +188,7 @@ class HeldPods:
         self._reconsidered |= self._of_preemptor.pop(preemptor_uid, set())
 
     def reconsidered(self) -> Collection[str] | None:
-        """Return the pods of whom something has changed since the last time; None if it could be any."""
+        """Return the keys of pods affected by changes since the last call; None if all may be."""
         nodes = self._nodes
         changed = nodes.changed_since(self._position) if self._node_count == len(nodes) else None
         self._position, self._node_count = nodes.position, len(nodes)
@@ -201,9 +201,9 @@ class HeldPods:
 
 
 class BackgroundEviction(Eviction):
-    """Evicts beside the cycles. Until its victims are seen to leave, the preemptor is kept out of the queue.
+    """Evicts in the background. The preemptor stays out of the queue until its victims are seen to leave.
 
-    The API's answer to a deletion is read before the watch delivers it. A preemptor tried in between would find its
+    The response to a deletion arrives before the watch event. A preemptor retried in between would find its
     victim alive on the node, and evict another one.
     """
 
@@ -226,10 +226,10 @@ class BackgroundEviction(Eviction):
             self._handle.in_background(preemption.work, name=f"preemption for {preemptor.key}", must_finish=True)
 
     def after_pod_deleted(self, pod: Pod, old: Pod, _new: None) -> QueueingHint:
-        """Queue if it was a victim of this pod, which was held back and may have missed what else helps it.
+        """Queue if the deleted pod was a victim of this pod, which was held back and may have missed other events.
 
-        For the rest, the event only has the queue look at gated pods again: whether a pod is worth another try is for
-        the plugins to say that turned it down. Upstream leaves it at that.
+        Otherwise the event only makes the queue check gated pods again; the plugins that rejected a pod decide about
+        retries. Upstream does nothing else.
         """
         victims = self._victims.find(self._preemptor_uid(pod)) or ()
         return QueueingHint.QUEUE if old.uid in victims else QueueingHint.SKIP
@@ -240,7 +240,7 @@ class BackgroundEviction(Eviction):
         return in_memory
 
     def is_under_way_for(self, pod: Pod) -> bool:
-        """Tell whether victims are still to be evicted, or evicted but not yet seen to leave."""
+        """Return whether victims are still to be evicted, or evicted but not yet seen to leave."""
         uid = self._preemptor_uid(pod)
         if self._holds(uid):
             self._held.add(pod.key, uid, (self._victims.find(uid) or {}).values())
@@ -272,7 +272,7 @@ class BackgroundEviction(Eviction):
         return there is None or there.is_terminating
 
     def _on_node(self, victim: str, node_name: str) -> Pod | None:
-        """Return a victim as it is on its node, if it still is.
+        """Return the observed victim if it is still on its node.
 
         Not the lister's word counts but the node's: if a victim was just being bound when it was deleted, what wakes
         the preemptor is that binding's failure, and the deletion of a pod without a node that follows is no event.
@@ -302,7 +302,7 @@ class BackgroundEviction(Eviction):
     async def _evict_all(
         self, preemption: Preemption, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]
     ) -> bool:
-        """Evict all; tell whether a deletion is still to be delivered that will wake the preemptor, or has done so.
+        """Evict all victims; return whether a deletion event will activate (or has activated) the preemptor.
 
         The last victim goes after all others, so that ``is_under_way_for`` need watch only that one.
         """
@@ -313,13 +313,13 @@ class BackgroundEviction(Eviction):
         preemption.last = last
         self._held.reconsider(preemptor.uid)
         in_memory = await self._evict(last, preemptor, node_name)
-        # Somebody else may have deleted them all, and the preemptor was kept out of the queue when that was delivered.
+        # If another client deleted all victims, the preemptor was held back when the events were delivered.
         was_missed = preemption.held_back and not any(self._on_node(victim.uid, victim.node_name) for victim in victims)
         return is_clear and not in_memory and not was_missed
 
 
 def disruption_patch(victim: Pod, preemptor: Preemptor, now: float) -> Mapping[str, Any] | None:
-    """Return the condition that says why a pod goes, as a change of its status; ``None`` if it is there already."""
+    """Return the status patch with the disruption condition; ``None`` if the condition is already set."""
     existing = victim.condition(DISRUPTION_TARGET)
     beneficiary = "pod" if preemptor.kind == "pod" else "podgroup"
     condition = Condition(

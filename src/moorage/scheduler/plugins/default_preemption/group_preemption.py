@@ -1,4 +1,4 @@
-"""Making room for a whole group: which units would have to go, and carrying that out."""
+"""Preemption for a group: the units to evict, and their eviction."""
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
@@ -38,15 +38,15 @@ ONGOING: Final = "ongoing preemption on nominated nodes"
 GROUP: Final = "podgroup"
 """How metrics name a group that preempts, of whichever kind."""
 CLUSTER: Final = "cluster"
-"""Where victims of a group are evicted, as events say: not on one node."""
+"""The location in events about victims of a group, which are on several nodes."""
 
 
 class GroupHandle(PreemptionHandle, ClusterHandle, Protocol):
-    """What preemption needs where groups are preemptors and victims."""
+    """The handle of preemption with pod groups."""
 
 
 class GroupPreemption:
-    """Tries to make room for groups."""
+    """Runs preemption for groups."""
 
     def __init__(
         self, handle: GroupHandle, budgets: Budgets, eviction: Eviction, rules: VictimRules | None = None
@@ -113,7 +113,7 @@ class GroupPreemption:
         return pod.nominated_node_name or self._handle.nominator.node_of(pod)
 
     def _waits_for_victims(self, group: GroupTree) -> bool:
-        """Tell whether somebody less important is leaving a node that was promised to a member."""
+        """Return whether a lower-priority pod is leaving a node that is nominated for a member."""
         units, priority = Units(self._handle.groups), group.group.priority
         names = {self._nomination(pod) for pod in group.all_members}
         for info in map(self._handle.nodes.find, filter(None, names)):
@@ -136,7 +136,7 @@ class GroupPreemption:
 
 
 class GroupWhatIf:
-    """The cluster without any unit that could go, and the group where it would be then: who may come back?"""
+    """The cluster without all possible victims and with the group placed: decides which units can stay."""
 
     def __init__(self, handle: GroupHandle, proposals: Sequence[Proposal]) -> None:
         self._handle = handle
@@ -198,7 +198,7 @@ class GroupWhatIf:
         return node
 
     def _depends_on_node(self, cycle: CycleState) -> bool:
-        """Tell whether a member can only be in the way of pods on its own node."""
+        """Return whether the filters of a member depend only on the pods of one node."""
         skipped = cycle.skipped_filters
         filters = (plugin for plugin in self._handle.filters if plugin.name not in skipped)
         follows = any(plugin.name not in skipped for plugin in self._handle.extensions)
@@ -206,7 +206,7 @@ class GroupWhatIf:
 
 
 def preemptor_of(group: GroupTree) -> Preemptor:
-    """Describe a group as the one that room is made for."""
+    """Create the preemptor for a group."""
     pods: Mapping[str, Pod] = {pod.key: pod for pod in group.all_members}
     name = next(iter(pods.values())).scheduler_name if pods else ""
     kind = "compositepodgroup" if isinstance(group.group, CompositePodGroup) else "podgroup"

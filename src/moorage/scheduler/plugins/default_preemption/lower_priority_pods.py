@@ -1,4 +1,4 @@
-"""What pods of lower priority hold on each node, as columns: where a pod could ever fit, before one node is copied."""
+"""Requests of lower-priority pods on each node, as columns: rules out nodes before any node is copied."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -18,7 +18,7 @@ from moorage.scheduler.state.side_columns import SideColumns
 NOBODY: Final = np.iinfo(np.int64).max
 ANYTHING: Final = int(np.iinfo(np.int64).min)
 MAX_PRIORITIES: Final = 8
-"""Of so many priorities the sums are kept; a cluster has few classes of pods that preempt."""
+"""Number of priorities with cached sums; clusters have few priority classes that preempt."""
 
 
 class LowerPriorityPods(SideColumns):
@@ -37,14 +37,14 @@ class LowerPriorityPods(SideColumns):
             sums.write(info)
 
     def clear(self, row: int) -> None:
-        """Leave a row that no node has as it is: it is written before it is read."""
+        """Do nothing: rows are written before they are read."""
 
     def rows_of(self, source: str, key: str) -> Iterable[int]:
         """Concern no row: pods on nodes are in the node table's own log."""
         return ()
 
     def is_below(self, priority: int, rows: RowArray) -> BoolArray:
-        """Find the rows that have a pod of lower priority: elsewhere nobody can be evicted."""
+        """Find the rows with a pod of lower priority; other rows have no victims."""
         self.refresh()
         below: BoolArray = self._lowest.array[rows] < priority
         return below

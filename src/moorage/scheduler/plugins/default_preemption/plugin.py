@@ -1,4 +1,4 @@
-"""The plugin: who may preempt, where it does the least harm, and the sentence users read."""
+"""The DefaultPreemption plugin: eligibility, candidates, choice of the node, and the message for users."""
 
 from collections.abc import Collection, Mapping, Sequence
 from random import Random
@@ -63,7 +63,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return CandidateSearch(self._handle, args, budgets, chance, units)
 
     def _group_uid(self, pod: Pod) -> str:
-        """Return for whom room is made that a pod needs: the root of its groups, or the pod."""
+        """Return the UID of the preemptor: the root group of the pod, or the pod itself."""
         root = self._handle.groups.root_of(pod) if is_grouped(pod) else None
         return pod.metadata.uid if root is None else root.uid
 
@@ -125,7 +125,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
 
 def is_grouped(pod: Pod) -> bool:
-    """Tell whether a pod waits as a member of a group."""
+    """Return whether a pod is a pending member of a group."""
     return pod.spec.scheduling_group is not None and not pod.spec.node_name
 
 

@@ -48,7 +48,7 @@ class UnitDryRun(DryRun):
         return status if status is not None else self._reprieve_units(what_if, pool)
 
     def is_row_local(self, node: NodeInfo) -> bool:
-        """Tell whether the outcome depends on nothing but the node and its pods: not if groups have pods there."""
+        """Return whether the outcome depends only on the node and its pods; not if they belong to groups."""
         return not has_groups(node) and super().is_row_local(node)
 
     def _reprieve_units(self, what_if: "UnitWhatIf", pool: list[Unit]) -> Victims | Status:
@@ -92,5 +92,5 @@ class UnitWhatIf(WhatIf):
 
 
 def has_groups(node: NodeInfo) -> bool:
-    """Tell whether some pod of the node belongs to a group."""
+    """Return whether a pod of the node belongs to a group."""
     return any(pod.spec.scheduling_group is not None for pod in node.pods.values())

@@ -1,4 +1,4 @@
-"""Who goes together: a victim is a single pod, or all pods of a group that is disrupted as a whole."""
+"""Eviction units: a victim is a single pod, or all pods of a group that is disrupted as a whole."""
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
@@ -42,7 +42,7 @@ class UnitSplit(NamedTuple):
 
 
 def may_go(unit: Unit, preemptor: Pod, priority: int, rules: VictimRules | None) -> bool:
-    """Tell whether a unit may be evicted for a pod, or for a group of that priority: all of its pods, or none."""
+    """Return whether all pods of a unit may be evicted for a pod, or for a group with this priority."""
     if rules is None:
         return unit.priority < priority
     return all(rules.may_evict(preemptor, pod, unit.priority) for pod in unit.pods)
@@ -55,7 +55,7 @@ class Units:
         self._groups = groups
 
     def chain_of(self, pod: Pod) -> Sequence[Group]:
-        """Return the groups above a pod, as far as they are known."""
+        """Return the known groups above a pod."""
         key = group_key(pod)
         group = self._groups.group(key) if key is not None else None
         return () if group is None else tuple(self._groups.chain(group))
@@ -94,7 +94,7 @@ class Units:
 
 
 def missing_node(units: Iterable[Unit], nodes: NodeTable) -> str:
-    """Say which node is gone, or has not come yet, though a pod is on it that goes along with others."""
+    """Return an error if a node of a unit's pods is missing in the snapshot; otherwise an empty string."""
     names = {pod.node_name for unit in units if unit.group is not None for pod in unit.pods}
     missing = next((name for name in sorted(names) if nodes.find(name) is None), None)
     if missing is None:

@@ -1,4 +1,4 @@
-"""What is known of the cluster for pods that ask the same: terms expanded, and tallies that follow the pods there.
+"""Cached affinity rules: expanded terms and incremental counts for pods with equal terms and labels.
 
 Pods of one template have the same terms, namespace and labels, so what they want to know is worked out once, and again
 only when a namespace changes, a term appears or goes, or a count was given up.
@@ -28,10 +28,9 @@ Token = tuple[int, ...]
 
 
 class CachedRules:
-    """Rules and preferences by who asks, over tallies that they share; all are LRUs.
+    """Required and preferred rules by namespace, labels and terms of the pod, over shared counts.
 
-    What is kept for who asks is stale when its token is: a namespace changed, a term appeared or went, or counts were
-    dropped.
+    A rule is stale when a namespace changed, a term appeared or disappeared, or counts were dropped.
     """
 
     def __init__(self, pods: PodIndex, namespaces: NamespaceExpansion, hard_weight: int) -> None:
@@ -54,7 +53,7 @@ class CachedRules:
         return bool(self._pods.preferred) or (self._hard_weight > 0 and bool(self._pods.affinity))
 
     def required(self, pod: Pod, terms: PodTerms) -> RequiredRules:
-        """Return what the pod's required terms, and those of pods there, say of nodes; to be refreshed."""
+        """Return the rules of the pod's and of existing pods' required terms; call ``refresh`` before use."""
         key = _cache_key(pod, terms)
         state = (self._namespaces.version, self._pods.anti_affinity.version, self._pods.generation)
         cached = self._required.find(key)
@@ -111,7 +110,7 @@ class CachedRules:
         return self._pods.count(term.namespaces, term.matcher, terminating=True)
 
     def _by_key(self, counts: Iterable[tuple[str, RowCounts, int]]) -> Tallies:
-        """Put weighted counts together by topology key; equal sums are one tally, whoever asks."""
+        """Group weighted counts by topology key; equal sums share a tally."""
         sources: defaultdict[str, list[tuple[RowCounts, int]]] = defaultdict(list)
         for key, source, weight in counts:
             sources[key].append((source, weight))

@@ -20,7 +20,7 @@ EXISTING_BROKEN: Final = Status.unschedulable("node(s) didn't satisfy existing p
 
 
 Tallies = dict[str, DomainTally]
-"""A tally for each topology key that somebody has a say about."""
+"""A tally for each topology key of a term."""
 
 
 class PairCounts:
@@ -33,7 +33,7 @@ class PairCounts:
 
     @classmethod
     def of(cls, tallies: Tallies) -> "PairCounts":
-        """Take over what tallies say now."""
+        """Copy the current counts of tallies."""
         return cls({key: tally.snapshot() for key, tally in tallies.items()})
 
     @property
@@ -58,7 +58,7 @@ class PairCounts:
             self.by_key.setdefault(key, DomainCounts.none()).change(value, by)
 
     def found_at(self, nodes: NodeTable) -> BoolArray | None:
-        """Find the nodes with a pod counted in one of their domains; ``None`` if there are none."""
+        """Find the nodes with a pod counted in one of their domains; ``None`` if no node has one."""
         return any_of(counts.positive_at(nodes.label(key)) for key, counts in self.by_key.items() if counts.total)
 
     def clone(self) -> "PairCounts":
@@ -67,7 +67,7 @@ class PairCounts:
 
 
 class AffinityWhatIf(Struct):
-    """What is counted when pods are put on nodes or taken off: three counts, and the terms that say what they count."""
+    """Modifiable counts of matching pods for add_pod and remove_pod, and the terms that select the pods."""
 
     affinity_terms: tuple[IncomingTerm, ...]
     anti_terms: tuple[IncomingTerm, ...]
@@ -140,7 +140,7 @@ class AffinityWhatIf(Struct):
 
 
 class RequiredRules:
-    """What required terms say of the cluster as it is: tallies that follow it, and the verdict over all of its rows."""
+    """Required terms evaluated against the current cluster: incremental tallies, and a verdict over all rows."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class RequiredRules:
         return nodes.shows_all and self._nodes is not None and nodes.is_window_of(self._nodes)
 
     def verdict(self, size: int) -> Verdict:
-        """Filter all rows; the verdict stands until other rows are concerned."""
+        """Filter all rows; the verdict is cached until a count becomes zero or positive."""
         versions = [tally.positive_version for tally in self._tallies]
         if self._filtered is None or self._filtered[0] != versions:
             self._filtered = versions, self._filter(size)
@@ -211,7 +211,7 @@ class RequiredRules:
 
 
 class AffinityState:
-    """What the filter knows during one cycle: the standing rules, and a what-if once something is changed."""
+    """The filter's cycle state: the cached rules, and a copy of the counts after a change."""
 
     __slots__ = ("_is_changed", "_rules", "_what_if")
 

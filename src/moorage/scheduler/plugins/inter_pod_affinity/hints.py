@@ -74,19 +74,23 @@ def _any_matches(terms: Iterable[AffinityTerm], assigned: Pod) -> bool:
 
 
 def _matches(term: AffinityTerm, assigned: Pod) -> bool:
-    # Upstream asks here without the labels of the other pod's namespace, so few namespace selectors select it.
+    # As upstream, without the labels of the pod's namespace, so few namespace selectors match.
     return term.matches(assigned.namespace, assigned.labels, NO_LABELS)
 
 
 class ExtraHints:
-    """Hints that know the terms of pods on nodes, and the labels of namespaces. They say all that upstream's say."""
+    """Hints for events that upstream's hints skip, from the terms of existing pods and the namespace labels.
+
+    Otherwise the pods would wait for the periodic flush: a new node for a pod that others avoid, the deletion of the
+    last matching pod (the next pod is then the first of its kind), and changes of namespace labels.
+    """
 
     def __init__(self, pods: PodIndex, namespaces: NamespaceExpansion) -> None:
         self._pods = pods
         self._namespaces = namespaces
 
     def events(self) -> Sequence[EventRegistration]:
-        """Return the events with their hints, to be asked after upstream's."""
+        """Return the events with their hints, called after upstream's."""
         pod_change = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE)
         node_change = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.DELETE)
         namespace_change = ClusterEvent(Resource.NAMESPACE, Action.ADD | Action.UPDATE)

@@ -10,7 +10,7 @@ from moorage.scheduler.state.domains import DomainTally, LabelDomains, is_any_co
 
 
 class DomainScores:
-    """What pods add to the scores of their domains, by topology key."""
+    """Scores that pods add to their domains, by topology key."""
 
     def __init__(self, tallies: dict[str, DomainTally], domains: LabelDomains) -> None:
         self._tallies = tallies
@@ -25,7 +25,7 @@ class DomainScores:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody has an opinion; opinions that cancel out are some, and upstream scores by them."""
+        """Whether no pod adds to a score; as upstream, scores that cancel out do count."""
         return not is_any_counted(self._tallies.values())
 
     def at_node(self, labels: Mapping[str, str]) -> int:

@@ -1,1 +1,1 @@
-"""NodeResourcesFit: what pods ask for has to fit on their node; strategies say where it fits best."""
+"""NodeResourcesFit: requests must fit on the node; scoring strategies rank the feasible nodes."""

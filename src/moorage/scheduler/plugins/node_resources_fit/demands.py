@@ -1,4 +1,4 @@
-"""What a pod asks of a node, and what a node has too little of."""
+"""The resource requests of a pod, and the insufficient resources of a node."""
 
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ TOO_MANY_PODS: Final = Status.unschedulable("Too many pods")
 
 
 class Demand(NamedTuple):
-    """What a pod asks of one resource, and what to say of a node with too little left, or too little altogether."""
+    """A request for one resource, and the statuses of nodes with too little free or too little in total."""
 
     resource: str
     amount: int

@@ -1,4 +1,4 @@
-"""Which events could make room for a pod that did not fit."""
+"""Queueing hints of NodeResourcesFit."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ class FitHints:
         return QueueingHint.QUEUE if old.node_name or old.nominated_node_name else QueueingHint.SKIP
 
     def after_scale_down(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
-        """Try again when a pod on a node gave up some of what this pod asks for."""
+        """Queue when an assigned pod reduced a resource that this pod requests."""
         if not new.node_name or self._is_elsewhere(pod, new.node_name):
             return QueueingHint.SKIP
         before, after = old.requests_on_node, new.requests_on_node
@@ -69,10 +69,10 @@ class FitHints:
 
 
 def after_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> QueueingHint:
-    """Try again when a class began to serve a resource that the pod asks for."""
+    """Queue when a class begins to back a resource that the pod requests."""
     offered = new.spec.extended_resource_name or ""
     if old is None:
-        # A class answers to its own name from the start, and that never changes.
+        # The implicit name of a class is fixed, so it matters only when the class is added.
         is_wanted = IMPLICIT_PREFIX + new.name in pod.requests or offered in pod.requests
     else:
         is_wanted = offered != (old.spec.extended_resource_name or "") and offered in pod.requests

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: a pod goes only where what it asks for is left, and rather where more (or less) of it is."""
+"""NodeResourcesFit: filter nodes by free resources, and score them by utilization."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -35,11 +35,11 @@ from moorage.scheduler.plugins.node_resources_fit.strategies import FEW_NODES, W
 from moorage.scheduler.plugins.resource_amounts import measure_capacity, scored_usage, shared_amounts
 
 MAX_TOTAL_WEIGHT: Final = 1 << 20
-"""Up to which weighted sums fit into 32 bits; what a configuration may say is far below."""
+"""Weighted sums below this fit into 32 bits; valid configurations are far below."""
 
 
 class WeightedRequest(NamedTuple):
-    """What a pod counts for in the score of one resource, and what that resource weighs."""
+    """The request and weight of one resource in the score."""
 
     resource: str
     amount: int
@@ -76,7 +76,7 @@ class NodeResourcesFit(
         self._classes = extended_classes(handle)
         self._demands = DemandReader(self._classes, args.ignored_resources, args.ignored_resource_groups)
         self._nodes = handle.nodes if handle.features.enabled(GATE) else None
-        """Where pods that are to grow are looked up; ``None`` if nobody makes room for them."""
+        """The nodes of pods with a deferred resize; ``None`` if the gate is off."""
         self._signs_template = self._signs_template and self._nodes is None
 
     def sign(self, pod: Pod) -> Hashable | None:
@@ -123,7 +123,7 @@ class NodeResourcesFit(
         amounts = self._amounts if size > FEW_NODES and nodes.shows_all else None
         if amounts is not None:
             amounts.follow(nodes)
-        # Most often no node is that full: then nobody is looked at.
+        # Usually no node is full; then no row has to be checked.
         if amounts is None or not amounts[PODS].is_free_everywhere(nodes, 1):
             full = nodes.pod_count >= nodes.allocatable[PODS]
             if full.any():
@@ -213,7 +213,7 @@ class NodeResourcesFit(
         return self._strategy.mean_nodes(weighted, len(nodes))
 
     def _score_left(self, nodes: NodeTable, shares: Sequence[WeightedRequest], size: int) -> IntArray | None:
-        """Score the whole cluster by what is left on each node, which stands from pod to pod; None if it cannot be."""
+        """Score the whole cluster from cached columns of free resources; None if that is not exact."""
         if not self._scores_left:
             return None
         self._amounts.follow(nodes)
@@ -261,7 +261,7 @@ def _fullness(nodes: NodeTable, requests: Counter[str], weights: Iterable[tuple[
         if not capacity or (is_scalar(resource) and not requests[resource]):
             continue
         requested = (nodes.nonzero_requested if resource in (CPU, MEMORY) else nodes.requested)[resource]
-        # What pods take of a resource that their node does not have counts for nothing.
+        # Requests on nodes that do not have the resource are ignored.
         total_requested = int(requested[offered > 0].sum()) + requests[resource]
         total += weight * (min(total_requested, capacity) * MAX_NODE_SCORE // capacity)
         weighed += weight

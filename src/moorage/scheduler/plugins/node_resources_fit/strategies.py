@@ -39,7 +39,7 @@ class Strategy(ABC):
     """Scores each resource by how full it would be, and takes the weighted mean of those the node has."""
 
     goes_by_what_is_left: ClassVar[bool] = False
-    """Whether :meth:`score_left` can be asked."""
+    """Whether :meth:`score_left` is supported."""
 
     @abstractmethod
     def score_resource(self, used: int, capacity: int) -> int:
@@ -107,7 +107,7 @@ class LeastAllocated(Strategy):
     def score_resource(self, used: int, capacity: int) -> int:
         if used > capacity:
             return 0
-        # Asked for each node that changed, so the usual case is not a call.
+        # Called for each changed node, so the common case avoids a function call.
         hundredfold = (capacity - used) * MAX_NODE_SCORE
         return hundredfold // capacity if hundredfold <= MAX_INT64 else percentage(capacity - used, capacity)
 

@@ -1,4 +1,4 @@
-"""Which volumes of a pod a CSI driver has to attach, under names that tell whether two of them are the same."""
+"""Volumes of a pod that a CSI driver must attach, under unique names."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -29,7 +29,7 @@ NOT_YET_PROVISIONED: Final = "\0not-yet-provisioned-"
 
 
 class UnattachableError(Exception):
-    """It is unknown which volumes a pod has; ``status`` is what the filter returns for the node."""
+    """The volumes of a pod cannot be determined; ``status`` is the filter's result for the node."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
@@ -81,7 +81,7 @@ class AttachableVolumes:
                 yield name
 
     def reads_of(self, pod: Pod) -> Reads:
-        """Return what the answer for a pod depends on, besides storage classes."""
+        """Return the objects that a pod's volumes depend on, besides storage classes."""
         uses = [use for volume in pod.spec.volumes if (use := claim_use(pod, volume)) is not None]
         claims = [self._claims.get(use.name, pod.namespace) for use in uses]
         return Reads(

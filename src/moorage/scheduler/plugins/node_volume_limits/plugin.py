@@ -30,7 +30,7 @@ EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")
 
 
 class NewVolumes(Struct, frozen=True):
-    """What the pod attaches, by driver, or why that is unknown; the drivers it cannot do without come first."""
+    """The volumes that a pod attaches, with their drivers, or the failure; ``demanding`` drivers must be installed."""
 
     volumes: Mapping[CSIName, str]
     failure: Status | None = None
@@ -38,7 +38,7 @@ class NewVolumes(Struct, frozen=True):
 
 
 class BothWays(Struct, frozen=True):
-    """What the pod attaches on nodes with a CSINode object, where in-tree disks count, and on nodes without."""
+    """The volumes that a pod attaches on nodes with a CSINode object (in-tree disks count), and on other nodes."""
 
     with_csi_node: NewVolumes
     without: NewVolumes
@@ -61,7 +61,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         self._demanding = self._drivers_that_must_run if handle.features.enabled("VolumeLimitScaling") else _none
 
     def sign(self, pod: Pod) -> Hashable | None:
-        """Share answers among pods that attach nothing."""
+        """Share results among pods that attach nothing."""
         return None if attaches_anything(pod) else ()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
@@ -103,7 +103,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return None if fits else EXCEEDED
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Filter all nodes by standing counts; a node is counted again only where the pod's volume is held already."""
+        """Filter all nodes by cached counts; nodes that already have one of the volumes are counted exactly."""
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         self._columns.refresh()
@@ -160,7 +160,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return tuple(name for name, driver in csi_drivers if driver and driver.spec.prevent_pod_scheduling_if_missing)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Wait for drivers with more room, for volumes to be let go of, and for the pod's claims."""
+        """Register for higher limits, detached volumes, and the pod's claims."""
         return (
             EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
             EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), hints.after_csi_node_updated),

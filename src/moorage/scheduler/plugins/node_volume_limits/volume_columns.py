@@ -1,4 +1,4 @@
-"""How many volumes of each driver are on each node and how many may be, kept as pods and volumes come and go."""
+"""Volume counts and limits per driver and node, updated incrementally."""
 
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
@@ -34,7 +34,7 @@ class Attachments:
         self.reread()
 
     def reread(self) -> None:
-        """Take all attachments in afresh."""
+        """Read all attachments again."""
         self._node_of.clear()
         self._on_node.clear()
         for attachment in self._lister.list():
@@ -87,7 +87,7 @@ class Dependencies(Generic[K]):
 
 
 class VolumeColumns(SideColumns):
-    """Volumes per node: counts and limits per driver, who holds which volume, and where counting failed."""
+    """Volumes per node: counts and limits per driver, the nodes of each volume, and rows that could not be counted."""
 
     def __init__(self, handle: Handle, attachable: AttachableVolumes) -> None:
         self._csi_nodes = handle.lister(CSINode)
@@ -130,7 +130,7 @@ class VolumeColumns(SideColumns):
             self._attachments.reread()
 
     def write(self, info: NodeInfo) -> None:
-        """Count a row's volumes afresh."""
+        """Count the volumes of a row."""
         self.clear(info.row)
         csi_node = self._csi_nodes.get(info.name)
         if csi_node is not None:
@@ -165,7 +165,7 @@ class VolumeColumns(SideColumns):
         for driver in csi_node.spec.drivers:
             _cells(self._installed, driver.name, row, np.bool_)[row] = True
         for name, limit in limits_of(csi_node).items():
-            # Zero has to mean "no limit", since that is what a column says of rows that were never written.
+            # Zero must mean "no limit", since rows that were never written are zero.
             _cells(self._limits, name, row, np.int64)[row] = limit + 1
 
     def clear(self, row: int) -> None:
@@ -184,7 +184,7 @@ class VolumeColumns(SideColumns):
         return nodes.through(self._has_csi_node)
 
     def exceeding(self, driver: str, more: int, nodes: NodeTable) -> BoolArray:
-        """Find the nodes of a window that cannot take so many more volumes of a driver."""
+        """Find the nodes of a window that cannot attach ``more`` volumes of a driver."""
         if driver not in self._limits:
             return np.zeros(len(nodes), dtype=np.bool_)
         limits = nodes.through(self._limits[driver])
@@ -229,7 +229,7 @@ def limits_of(csi_node: CSINode | None) -> dict[str, int]:
 
 
 def _cells(columns: dict[str, Growing], driver: str, row: int, kind: Any) -> NDArray[Any]:
-    """Return a driver's column, made when first written to, with room for a row."""
+    """Return a driver's column, created on the first write, with capacity for a row."""
     if driver not in columns:
         columns[driver] = Growing(kind)
     columns[driver].reserve(row + 1)

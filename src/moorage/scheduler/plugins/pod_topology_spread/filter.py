@@ -27,7 +27,7 @@ Codes = NDArray[np.int32] | NDArray[np.int64]
 
 
 class CriticalPaths:
-    """The two emptiest domains, which is what keeps the minimum right while a what-if changes one of them."""
+    """The two domains with the fewest pods; keeps the minimum correct while add_pod and remove_pod change counts."""
 
     __slots__ = ("emptiest", "next")
 
@@ -87,7 +87,7 @@ class Spread:
         return self.counts[value] + self.own - self.minimum > self.constraint.max_skew
 
     def too_many_at(self, codes: Codes, values: Vocabulary[str | None]) -> BoolArray | None:
-        """Find the nodes whose domain the pod would make too full; ``None`` if there are none."""
+        """Find the nodes whose domain the pod would make too full; ``None`` if no domain is too full."""
         limit = self.constraint.max_skew - self.own + self.minimum
         full: BoolArray = np.greater(self.counts.table(values), limit)
         return full[codes] if np.count_nonzero(full) else None
@@ -96,7 +96,7 @@ class Spread:
         """Return a copy for a what-if."""
         copy = Spread.__new__(Spread)
         copy.constraint, copy.own, copy.tally = self.constraint, self.own, self.tally
-        # Not the tally itself, which goes on with the cluster: a what-if may outlast what it was made from.
+        # Copy the counts: the tally follows the cluster, and the copy may outlive this cycle.
         copy.counts = self.counts.snapshot() if isinstance(self.counts, DomainTally) else self.counts.clone()
         copy._domains, copy._lowest = self._domains, self._lowest
         copy._paths = None if self._paths is None else CriticalPaths(self._paths.emptiest, self._paths.next)
@@ -125,7 +125,7 @@ class SpreadState(Struct):
         return SpreadState(self.inclusion, [spread.clone() for spread in self.spreads], self.counted)
 
     def detach(self) -> None:
-        """Keep the counts as they are now, whatever becomes of the cluster."""
+        """Copy the counts, so that later changes of the cluster do not affect them."""
         for spread in self.spreads:
             if isinstance(spread.counts, DomainTally):
                 spread.counts = spread.counts.snapshot()
@@ -174,7 +174,7 @@ class SpreadState(Struct):
 
 
 class SpreadCounts:
-    """The hard constraints of pods that ask the same, with counts that are brought up to date for each of them."""
+    """The hard constraints of equal pods, with counts that are refreshed for each pod."""
 
     def __init__(self, constraints: Constraints, pod: Pod, inclusion: Inclusion) -> None:
         self.constraints = constraints

@@ -117,7 +117,7 @@ Template = tuple[Shape, str, frozenset[tuple[str, str]]]
 
 
 class Kept(Protocol):
-    """What is kept for some pods, all of which have these constraints."""
+    """A cached value for pods that share constraints."""
 
     @property
     def constraints(self) -> Constraints:
@@ -129,7 +129,7 @@ K = TypeVar("K", bound=Kept)
 
 
 class SpreadCache(Generic[K]):
-    """Finds what is kept for a pod: by its template, or else by what matters of it."""
+    """Caches values by pod template, and by the properties of the pod that affect them."""
 
     def __init__(self, make: Callable[[Constraints, Pod, Inclusion], K], *, by_number: bool = False) -> None:
         self._make = make
@@ -138,7 +138,7 @@ class SpreadCache(Generic[K]):
         self._kept: LRU[Hashable, K] = LRU("spread counts", MIN_KEPT, on_drop=self._drop_templates)
 
     def find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
-        """Return what is kept for pods like this one; ``rows`` says how much memory that takes."""
+        """Return the cached value for a pod; ``rows`` limits the number of cached values."""
         metadata = pod.metadata
         template = (pod.shape, metadata.namespace, frozenset(metadata.labels.items()))
         counts = self._by_template.find(template)

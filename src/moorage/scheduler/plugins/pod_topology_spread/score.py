@@ -20,18 +20,18 @@ from moorage.scheduler.state.domains import DomainTally, Labels, nodes_lacking
 from moorage.scheduler.state.pod_index import PodIndex
 
 FEW_ROWS: Final = 6
-"""Up to so many changed rows it is cheaper to score them one by one."""
+"""Up to this many changed rows are scored one by one."""
 
 
 class SpreadPreference(Struct, frozen=True):
-    """One constraint: pods per row for the hostname key, per domain for any other, and what a pod weighs."""
+    """One constraint: pods per row for the hostname key, per domain for other keys, and the weight of a pod."""
 
     constraint: SpreadConstraint
     weight: float
     counts: IntArray | DomainTally
 
     def points(self, count: int) -> float:
-        """Return what so many pods add to the score; a larger allowed skew makes differences matter less."""
+        """Return the score of ``count`` pods; a larger ``maxSkew`` reduces the differences."""
         return float(count) * self.weight + float(self.constraint.max_skew - 1)
 
     def count_on(self, node: NodeInfo, value: str, namespace: str) -> int:
@@ -59,7 +59,7 @@ class SpreadPreference(Struct, frozen=True):
 
 
 class SpreadScores:
-    """What preferences make of every row, and that turned round: two columns that follow single rows."""
+    """Raw and normalized scores of every row; both columns are updated row by row."""
 
     def __init__(self, raw: IntArray, ignored: BoolArray | None) -> None:
         self.raw = _shown(raw)
@@ -135,7 +135,7 @@ def _shown(column: IntArray) -> IntArray:
 class PreferenceState(Struct, frozen=True):
     """Every soft constraint of a pod with its counts, and what that makes of the nodes of the cluster.
 
-    ``needs_all_keys`` says that nodes without one of the keys get no score.
+    ``needs_all_keys``: nodes without one of the keys get no score.
     """
 
     preferences: Sequence[SpreadPreference]
@@ -144,7 +144,7 @@ class PreferenceState(Struct, frozen=True):
     scores: SpreadScores
 
     def ignored(self, nodes: NodeTable) -> BoolArray | None:
-        """Find the nodes that get no score for want of a key; ``None`` if there are none."""
+        """Find the nodes without a score because a key is missing; ``None`` if all nodes have all keys."""
         if not self.needs_all_keys:
             return None
         if not nodes.is_window_of(self.counted):
@@ -196,7 +196,7 @@ def nodes_lacking_any(columns: Iterable[Labels]) -> BoolArray | None:
 
 
 class HostCounts:
-    """The pods on each row, for a constraint over host names: every row is a domain of its own, so none is summed up.
+    """The pods on each row, for the hostname key: every row is a domain, so nothing is summed.
 
     They are good until a node changes, or the index drops a count.
     """
@@ -209,7 +209,7 @@ class HostCounts:
         self._position = 0 if self._pods is None else self._pods.log.position
 
     def per_row(self) -> IntArray:
-        """Count them on each row: a view that goes on with the pods that come and go."""
+        """Count the pods on each row; the view follows later changes."""
         return np.zeros(self._rows, dtype=np.int64) if self._pods is None else self._pods.per_row(self._rows)
 
     def steps(self) -> Sequence[int] | None:
@@ -221,9 +221,9 @@ class HostCounts:
 
 
 class PreferenceCounts:
-    """The soft constraints of pods that ask the same, kept from one pod to the next.
+    """The soft constraints of equal pods, cached between pods.
 
-    Pods are counted in all nodes, but what a pod weighs depends on the domains of the feasible ones.
+    Pods are counted in all nodes, but the weight of a pod depends on the domains of the feasible nodes.
     """
 
     def __init__(self, constraints: Constraints, pod: Pod, inclusion: Inclusion, *, needs_all_keys: bool) -> None:

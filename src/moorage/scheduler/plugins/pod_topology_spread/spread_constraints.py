@@ -56,7 +56,7 @@ class SpreadConstraint(Struct, frozen=True):
         )
 
     def counted_pods(self, namespace: str, index: PodIndex) -> SelectorCount | None:
-        """Return the standing count of the same pods; ``None`` if there can be none."""
+        """Return the incremental count of the same pods; ``None`` if the selector is empty."""
         if self.matcher.is_everything:
             return None
         return index.count(frozenset((namespace,)), self.matcher, terminating=False)
@@ -83,7 +83,7 @@ class ConstraintSource:
         defaults = SYSTEM_DEFAULTS if self._is_system_defaulted else args.default_constraints
         self._default_hard = _parse(defaults, HARD, {})
         self._default_soft = _parse(defaults, SOFT, {})
-        # Asking for a kind makes the scheduler watch it, so nothing is asked for without need.
+        # A lister starts a watch, so create it only if there are default constraints.
         self._selectors = DefaultSelectors(handle) if defaults else None
         self._known: LRU[LabelMatcher, _Defaults] = LRU("default spread constraints", MAX_KNOWN, self._with_selector)
         self._narrows = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
@@ -233,7 +233,7 @@ def _also_owner(matcher: LabelMatcher, selector: LabelSelector | None) -> LabelM
     try:
         owned = label_matcher(selector)
     except SelectorError:
-        # Upstream goes on without a selector that it cannot read.
+        # Upstream ignores invalid selectors.
         return matcher
     return matcher if owned.is_nothing else LabelMatcher((*matcher.requirements, *owned.requirements))
 

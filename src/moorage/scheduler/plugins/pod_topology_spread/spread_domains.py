@@ -19,7 +19,7 @@ from moorage.scheduler.state.pod_index import PodIndex
 
 
 class Inclusion:
-    """What one pod's node selector, required node affinity and tolerations say about nodes.
+    """Evaluates a pod's node selector, required node affinity and tolerations for nodes.
 
     ``by_number`` as in :meth:`~moorage.kube.api.affinity.Toleration.tolerates`.
     """
@@ -57,7 +57,7 @@ MORE_THAN_ANY: Final = 2**31 - 1
 
 
 class SpreadTally:
-    """How many pods there are in each domain of a constraint; ``where`` finds the rows that count, ``None`` means all.
+    """The number of pods in each domain of a constraint; ``where`` marks the rows that count, ``None`` means all.
 
     It is good until a node changes, or the index drops a count: :meth:`refresh` follows the pods only.
     """
@@ -80,7 +80,7 @@ class SpreadTally:
         self.refresh()
 
     def _counting(self, where: BoolArray | None) -> Domains:
-        """Return where the pods of each row count: those of no domain get a code of their own, behind all others."""
+        """Return the domain code of each row; rows without a domain get an extra code after all others."""
         into, nowhere = self.codes, len(self.values)
         if self.lacking is not None:
             # To upstream a missing label is the value "", so pods on such nodes count where the label really is empty.
@@ -103,4 +103,4 @@ class SpreadTally:
 
 
 Counts = DomainTally | DomainCounts
-"""The pods per domain: as they are, or in a what-if."""
+"""The pods per domain: the tally of the cluster, or a changed copy."""

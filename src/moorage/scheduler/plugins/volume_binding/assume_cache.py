@@ -1,4 +1,4 @@
-"""What was decided about claims and volumes and is not yet in the API: an overlay over a lister."""
+"""Assumed claims and volumes that are not yet written to the API: an overlay over a lister."""
 
 from typing import Generic, TypeVar
 
@@ -31,7 +31,7 @@ class AssumeCache(Generic[T]):
         return None if observed is None else self.latest(observed)
 
     def latest(self, observed: T) -> T:
-        """Return what stands for an object that the lister has: the assumed copy, or the object itself."""
+        """Return the assumed copy of an observed object, or the object itself."""
         assumed = self._assumed.get(observed.key) if self._assumed else None
         if assumed is None:
             return observed
@@ -45,7 +45,7 @@ class AssumeCache(Generic[T]):
         return self._lister.get(name, namespace)
 
     def assume(self, obj: T) -> None:
-        """Let a changed copy stand for an object; raise if the object is gone or no longer the one it was made from."""
+        """Assume a changed copy; raise OutOfSyncError if the object is gone or has another version."""
         observed = self._lister.get(obj.name, obj.namespace)
         if observed is None:
             raise OutOfSyncError(f'{self._resource} "{obj.key}" not found')

@@ -21,7 +21,7 @@ from moorage.scheduler.state.side_columns import SideColumns
 
 
 class TranslationError(Exception):
-    """An in-tree volume that CSI serves on a node cannot be translated; the text is what users read."""
+    """A migrated in-tree volume cannot be translated to CSI; the message is for users."""
 
 
 class BoundVolume(Struct, frozen=True):
@@ -34,7 +34,7 @@ class BoundVolume(Struct, frozen=True):
 
     @classmethod
     def of(cls, volume: PersistentVolume) -> "BoundVolume":
-        """Read a volume's node affinity, and what it is once translated."""
+        """Parse a volume's node affinity, also after translation to CSI."""
         migration = migration_of_volume(volume)
         if migration is None:
             return cls(reach_of_volume(volume))
@@ -94,7 +94,7 @@ def check_bound_nodes(
 
 
 class MigratedPlugins(SideColumns):
-    """Which in-tree plugins CSI has taken over on each node, as its CSINode says."""
+    """The in-tree plugins that are migrated to CSI on each node, from its CSINode."""
 
     def __init__(self, handle: Handle) -> None:
         self._csi_nodes = handle.lister(CSINode)

@@ -1,4 +1,4 @@
-"""Things that can be used from some nodes: the first of them for a node's labels, without asking them all."""
+"""Items usable from some nodes: finds the first item for a node's labels without testing all of them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 class ByTopology(Generic[T]):
     """Items in order of preference, each with the nodes it can be used from (``None``: all of them).
 
-    Local disks come by the thousand, each bound to one host name: items that ask for values of a single label are
+    Clusters have thousands of local disks, each bound to one host name: items that require values of a single label are
     looked up by it, and only the others are tried one by one.
     """
 

@@ -56,8 +56,8 @@ VOLUMES = StateKey[AssumeCache[PersistentVolume]]("VolumeBinding/volumes given t
 CLAIMS = StateKey[AssumeCache[PersistentVolumeClaim]]("VolumeBinding/claims given volumes")
 NOT_PREPARED: Final = Status.error(FINDER.missing)
 NOTHING_TO_FIND: Final = VolumeFinder()
+"""The finder of pods without claims; shared, so it must never be changed."""
 STAGE_ERRORS: Final = "scheduler_volume_scheduling_stage_error_total"
-"""What pods without claims want; they all share it, so it must never be changed."""
 
 
 class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
@@ -86,7 +86,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._score = scorer(completed.shape) if handle.features.enabled("StorageCapacityScoring") else None
 
     def sign(self, pod: Pod) -> Hashable | None:
-        """Share answers among pods without claims."""
+        """Share results among pods without claims."""
         return None if claim_uses(pod) else ()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
@@ -178,7 +178,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             self._binder.release(reservation)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Skip binding if nothing was reserved; that nobody looked for volumes at all is an error."""
+        """Skip PreBind if nothing was reserved; it is an error if neither Filter nor Reserve ran."""
         if FINDER not in cycle:
             return NOT_PREPARED
         if RESERVE_CALLED not in cycle and FILTERED not in cycle:

@@ -1,4 +1,4 @@
-"""What a pod wants of its node for its claims, and what each node has to offer."""
+"""The volumes for a pod's claims on each node."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -23,7 +23,7 @@ class StaticBinding(Struct, frozen=True):
 
 
 class PodVolumes(Struct, frozen=True):
-    """What a node has for the claims that wait for it; ``problem`` is an error, if that is unknown."""
+    """The volumes of a node for the pod's unbound claims; ``problem`` is an error message."""
 
     bindings: tuple[StaticBinding, ...] = ()
     provisions: tuple[Provision, ...] = ()
@@ -41,7 +41,7 @@ class VolumeFinder(Struct):
     """The volumes of a pod's bound claims, and the claims that wait for a node.
 
     Offers depend on a few labels of a node only (``keys``), so nodes that agree on them share one. ``selected`` are the
-    nodes that an earlier attempt chose for some of the claims: no other node will do.
+    nodes that an earlier attempt selected for some of the claims: no other node is feasible.
     """
 
     bound: tuple[BoundVolume | None, ...] = ()
@@ -118,7 +118,7 @@ def distinct_nodes(keys: Sequence[str], nodes: NodeTable) -> tuple[RowArray, Row
     for key in keys:
         column = nodes.label(key)
         if size * len(column.values) > MAX_TABLE:
-            # The numbers of what is there are smaller than those of what could be.
+            # Renumbering keeps the combined codes small: only combinations that occur get a number.
             combined, size = _renumbered(combined, size)
         combined = combined * len(column.values) + column.codes
         size *= len(column.values)

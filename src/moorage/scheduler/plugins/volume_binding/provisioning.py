@@ -63,7 +63,7 @@ class Provisioning(Struct, frozen=True):
         return frozenset(keys | (self.pools.keys if self.pools is not None else set()))
 
     def on(self, labels: Mapping[str, str]) -> Provision | Refusal:
-        """Say whether a volume can be made for a node with these labels."""
+        """Return the provision for a node with these labels, or the reason against it."""
         if self.problem:
             return Refusal.UNKNOWN
         if not self.makes_volumes or (self.topologies is not None and not self.topologies.matches(labels, "")):
@@ -123,7 +123,7 @@ class Provisioners:
 
 
 def volume_limit(pool: CSIStorageCapacity) -> int | None:
-    """Return the size of the largest volume a storage pool can make; ``None`` means it does not say."""
+    """Return the size of the largest volume a storage pool can create; ``None`` if unknown."""
     limit = pool.capacity if pool.maximum_volume_size is None else pool.maximum_volume_size
     return None if limit is None else value(limit)
 

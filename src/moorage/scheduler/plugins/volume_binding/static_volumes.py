@@ -24,7 +24,7 @@ FILESYSTEM: Final = "Filesystem"
 
 
 class MatchingError(Exception):
-    """A claim cannot be matched with volumes at all; the text is what users read."""
+    """A claim cannot be matched with volumes; the message is for users."""
 
 
 class Candidates(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Candidates(Struct, frozen=True):
 
 
 class StaticVolumes:
-    """All volumes by storage class, with what was decided about them."""
+    """All volumes by storage class, including assumed changes."""
 
     def __init__(self, lister: Lister[PersistentVolume], cache: AssumeCache[PersistentVolume]) -> None:
         self._lister = lister

@@ -31,11 +31,11 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class BindingError(Exception):
-    """Volumes cannot be bound; the text is what users read."""
+    """Volumes cannot be bound; the message is for users."""
 
 
 class Reservation(Struct):
-    """Volumes and claims as they are to be written; once written, as the API returned them."""
+    """Volumes and claims to write; after a write, the objects that the API returned."""
 
     bindings: list[StaticBinding]
     claims: list[PersistentVolumeClaim]
@@ -76,7 +76,7 @@ class VolumeBinder:
         return reservation
 
     def release(self, reservation: Reservation) -> None:
-        """Take the assumptions back; what the API has accepted meanwhile stays."""
+        """Roll back assumptions; writes that the API has accepted remain."""
         for binding in reservation.bindings:
             self._volumes.restore(binding.volume)
         for claim in reservation.claims:
@@ -113,7 +113,7 @@ class VolumeBinder:
         return stored
 
     def _is_bound(self, pod: Pod, node_name: str, reservation: Reservation) -> bool:
-        """Look at what the API last showed, not at assumptions: those of another attempt may be newer than ours."""
+        """Check observed objects, not assumed ones: assumptions of another attempt may be newer."""
         node = self._handle.nodes.find(node_name)
         if node is None:
             raise BindingError(f'failed to get node "{node_name}": {node_not_found(node_name)}')
@@ -146,7 +146,7 @@ class VolumeBinder:
         if claim.spec.volume_name:
             volume = self._volumes.known(claim.spec.volume_name)
             if volume is None:
-                # The claim may be ahead of the volume; if the volume is gone for good, the claim will say so.
+                # The claim may be observed before the volume; if the volume was deleted, the claim will report it.
                 return False
             self._check_reach(volume, node, "")
         return is_fully_bound(claim)
