@@ -11,18 +11,16 @@ from typing import Any
 import uvloop
 
 from benchmarks.engine_workloads import Workload
-from moorage.cluster.simulation.instant import InstantApi
+from moorage.cluster import InstantApi, OfflineScheduler
 from moorage.common.clock import SystemClock
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
-from moorage.scheduler.engine.binding.binder import TaskBackground
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
-from moorage.scheduler.wiring.loop import SchedulingLoop
 from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_pod
 
@@ -64,12 +62,11 @@ class InstantCluster(InstantApi):
     """
 
     def __init__(self, *, is_late: bool = False) -> None:
-        super().__init__()
+        super().__init__(on_bound=self._count)
         self.bound = 0
         self.evicted = 0
         self.is_late = is_late
         self.leaving: deque[Pod] = deque()
-        self.on_bound = self._count
 
     def _count(self, _pod: Pod) -> None:
         self.bound += 1
@@ -85,7 +82,7 @@ class InstantCluster(InstantApi):
     def let_go(self) -> bool:
         """Tell that the next victim is gone, if there is one."""
         if self.leaving:
-            self.scheduler.handlers.pod_deleted(self.leaving.popleft())
+            self._report(self.leaving.popleft(), None)
             return True
         return False
 
@@ -126,15 +123,13 @@ class Rig:
         self.nodes = nodes
         self.given = 0
         self.cluster = InstantCluster(is_late=workload.is_late)
-        self._background = TaskBackground()
-        self.scheduler = self.cluster.scheduler = Scheduler(
+        policy = Policy(
             policy.config if policy else default_config(),
             policy.registry if policy else Registry(IN_TREE),
-            cluster=self.cluster,
-            background=self._background,
-            clock=SystemClock(),
-            features=FeatureGates(),
+            FeatureGates(),
         )
+        self.offline = OfflineScheduler(policy, self.cluster, SystemClock())
+        self.scheduler = self.offline.scheduler
         for thing in workload.cluster(nodes):
             _tell(self.scheduler, thing)
 
@@ -148,8 +143,7 @@ class Rig:
 
     async def drain(self) -> None:
         """Place what is in the queue."""
-        loop = SchedulingLoop(self.scheduler)
-        while await loop.step() or self.scheduler.binder.in_flight or len(self._background) or self.cluster.let_go():
+        while not await self.offline.settle() or self.cluster.let_go():
             await asyncio.sleep(0)
 
 

@@ -6,7 +6,7 @@ import sys
 from statistics import median
 from time import perf_counter
 
-from moorage.cluster.simulation.instant import InstantApi
+from moorage.cluster.offline import InstantApi
 from moorage.common.clock import SystemClock
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config

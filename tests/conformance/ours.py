@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.cluster.dry_run import DryRun
 from moorage.cluster.files.loading import cluster_from
-from moorage.cluster.simulation.one_pass import OnePass
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import SchedulerConfiguration, default_config, load_config
 from moorage.scheduler.decisions.decision import to_builtins
@@ -25,7 +25,7 @@ def decide(case: Case) -> list[dict[str, Any]]:
     gates = FeatureGates({**BASE_GATES, **case.feature_gates})
     cluster = cluster_from(case.objects, features=gates)
     policy = Policy(config_of(case, gates), REGISTRY, gates)
-    single = OnePass(cluster, policy, search_all=case.search == "all", cross_check=True)
+    single = DryRun(cluster, policy, search_all=case.search == "all", cross_check=True)
     written: list[dict[str, Any]] = to_builtins(single.run())["decisions"]
     return [*written, *msgspec.to_builtins(single.groups)]
 

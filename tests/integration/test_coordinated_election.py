@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-from moorage.cluster.virtual_time import VirtualLoop
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import LeadershipLost
+from moorage.common.virtual_time import VirtualLoop
 from moorage.kube.api.records import Lease, LeaseCandidate
 from moorage.kube.client.candidate import Candidacy
 from moorage.kube.client.leader import LeaderElector, LeaseSettings

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 import uvloop
 
-from moorage.cluster.simulation.one_pass import DryRunApi
+from moorage.cluster.offline import DiscardingApi
 from moorage.common.clock import SystemClock
 from moorage.insight.explain.in_scheduler import request_for
 from moorage.insight.shadow import running
@@ -110,7 +110,7 @@ async def beside(
     policy = load_policy(collect_plugins())
     feed, seen = ShadowFeed(SystemClock(), plan.pop("percent", 100.0)), Seen()
     observers = Observers(attempts=feed, around_apply=feed.around_apply)
-    parts = assemble(policy, DryRunApi(), SystemClock(), observers=observers)
+    parts = assemble(policy, DiscardingApi(), SystemClock(), observers=observers)
     feed.watch(parts.scheduler.cache)
     apply = feed.around_apply(parts.scheduler.handlers.apply)
     for each in nodes:

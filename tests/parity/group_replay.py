@@ -7,8 +7,9 @@ import msgspec
 from tests.conformance.ours import BASE_GATES
 from tests.parity.queue_replay import Json, Replay
 
+from moorage.cluster.dry_run import AssumingBinder, FirstAttempts
 from moorage.cluster.files.loading import cluster_from
-from moorage.cluster.simulation.one_pass import AssumedForGood, DryRunApi, FirstAttempts, NoBackground
+from moorage.cluster.offline import DiscardingApi, NoBackground
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.features import FeatureGates
@@ -37,11 +38,11 @@ class GroupReplay(Replay):
         clock = VirtualClock()
         parts = assemble(
             Policy(default_config(gates=features), Registry(IN_TREE), features),
-            DryRunApi(),
+            DiscardingApi(),
             clock,
             observers=Observers(attempts=self._log),
             background=NoBackground(),
-            tuning=Tuning(effects=Effects(make_binder=AssumedForGood)),
+            tuning=Tuning(effects=Effects(make_binder=AssumingBinder)),
         )
         self._scheduler = scheduler = parts.scheduler
         self.queue: Any = scheduler.queue

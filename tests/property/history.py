@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from tests.support.latencies import RandomPace
 from tests.unit.scheduler.plugins.dynamic_resources import device_builders as devices
 
+from moorage.cluster.simulation.simulated_cluster import Pace, SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation
-from moorage.cluster.simulation.world import Pace, World
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError
 from moorage.kube.api.affinity import (
@@ -40,6 +40,7 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 from moorage.testing.storage import claim_volume, make_claim, make_csi_node, make_volume, reachable
 
@@ -59,9 +60,9 @@ class History:
         self.numbers = Counter[str]()
         self.faults_left = self.random.choice((0, 0, 3))
         pace = cast(Pace, RandomPace(self.random, self.random.choice((0.001, 0.02, 0.5))))
-        self.world = World(clock, pace=pace, fault=self.fault)
+        self.world = SimulatedCluster(clock, pace=pace, fault=self.fault)
         self.simulation = Simulation(
-            self.world, default_config(), Registry(IN_TREE), features=FeatureGates(), cross_check=True
+            self.world, Policy(default_config(), Registry(IN_TREE), FeatureGates()), cross_check=True
         )
         self.store = self.world.store
         spaces = [Namespace(metadata=ObjectMeta(name=name, uid=f"ns/{name}")) for name in NAMESPACES]
@@ -114,8 +115,8 @@ class History:
             for _ in range(self.random.randint(1, 5)):
                 self.happen()
             if self.random.random() < 0.6:
-                await self.simulation.run_until_quiet(most_seconds=self.random.choice((0.01, 0.3, 3.0, 100.0)))
-        await self.simulation.run_until_quiet(most_seconds=200.0)
+                await self.simulation.run_until_quiet(max_seconds=self.random.choice((0.01, 0.3, 3.0, 100.0)))
+        await self.simulation.run_until_quiet(max_seconds=200.0)
         if self.simulation.scheduler.unexpected is not None:
             raise self.simulation.scheduler.unexpected
 

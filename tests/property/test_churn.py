@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.support.churn import KINDS, Churn, Guests
 
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import run_virtual
 
 WARM_UP = 1536
 """More pods than any cache has room for, of what a pod may bring."""

@@ -9,10 +9,10 @@ import pytest
 from tests.property.history import History
 from tests.support.stranded import stranded
 
-from moorage.cluster.simulation.world import World
-from moorage.cluster.virtual_time import run_virtual
+from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import Conflict
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.node import ZONE_LABEL, Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -116,7 +116,7 @@ def test_a_pod_is_bound_only_once() -> None:
     clock = VirtualClock()
 
     async def run() -> None:
-        world = World(clock)
+        world = SimulatedCluster(clock)
         world.add(make_node("a"), make_pod("p"))
         pod = next(world.store.list(Pod))
         await world.bind(pod, "a")

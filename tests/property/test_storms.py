@@ -7,15 +7,16 @@ import pytest
 from tests.support.latencies import RandomPace
 from tests.support.stranded import stranded
 
+from moorage.cluster.simulation.simulated_cluster import Pace, SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation
-from moorage.cluster.simulation.world import Pace, World
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 
 STORMS = 200
@@ -36,8 +37,8 @@ async def weather(seed: int, clock: VirtualClock) -> None:
     preemptors = chance.randint(1, nodes * per_node)
     grace = chance.choice((0, 0, 1, 30))
     are_running = chance.random() < 0.8
-    world = World(clock, pace=cast(Pace, RandomPace(chance, chance.choice((0.001, 0.02, 0.3, 1.0)))))
-    simulation = Simulation(world, default_config(), Registry(IN_TREE), features=FeatureGates())
+    world = SimulatedCluster(clock, pace=cast(Pace, RandomPace(chance, chance.choice((0.001, 0.02, 0.3, 1.0)))))
+    simulation = Simulation(world, Policy(default_config(), Registry(IN_TREE), FeatureGates()))
     names = [f"node-{number}" for number in range(nodes)]
     victims = [
         make_pod(
@@ -54,8 +55,8 @@ async def weather(seed: int, clock: VirtualClock) -> None:
     for number in range(preemptors):
         world.add(make_pod(f"high-{number}", priority=100, requests={"cpu": 1}))
         if chance.random() < 0.2:
-            await simulation.run_until_quiet(most_seconds=chance.choice((0.01, 1.0)))
-    await simulation.run_until_quiet(most_seconds=250)  # no pod is flushed yet: every one was woken
+            await simulation.run_until_quiet(max_seconds=chance.choice((0.01, 1.0)))
+    await simulation.run_until_quiet(max_seconds=250)  # no pod is flushed yet: every one was woken
     waiting = [pod.key for pod in world.store.list(Pod) if not pod.node_name]
     assert not waiting, f"never bound: {waiting}"
     assert simulation.scheduler.unexpected is None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import yaml
 
-from moorage.cluster.simulation.one_pass import DryRunApi, NoBackground
+from moorage.cluster.offline import DiscardingApi, NoBackground
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
@@ -69,7 +69,7 @@ def cycle_over(
         objects=shelves,
         clock=VirtualClock(),
         features=FeatureGates(),
-        cluster=DryRunApi(),
+        cluster=DiscardingApi(),
         nominator=nominations_of(*(pod for pod in waiting if pod.nominated_node_name)),
         background=NoBackground(),
         activate=activate or (lambda _pods: None),

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from moorage.cluster.virtual_time import VirtualLoop
 from moorage.common.errors import NotFound
+from moorage.common.virtual_time import VirtualLoop
 from moorage.kube.api.meta import Condition, KubeObject, ObjectMeta
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod, SchedulingGroup

@@ -4,7 +4,7 @@ from random import Random
 
 
 class RandomPace:
-    """A :class:`~moorage.cluster.simulation.world.Pace` at which nothing takes as long as it did before.
+    """A :class:`~moorage.cluster.simulation.simulated_cluster.Pace` at which nothing takes as long as it did before.
 
     ``scale`` is how long a call takes on average. Watches lag behind answers by anything between nothing and several
     calls.

@@ -12,12 +12,12 @@ import pytest
 from tests.parity.gate_clusters import CLUSTERS, settings
 from tests.support.serving import page_sources, served
 
+from moorage.cluster.dry_run import DryRun
 from moorage.cluster.files.loading import cluster_from
-from moorage.cluster.simulation.one_pass import OnePass
+from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation
-from moorage.cluster.simulation.world import World
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import GATES, RELEASE, RELEASES, FeatureGates
@@ -28,7 +28,7 @@ from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
 from moorage.scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
-from moorage.scheduler.wiring.policy import load_policy
+from moorage.scheduler.wiring.policy import Policy, load_policy
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig, attempt
 
@@ -39,7 +39,7 @@ def fate(gate: str, *, on: bool) -> str:
     overrides = {"SchedulerAsyncPreemption": False, **settings(gate, on=on)}
     features = FeatureGates(overrides, release=example.release)
     cluster = cluster_from(example.objects, features=features)
-    decisions = OnePass(cluster, load_policy(Registry(IN_TREE), features=features)).run()
+    decisions = DryRun(cluster, load_policy(Registry(IN_TREE), features=features)).run()
     (decision,) = to_builtins(decisions)["decisions"]
     told: str = decision.get("node") or decision["message"]
     return told
@@ -67,7 +67,7 @@ def writes_within_post_filter(features: FeatureGates) -> list[str]:
         writes.append(f"{verb} {thing.name}")
 
     rig.filters = [NodeResourcesFit(handle=rig)]
-    world = World(rig.clock, fault=note)
+    world = SimulatedCluster(rig.clock, fault=note)
     world.add(victim, preemptor)
     rig.cluster = world
     cycle, statuses = attempt(rig, preemptor)
@@ -85,10 +85,10 @@ def writes_within_post_filter(features: FeatureGates) -> list[str]:
 def waits_out_its_penalty(features: FeatureGates) -> bool:
     """Tell whether a pod that was turned down a moment ago waits, with nothing else to do, when a node suits it."""
     clock = VirtualClock()
-    world = World(clock)
+    world = SimulatedCluster(clock)
 
     async def wait() -> bool:
-        simulation = Simulation(world, default_config(gates=features), Registry(IN_TREE), features=features)
+        simulation = Simulation(world, Policy(default_config(gates=features), Registry(IN_TREE), features))
         simulation.load([make_node("full", allocatable={"cpu": 1}), make_pod("p", requests={"cpu": 2})])
         await simulation.run_until_quiet()
         began = clock.now()
@@ -105,13 +105,13 @@ def waits_out_its_penalty(features: FeatureGates) -> bool:
 def announced(features: FeatureGates) -> str:
     """Return the node that a pod is said to get while its volume is being provisioned."""
     clock = VirtualClock()
-    world = World(clock)
+    world = SimulatedCluster(clock)
     cluster = cluster_from(CLUSTERS["StorageCapacityScoring"].objects, features=features)
 
     async def bind() -> str:
-        simulation = Simulation(world, default_config(gates=features), Registry(IN_TREE), features=features)
+        simulation = Simulation(world, Policy(default_config(gates=features), Registry(IN_TREE), features))
         simulation.load(cluster.objects)
-        await simulation.run_until_quiet(most_seconds=1)
+        await simulation.run_until_quiet(max_seconds=1)
         (pod,) = world.store.list(Pod)
         return pod.nominated_node_name
 

@@ -236,12 +236,12 @@ class _Result(NamedTuple):
 
 
 def _build_cluster(documents: "list[Document]", policy: "Policy", *, one_pass: bool, quiet: bool) -> "ClusterInput":
-    from moorage.cluster import cluster_of, with_made_pods
+    from moorage.cluster import add_workload_pods, cluster_of
 
     cluster = cluster_of(documents, features=policy.features)
     if not quiet:
         _note_ignored(cluster)
-    return with_made_pods(cluster, policy.features) if one_pass else cluster
+    return add_workload_pods(cluster, policy.features) if one_pass else cluster
 
 
 def _read_documents(
@@ -303,10 +303,10 @@ def _one_pass(
     output: DecisionFormat,
     progress: "ShowProgress | None",
 ) -> "tuple[list[Decision], list[GroupDecision]]":
-    from moorage.cluster import OnePass
+    from moorage.cluster import DryRun
 
     in_detail = _is_in_detail(cluster, output)
-    one_pass = OnePass(cluster, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail)
+    one_pass = DryRun(cluster, policy, search_all=search is NodeSearch.ALL, with_nodes=in_detail)
     return one_pass.run(progress), one_pass.groups
 
 
@@ -318,10 +318,10 @@ def _run(
     group_by: str,
     progress: "ShowProgress | None",
 ) -> "Run":
-    from moorage.cluster import Pace, run_until_quiet
+    from moorage.cluster import Pace, simulate
 
     until, run_for = times
-    return run_until_quiet(
+    return simulate(
         cluster,
         policy,
         with_nodes=_is_in_detail(cluster, output),

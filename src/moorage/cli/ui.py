@@ -147,11 +147,11 @@ def _simulate(
 def _simulate_policy(
     cluster: "LoadedCluster", name: str, policy: "Policy", until: float | None, *, shown: bool
 ) -> "PlayedRun":
-    from moorage.cluster import Replay, RunRecorder, cluster_of, run_until_quiet
+    from moorage.cluster import Replay, RunRecorder, cluster_of, simulate
     from moorage.insight.page.played import PlayedRun
 
     recorder = RunRecorder()
     with simulation_progress(shown=shown) as progress:
         described = cluster_of(cluster.documents, features=policy.features)
-        run_until_quiet(described, policy, until=until, progress=progress, recorder=recorder)
+        simulate(described, policy, until=until, progress=progress, recorder=recorder)
     return PlayedRun(name, policy, Replay(recorder))

@@ -16,29 +16,20 @@ if TYPE_CHECKING:
     from moorage.cluster.controllers.informer_cache import InformerCache
     from moorage.cluster.controllers.kubelet import KubeletPace
     from moorage.cluster.controllers.persistent_volumes import TOPOLOGY
+    from moorage.cluster.dry_run import DryRun, add_workload_pods
     from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
     from moorage.cluster.files.custom import notes_on
     from moorage.cluster.files.loading import ClusterInput, Creation, cluster_of
-    from moorage.cluster.simulation.instant import InstantApi
+    from moorage.cluster.offline import DiscardingApi, InstantApi, OfflineScheduler, search_all_nodes
     from moorage.cluster.simulation.log_report import history_lines
     from moorage.cluster.simulation.logged_run import LoggedRun
-    from moorage.cluster.simulation.made_pods import with_made_pods
-    from moorage.cluster.simulation.one_pass import (
-        AssumedForGood,
-        DryRunApi,
-        OnePass,
-        assemble_dry_run,
-        make_known,
-        searching_all,
-    )
     from moorage.cluster.simulation.recording import FailedAttempt, RecordedDecision, RunRecorder, why_not
     from moorage.cluster.simulation.replay import ClusterMoment, Replay, WaitingRecord
     from moorage.cluster.simulation.report import print_decisions, summary
     from moorage.cluster.simulation.run_report import print_run, shown_time
-    from moorage.cluster.simulation.until_quiet import Run, run_until_quiet
-    from moorage.cluster.simulation.world import Pace
+    from moorage.cluster.simulation.simulated_cluster import Pace
+    from moorage.cluster.simulation.simulation import Run, simulate
     from moorage.cluster.transport import InProcess
-    from moorage.cluster.virtual_time import AwaitedExtender, VirtualLoop, aside, run_anywhere, run_virtual
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -58,6 +49,10 @@ else:
             "controllers.informer_cache": ("InformerCache",),
             "controllers.kubelet": ("KubeletPace",),
             "controllers.persistent_volumes": ("TOPOLOGY",),
+            "dry_run": (
+                "DryRun",
+                "add_workload_pods",
+            ),
             "embedded": (
                 "ClusterOptions",
                 "EmbeddedCluster",
@@ -68,18 +63,14 @@ else:
                 "Creation",
                 "cluster_of",
             ),
-            "simulation.instant": ("InstantApi",),
+            "offline": (
+                "DiscardingApi",
+                "InstantApi",
+                "OfflineScheduler",
+                "search_all_nodes",
+            ),
             "simulation.log_report": ("history_lines",),
             "simulation.logged_run": ("LoggedRun",),
-            "simulation.made_pods": ("with_made_pods",),
-            "simulation.one_pass": (
-                "AssumedForGood",
-                "DryRunApi",
-                "OnePass",
-                "assemble_dry_run",
-                "make_known",
-                "searching_all",
-            ),
             "simulation.recording": (
                 "FailedAttempt",
                 "RecordedDecision",
@@ -99,19 +90,12 @@ else:
                 "print_run",
                 "shown_time",
             ),
-            "simulation.until_quiet": (
+            "simulation.simulated_cluster": ("Pace",),
+            "simulation.simulation": (
                 "Run",
-                "run_until_quiet",
+                "simulate",
             ),
-            "simulation.world": ("Pace",),
             "transport": ("InProcess",),
-            "virtual_time": (
-                "AwaitedExtender",
-                "VirtualLoop",
-                "aside",
-                "run_anywhere",
-                "run_virtual",
-            ),
         },
     )
 
@@ -119,14 +103,13 @@ __all__ = [
     "TOPOLOGY",
     "Api",
     "ApiServer",
-    "AssumedForGood",
-    "AwaitedExtender",
     "ClusterInput",
     "ClusterMoment",
     "ClusterOptions",
     "ControllerAction",
     "Creation",
-    "DryRunApi",
+    "DiscardingApi",
+    "DryRun",
     "EmbeddedCluster",
     "FailedAttempt",
     "InProcess",
@@ -136,31 +119,25 @@ __all__ = [
     "LoggedRun",
     "Manifest",
     "NodeShape",
-    "OnePass",
+    "OfflineScheduler",
     "Pace",
     "RecordedDecision",
     "Replay",
     "Run",
     "RunRecorder",
-    "VirtualLoop",
     "WaitingRecord",
-    "aside",
-    "assemble_dry_run",
+    "add_workload_pods",
     "cluster_of",
     "fake_node",
     "history_lines",
-    "make_known",
     "manifests_in",
     "manifests_of",
     "notes_on",
     "print_decisions",
     "print_run",
-    "run_anywhere",
-    "run_until_quiet",
-    "run_virtual",
-    "searching_all",
+    "search_all_nodes",
     "shown_time",
+    "simulate",
     "summary",
     "why_not",
-    "with_made_pods",
 ]

@@ -7,9 +7,10 @@ from typing import Final
 
 import structlog
 
-from moorage.cluster import AwaitedExtender, InstantApi, VirtualLoop
+from moorage.cluster import InstantApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import PluginError
+from moorage.common.virtual_time import VirtualLoop
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.lab.ledger import UsageLedger
@@ -18,20 +19,17 @@ from moorage.lab.scaling import Autoscaler
 from moorage.lab.script import chance_of, outages_of, pods_of
 from moorage.lab.trace import TracePod
 from moorage.lab.trial import Trial
-from moorage.scheduler.engine.binding.binder import TaskBackground
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked
 from moorage.scheduler.engine.ties import DrawnTies, Ties, TiesByName
 from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.wiring.parts import Observers, Parts, Tuning, assemble, kinds_of
+from moorage.scheduler.wiring.parts import Observers, Tuning
 from moorage.scheduler.wiring.policy import Policy
 
 NEVER: Final = 10.0 * 365 * 86_400
 """Pods that were rejected are woken by what helps them; the queue's wake-up for events that were lost stays away."""
 ROUNDING: Final = 1e-5
 """So far off the loop's clock may be, which counts from 1970."""
-MAX_TURNS: Final = 64
-"""So often others on the loop get a turn before we let time pass: what they wait for is a timer."""
 ARRIVAL, DEPARTURE, NODE_DOWN, NODE_UP, NODE_EMPTY = range(5)
 
 log = structlog.get_logger(__name__)
@@ -119,20 +117,19 @@ class Play:
         self._to_come = 0
         """How many pods of the trace have not arrived yet."""
         self._is_down: dict[str, Node] = {}
-        self.parts = self._assemble(policy)
-        self.scheduler = self.parts.scheduler
+        self.offline = self._make_scheduler(policy)
+        self.scheduler = self.offline.scheduler
         self.scaler = Autoscaler(trial.cluster.scaled)
 
-    def _assemble(self, policy: Policy) -> Parts[InstantApi]:
-        api = InstantApi()
+    def _make_scheduler(self, policy: Policy) -> OfflineScheduler[InstantApi]:
         seed = self.trial.seed
         ways: dict[str, Ties] = {"random": DrawnTies(chance_of(seed, "ties")), "name": TiesByName()}
         ties = ways.get(self.conditions.ties)
-        tuning = Tuning(max_unschedulable=NEVER, make_extender=AwaitedExtender, ties=ties)
-        watching = Observers(attempts=self.attempts)
-        parts = assemble(policy, api, self.clock, observers=watching, background=TaskBackground(), tuning=tuning)
-        api.scheduler, api.on_bound, api.on_deleted = parts.scheduler, self._bound, self._evicted
-        return parts
+        tuning = Tuning(max_unschedulable=NEVER, ties=ties)
+        observers = Observers(attempts=self.attempts)
+        return OfflineScheduler(
+            policy, InstantApi(self._bound, self._evicted), self.clock, observers=observers, tuning=tuning
+        )
 
     @property
     def waiting(self) -> int:
@@ -142,9 +139,13 @@ class Play:
     async def run(self) -> None:
         """Play the trial to its end; PluginError if a plugin fails."""
         self._set_up()
-        await self.scheduler.life.start()
+        await self.offline.start()
         while True:
-            await self._settle()
+            is_settled = await self.offline.settle()
+            if self.attempts.problem:
+                raise PluginError("", self.attempts.problem)
+            if is_settled:
+                self._give_up()
             self.watch.decided()
             moment = self._next_moment()
             if moment is None:
@@ -152,21 +153,16 @@ class Play:
             await self._advance(moment)
             self.watch.time_passes(self.now)
             self._perform()
-        await self.scheduler.life.close()
-        self.parts.close()
+        await self.offline.close()
 
     def _set_up(self) -> None:
-        cluster, apply = self.trial.cluster, self.scheduler.handlers.apply
-        watched = kinds_of(self.scheduler.objects)
-        for thing in cluster.objects:
-            if type(thing) in watched and not isinstance(thing, Pod):
-                apply(None, thing)
+        cluster = self.trial.cluster
         for node in cluster.nodes:
-            self.add_node(node)
-        for thing in cluster.objects:
-            if isinstance(thing, Pod) and thing.node_name in self.ledger.nodes:
-                apply(None, thing)
-                self.ledger.take(thing)
+            self.ledger.add_node(node)
+        running = [obj for obj in cluster.objects if isinstance(obj, Pod) and obj.node_name in self.ledger.nodes]
+        for pod in running:
+            self.ledger.take(pod)
+        self.offline.load((*(obj for obj in cluster.objects if not isinstance(obj, Pod)), *cluster.nodes, *running))
         pods = pods_of(self.trial.trace, cluster, self.conditions, self.trial.seed)
         for line in pods:
             self.plan(line.arrives, ARRIVAL, PodLife(line))
@@ -182,25 +178,6 @@ class Play:
         self._planned += 1
         heappush(self._agenda, (moment, self._planned, what, subject))
 
-    async def _settle(self) -> None:
-        """Have everybody tried who can be, and everything written that is on its way."""
-        loop, turns = self.parts.loop, 0
-        while turns < MAX_TURNS:
-            if await loop.step():
-                turns = 0
-            elif self._is_idle:
-                self._give_up()
-                return
-            turns += 1
-            if self.attempts.problem:
-                raise PluginError("", self.attempts.problem)
-            await asyncio.sleep(0)
-
-    @property
-    def _is_idle(self) -> bool:
-        held = len(self.scheduler.services.waiting.all())
-        return not self.scheduler.binder.in_flight and len(self.parts.background) <= held
-
     def _give_up(self) -> None:
         rejected, self.attempts.rejected = self.attempts.rejected, {}
         if self.conditions.skip_unplaced:
@@ -213,7 +190,7 @@ class Play:
         """Take a pod that waits out of the trial: it never gets a node."""
         known = self.scheduler.objects[Pod].find(pod.key)
         if known is not None and not known.node_name:
-            self.scheduler.handlers.apply(known, None)
+            self.offline.apply(known, None)
             self._of_uid.pop(known.uid, None)
 
     def _ask_for_nodes(self, rejected: Iterable[Pod] = ()) -> None:
@@ -228,7 +205,7 @@ class Play:
         queue = self.scheduler.queue
         if queue.sizes().backoff and (wakeup := queue.next_wakeup()) is not None:
             moments.append(wakeup - self._start + ROUNDING)
-        if not moments and len(self.parts.background):
+        if not moments and len(self.offline.api.background):
             moments.append(self.now + 1.0)  # somebody waits on permit, or for a timer of a plugin
         moment = min(moments, default=None)
         horizon = self.conditions.horizon
@@ -238,7 +215,7 @@ class Play:
         """Let time pass until a moment, or until a timer has done something before it."""
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualLoop) and loop.has_timers:
-            await self.parts.loop.sleep(until=self._start + moment)
+            await self.offline.loop.sleep(until=self._start + moment)
             passed = self.clock.now() - self._start
             self.now = moment if passed > moment - ROUNDING else max(self.now, passed)
         else:
@@ -273,7 +250,7 @@ class Play:
             self._returning -= 1
         life.pod = pod = self._maker.make(life.line, life.times)
         self._of_uid[pod.uid] = life
-        self.scheduler.handlers.apply(None, pod)
+        self.offline.apply(None, pod)
 
     def _bound(self, pod: Pod) -> None:
         life = self._of_uid[pod.uid]
@@ -299,7 +276,7 @@ class Play:
     def _remove(self, life: PodLife) -> None:
         assert life.pod is not None
         known = self.scheduler.objects[Pod].find(life.pod.key)
-        self.scheduler.handlers.apply(known or life.pod, None)
+        self.offline.apply(known or life.pod, None)
         self._gone(life)
 
     def _gone(self, life: PodLife) -> None:
@@ -326,7 +303,7 @@ class Play:
         if node is None:
             return
         for pod in [pod for pod in self.scheduler.objects[Pod].list() if pod.node_name == name]:
-            self.scheduler.handlers.apply(pod, None)
+            self.offline.apply(pod, None)
             self._evicted(pod)
         self._is_down[name] = node
         self.remove_node(node)
@@ -352,9 +329,9 @@ class Play:
     def add_node(self, node: Node) -> None:
         """Let a node join."""
         self.ledger.add_node(node)
-        self.scheduler.handlers.apply(None, node)
+        self.offline.apply(None, node)
 
     def remove_node(self, node: Node) -> None:
         """Let an empty node go."""
-        self.scheduler.handlers.apply(node, None)
+        self.offline.apply(node, None)
         self.ledger.remove_node(node.name)

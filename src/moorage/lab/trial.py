@@ -42,8 +42,8 @@ class Trial(Struct, frozen=True):
 
 def run_trial(trial: Trial) -> TrialResult:
     """Run one trial in virtual time, in this process; a policy that fails costs its trial, and the row says why."""
-    from moorage.cluster import run_virtual
     from moorage.common.clock import VirtualClock
+    from moorage.common.virtual_time import run_virtual
     from moorage.lab.measuring import Measures
     from moorage.lab.playing import Play
 

@@ -28,12 +28,11 @@ from moorage.cluster import (
     KubeletPace,
     Manifest,
     NodeShape,
-    VirtualLoop,
     manifests_in,
     manifests_of,
-    run_virtual,
 )
 from moorage.common.clock import Clock, SystemClock, VirtualClock
+from moorage.common.virtual_time import VirtualLoop, run_virtual
 from moorage.kube.api.documents import read_documents
 from moorage.kube.api.kinds import kind_of
 from moorage.kube.api.meta import KubeObject

@@ -8,9 +8,9 @@ import pytest
 from moorage.cluster.apiserver.api import Api
 from moorage.cluster.apiserver.requests.request import ApiRequest
 from moorage.cluster.in_process import InProcessClient, StoreInformer, StoreWatch
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import AlreadyExists, ApiError, NotFound
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod

@@ -6,8 +6,8 @@ import pytest
 from tests.support.lab import pool_cluster, trial_with
 from tests.unit.lab.test_trials import config_with
 
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.gpu_sharing import GPU_MILLI
 from moorage.lab.conditions import NodeFailures
 from moorage.lab.ledger import RESOURCES

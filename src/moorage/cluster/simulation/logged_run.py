@@ -11,7 +11,7 @@ import msgspec
 
 from moorage.cluster.simulation.history import PodHistory
 from moorage.cluster.simulation.recording import FailedAttempt, HistoryStep, RecordedDecision, RunRecorder, StepKind
-from moorage.cluster.simulation.until_quiet import Run
+from moorage.cluster.simulation.simulation import Run
 from moorage.kube.api.meta import parse_time
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod

@@ -5,7 +5,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from moorage.cluster.simulation.history import PodHistory, Utilisation
-from moorage.cluster.simulation.until_quiet import Run
+from moorage.cluster.simulation.simulation import Run
 from moorage.scheduler.config.durations import Duration
 
 if TYPE_CHECKING:

@@ -1,134 +1,238 @@
-"""A world and a scheduler at work in it, until nothing more would change."""
+"""A simulation: a scheduler on a simulated cluster, until nothing changes any more, and the outcome for each pod."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from moorage.cluster.simulation.world import World
-from moorage.cluster.virtual_time import AwaitedExtender
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.cluster.files.custom import added_kinds, custom_object, definition_of, kind_name, placed
+from moorage.cluster.files.loading import ClusterInput
+from moorage.cluster.files.workloads import controllers_for, selector_uids
+from moorage.cluster.offline import OfflineScheduler
+from moorage.cluster.simulation.history import PodHistory, RunHistory, Utilisation
+from moorage.cluster.simulation.recording import RunRecorder
+from moorage.cluster.simulation.simulated_cluster import Pace, SimulatedCluster
+from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import KubeObject
-from moorage.kube.features import FeatureGates
-from moorage.scheduler.config.types import SchedulerConfiguration
-from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.framework.metering import SILENT_METER, PluginMeter
-from moorage.scheduler.framework.registry import Registry
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.decisions.attempts import AttemptLog, ShowProgress, not_tried
+from moorage.scheduler.decisions.decision import Decision, Result
 from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.queue.observing import GATED, INCOMPLETE, UNSCHEDULABLE, QueueObserver
-from moorage.scheduler.wiring.parts import Observers, Tuning, assemble
+from moorage.scheduler.queue.observing import GATED, INCOMPLETE, UNSCHEDULABLE
+from moorage.scheduler.wiring.parts import Observers, Tuning, kinds_of
 from moorage.scheduler.wiring.policy import Policy
 
 MAX_ERRORS: Final = 8
-"""A pod whose attempts end in errors so often in a row is not waited for any longer."""
+"""After this many errors in a row, a pod no longer keeps the simulation running."""
 
 MAX_SECONDS: Final = 86_400.0
-"""So much virtual time passes at most, unless another limit is given: a CronJob always has something left to do."""
+"""Default limit of virtual time: a CronJob never becomes quiet."""
 
-LOOK_SECONDS: Final = 0.25
-"""Kubelets fall idle without an event: after so much virtual time we look whether they have, and ever later."""
-MAX_LOOK_SECONDS: Final = 3600.0
+POLL_SECONDS: Final = 0.25
+"""Kubelets become idle without an event. Poll them after this virtual time, then less and less often."""
+MAX_POLL_SECONDS: Final = 3600.0
+
+
+class Run(Struct, frozen=True):
+    """The result of a simulation: decisions in order of the attempts, pods in order of creation."""
+
+    decisions: list[Decision]
+    timeline: list[PodHistory]
+    utilisation: list[Utilisation]
+    seconds: float
+    """Virtual time that passed."""
+    is_quiet: bool
+    """Whether it ended because nothing would have changed any more."""
+    refusals: Mapping[str, str] = {}
+    """Writes of controllers that the API rejected, by controller and object."""
+
+    def more(self) -> dict[str, Any]:
+        """Return the fields that are printed after the decisions."""
+        return {
+            "simulated": {"seconds": self.seconds, "quiet": self.is_quiet},
+            "timeline": self.timeline,
+            "utilisation": self.utilisation,
+        }
+
+
+def simulate(  # noqa: PLR0913 - keywords only
+    cluster: ClusterInput,
+    policy: Policy,
+    *,
+    with_nodes: bool = True,
+    cross_check: bool = False,
+    pace: Pace | None = None,
+    until: float | None = None,
+    group_by: str = "",
+    progress: ShowProgress | None = None,
+    recorder: RunRecorder | None = None,
+) -> Run:
+    """Simulate a cluster until nothing changes any more, or until ``until`` virtual seconds have passed.
+
+    A ``recorder`` keeps every step, and overrides ``with_nodes``.
+    """
+    clock = VirtualClock(cluster.now)
+    attempts = AttemptLog(with_nodes=with_nodes) if recorder is None else recorder.attempts
+    observers = Observers(attempts, None if recorder is None else recorder.moves)
+
+    async def run() -> Run:
+        simulated = SimulatedCluster(
+            clock,
+            pace=pace,
+            features=policy.features,
+            controllers=controllers_for(cluster.objects, clock),
+            hidden=selector_uids(cluster.objects),
+        )
+        history = RunHistory(simulated.api.store, clock.now, group_by=group_by)
+        simulated.on_eviction = history.note_eviction
+        attempts.on_failure = history.note_failure
+        if recorder is not None:
+            recorder.begin(simulated.api.store, clock.now)
+
+        def show_progress() -> None:
+            if progress is not None:
+                bound = len(simulated.bindings)
+                progress(bound, max(cluster.expected_pods, bound), clock.now() - cluster.now)
+
+        simulation = Simulation(simulated, policy, cross_check=cross_check, observers=observers)
+        load(simulation, cluster)
+        await simulation.offline.start()
+        max_seconds = MAX_SECONDS if until is None else until
+        is_quiet = await simulation.run_until_quiet(max_seconds=max_seconds, on_attempt=show_progress)
+        await simulation.offline.close()
+        if until is not None or not is_quiet:
+            history.end_at(max_seconds)
+        decisions = _collect_decisions(simulation, cluster, attempts)
+        timeline, utilisation = history.timeline(simulated.evictors), history.utilisation()
+        return Run(decisions, timeline, utilisation, history.seconds, is_quiet, simulated.refusals)
+
+    return run_virtual(run(), clock)
 
 
 class Simulation:
-    """A world and a scheduler at work in it."""
+    """An offline scheduler on a simulated cluster."""
 
-    def __init__(  # noqa: PLR0913 - keywords only, as the scheduler it builds
+    def __init__(
         self,
-        world: World,
-        config: SchedulerConfiguration,
-        registry: Registry,
-        *,
-        features: FeatureGates,
-        cross_check: bool = False,
-        observer: AttemptObserver | None = None,
-        queue_observer: QueueObserver | None = None,
-        meter: PluginMeter = SILENT_METER,
-    ) -> None:
-        self.world = world
-        self._parts = assemble(
-            Policy(config, registry, features),
-            world,
-            world.clock,
-            observers=Observers(observer, queue_observer, meter),
-            background=world.background,
-            tuning=Tuning(cross_check=cross_check, make_extender=AwaitedExtender),
-        )
-        self.scheduler = self._parts.scheduler
-        self.loop = self._parts.loop
-        self.on_step: Callable[[], None] = lambda: None
-        """Called after every attempt, for progress bars."""
-
-    @classmethod
-    def of(
-        cls,
-        world: World,
+        cluster: SimulatedCluster,
         policy: Policy,
         *,
         cross_check: bool = False,
-        observer: AttemptObserver | None = None,
-        queue_observer: QueueObserver | None = None,
-    ) -> Self:
-        """Simulate a policy."""
-        return cls(
-            world,
-            policy.config,
-            policy.registry,
-            features=policy.features,
-            cross_check=cross_check,
-            observer=observer,
-            queue_observer=queue_observer,
-        )
+        observers: Observers | None = None,
+    ) -> None:
+        self.cluster = cluster
+        tuning = Tuning(cross_check=cross_check)
+        self.offline = OfflineScheduler(policy, cluster, cluster.clock, observers=observers, tuning=tuning)
+        self.scheduler = self.offline.scheduler
+        self.loop = self.offline.loop
 
     def load(self, objects: Iterable[KubeObject], data: Iterable[Mapping[str, Any]] = ()) -> None:
-        """Store objects as they are, some as plain data, and have the scheduler know them at once; let time pass."""
+        """Store objects unchanged, ``data`` as plain data, report them to the scheduler, and start the cluster."""
         for content in data:
-            self.world.put_data(content)
-        for thing in objects:
-            self.world.store.put(thing)
-        self.world.announce()
-        self._parts.deliveries.start_through_loop()
-        self.world.start_watching(self.loop)
+            self.cluster.put_data(content)
+        store = self.cluster.store
+        for obj in objects:
+            store.put(obj)
+        self.offline.load(obj for kind in kinds_of(self.scheduler.objects) for obj in store.list(kind))
+        self.offline.deliver_between_cycles()
+        self.cluster.start_watching(self.loop)
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing more would change: nobody is about to be tried, and nothing is under way."""
-        sizes = self.scheduler.queue.sizes()
-        if sizes.active or sizes.in_flight or self.loop.has_news or self.world.is_busy:
-            return False
-        return sizes.backoff == 0 or all(
-            queued.rejectors or queued.consecutive_errors >= MAX_ERRORS for queued in self._to_be_tried()
-        )
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether all who are being tried have failed so often in a row that they will do so for ever."""
-        failures, sizes = self.world.failures, self.scheduler.queue.sizes()
-        if not failures or max(failures.values()) < MAX_ERRORS or self.world.is_changing_by_itself or sizes.active:
-            return False
-        held = [wait.pod.uid for wait in self.scheduler.services.waiting.all()]
-        if sizes.in_flight > len(held) or len(self.world.background) > len(held):
-            return False
-        tried = [queued.uid for queued in self._to_be_tried() if not queued.rejectors]
-        return all(failures[uid] >= MAX_ERRORS for uid in (*held, *tried))
-
-    def _to_be_tried(self) -> Iterator[QueuedPodInfo]:
-        """Go through the pods that will be tried again by themselves, without an event that helps them."""
-        queue = self.scheduler.queue
-        return (queued for queued in queue if queue.where(queued.pod) not in (UNSCHEDULABLE, GATED, INCOMPLETE))
-
-    async def run_until_quiet(self, *, most_seconds: float = MAX_SECONDS) -> bool:
-        """Schedule until nothing more would change, or so much virtual time has passed; return whether it is quiet."""
-        end, look = self.world.clock.now() + most_seconds, LOOK_SECONDS
-        while self.world.clock.now() < end:
+    async def run_until_quiet(
+        self, *, max_seconds: float = MAX_SECONDS, on_attempt: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Schedule until nothing changes any more or the time is over; return whether it is quiet."""
+        end, poll = self.cluster.clock.now() + max_seconds, POLL_SECONDS
+        while self.cluster.clock.now() < end:
             if await self.loop.step():
-                self.on_step()
+                on_attempt()
                 await asyncio.sleep(0)
             elif self.is_quiet or self.is_stuck:
                 return True
             else:
-                await self.loop.sleep(until=min(end, self.world.clock.now() + look))
-                look = LOOK_SECONDS if self.loop.has_news else min(2 * look, MAX_LOOK_SECONDS)
+                await self.loop.sleep(until=min(end, self.cluster.clock.now() + poll))
+                poll = POLL_SECONDS if self.loop.has_news else min(2 * poll, MAX_POLL_SECONDS)
         return False
 
-    def close(self) -> None:
-        """Close the connections to extenders."""
-        self._parts.close()
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing changes any more: no pod will be tried, and nothing is in progress."""
+        sizes = self.scheduler.queue.sizes()
+        if sizes.active or sizes.in_flight or self.loop.has_news or self.cluster.is_busy:
+            return False
+        return sizes.backoff == 0 or all(
+            queued.rejectors or queued.consecutive_errors >= MAX_ERRORS for queued in self._retried_pods()
+        )
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether all remaining attempts have failed so often in a row that they will fail forever."""
+        failures, sizes = self.cluster.failures, self.scheduler.queue.sizes()
+        if not failures or max(failures.values()) < MAX_ERRORS or self.cluster.is_changing_by_itself or sizes.active:
+            return False
+        delayed = [wait.pod.uid for wait in self.scheduler.services.waiting.all()]
+        if sizes.in_flight > len(delayed) or len(self.cluster.background) > len(delayed):
+            return False
+        retried = [queued.uid for queued in self._retried_pods() if not queued.rejectors]
+        return all(failures[uid] >= MAX_ERRORS for uid in (*delayed, *retried))
+
+    def _retried_pods(self) -> Iterator[QueuedPodInfo]:
+        """Return the pods that are retried without an event."""
+        queue = self.scheduler.queue
+        return (queued for queued in queue if queue.where(queued.pod) not in (UNSCHEDULABLE, GATED, INCOMPLETE))
+
+
+def load(simulation: Simulation, cluster: ClusterInput) -> None:
+    """Load cluster files into a simulation. Kinds that plugins list are served even if no file defines them.
+
+    InputError if a custom resource does not fit the struct of the plugin that reads it.
+    """
+    kinds = added_kinds()
+    defined = {str(definition["metadata"]["name"]) for definition in cluster.definitions}
+    missing = [definition_of(kind) for kind in kinds.values() if kind.full_name not in defined]
+    custom = []
+    for content in cluster.custom:
+        if (kind := kinds.get(kind_name(content))) is not None:
+            custom_object(kind, content)  # InputError before anything starts
+            custom.append(placed(kind, content))
+    simulation.load(cluster.objects, (*cluster.definitions, *missing, *cluster.shaping, *custom))
+
+
+def _collect_decisions(simulation: Simulation, cluster: ClusterInput, attempts: AttemptLog) -> list[Decision]:
+    """Combine the last attempts with the final state of the pods."""
+    simulated, queue = simulation.cluster, simulation.scheduler.queue
+    pods = {pod.uid: pod for pod in simulated.store.list(Pod)}
+    decisions = []
+    for uid, decision in attempts.decisions.items():
+        pod = pods.get(uid)
+        nominated_node = "" if pod is None or pod.node_name else queue.nominator.node_of(pod)
+        decisions.append(
+            replace(
+                _final_decision(decision, pod, attempts.failed_bindings.get(uid)),
+                post_filter=None,
+                evicted=uid in simulated.evicted,
+                nominated_node=nominated_node,
+            )
+        )
+    decisions += [
+        Decision(pod=pod.key, profile=pod.scheduler_name, result=Result.SCHEDULED, node=pod.node_name, evicted=True)
+        for pod in cluster.running
+        if pod.uid in simulated.evicted
+    ]
+    untried = (queued.pod for queued in queue if queued.uid not in attempts.decisions)
+    return [*decisions, *(decision for pod in untried for decision in not_tried(queue, pod))]
+
+
+def _final_decision(decision: Decision, pod: Pod | None, failed_binding: Decision | None) -> Decision:
+    """Return a decision whose binding was in progress at the end as unschedulable.
+
+    If the binding had failed before, it would have failed again.
+    """
+    if decision.result is not Result.SCHEDULED or pod is None or pod.node_name:
+        return decision
+    if failed_binding is not None:
+        return failed_binding
+    message = f"the binding to {decision.node} was still in progress when the simulation ended"
+    return replace(decision, result=Result.UNSCHEDULABLE, node="", tied=(), message=message)

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import structlog
 
-from moorage.cluster import DryRunApi
+from moorage.cluster import DiscardingApi
 from moorage.common.errors import CacheError, MoorageError
 from moorage.insight.shadow.messages import (
     AGREES,
@@ -86,7 +86,7 @@ class ShadowCluster:
     ``parts`` is the shadow's own scheduler; ``in_charge`` are the profiles of the other one, on the same cache.
     """
 
-    def __init__(self, parts: Parts[DryRunApi], in_charge: Profiles) -> None:
+    def __init__(self, parts: Parts[DiscardingApi], in_charge: Profiles) -> None:
         self._scheduler = parts.scheduler
         self._in_charge = in_charge.cycles
         self._is_limited = any(

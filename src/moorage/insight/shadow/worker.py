@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from moorage.cluster import DryRunApi, searching_all
+from moorage.cluster import DiscardingApi, search_all_nodes
 from moorage.common.child_process import ParentChannel, lower_priority, read_frame
 from moorage.common.clock import SteadyClock
 from moorage.common.errors import ConfigError, MoorageError
@@ -99,7 +99,7 @@ class ShadowWorker:
             collect_plugins(paths=request.plugins), msgspec.json.encode(request.config).decode(), features=gates
         )
         ours = read_shadow(setup, gates)
-        parts = assemble(Policy(searching_all(ours.config), ours.registry, gates), DryRunApi(), SteadyClock())
+        parts = assemble(search_all_nodes(ours), DiscardingApi(), SteadyClock())
         in_charge = parts.scheduler.build_profiles(theirs.config, theirs.registry)
         followed = set(setup.kinds)
         others = [kind for kind in kinds_of(parts.scheduler.objects) if _name(kind) not in followed]

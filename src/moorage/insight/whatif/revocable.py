@@ -2,13 +2,11 @@
 
 from typing import Final
 
-from moorage.cluster import AssumedForGood
 from moorage.scheduler.decisions.attempts import AttemptLog
 from moorage.scheduler.engine.binding.binder import PendingBinding
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.effects import Effects, OnFailure
-from moorage.scheduler.engine.failures import FailureHandler
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Parked
@@ -40,30 +38,42 @@ class LastAttempt(AttemptLog):
         super().found(queued, cycle, found)
 
 
-class RevocablePlacements(AssumedForGood):
-    """Keeps the ways back of all placements of an attempt."""
+class RevocablePlacements:
+    """Binds nothing, and keeps the undo stacks of all placements of an attempt.
+
+    A pod that a Permit plugin delays counts as placed.
+    """
+
+    in_flight = 0
 
     def __init__(
-        self, services: Services, queue: SchedulingQueue, on_failure: OnFailure, observer: AttemptObserver | None
+        self, services: Services, queue: SchedulingQueue, _on_failure: OnFailure, _observer: AttemptObserver | None
     ) -> None:
-        super().__init__(services, queue, on_failure, observer)
-        self.started: list[PendingBinding] = []
+        self._services, self._queue = services, queue
+        self._placements: list[PendingBinding] = []
 
     def start(self, binding: PendingBinding) -> None:
-        """End the attempt; a pod that has to wait on permit counts as placed."""
+        """End the attempt."""
         self._queue.done(binding.pod.uid)
         if binding.permit is not None:
             self._services.waiting.release(binding.pod.uid)
-        self.started.append(binding)
+        self._placements.append(binding)
+
+    def cancel_pre_bind(self, uid: str, reason: str) -> bool:
+        """Return False: no pod is in PreBind."""
+        return False
 
     def take(self) -> list[PendingBinding]:
-        """Return what was placed since the last time."""
-        taken, self.started = self.started, []
-        return taken
+        """Return the placements since the last call."""
+        placements, self._placements = self._placements, []
+        return placements
 
 
-class UnchangedPods(FailureHandler):
-    """Leaves a pod that fits nowhere as it is."""
+class UnchangedPods:
+    """Leaves a pod unchanged when its attempt fails."""
+
+    def __init__(self, _services: Services, _queue: SchedulingQueue) -> None:
+        pass
 
     def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
         """Do nothing."""

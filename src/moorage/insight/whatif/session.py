@@ -19,27 +19,18 @@
 >>> session.close()
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self
 
 from msgspec.structs import replace
 
-from moorage.cluster import (
-    AwaitedExtender,
-    DryRunApi,
-    VirtualLoop,
-    aside,
-    assemble_dry_run,
-    make_known,
-    run_anywhere,
-    searching_all,
-)
+from moorage.cluster import DiscardingApi, OfflineScheduler, search_all_nodes
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import InputError, did_you_mean
+from moorage.common.virtual_time import VirtualRunner
 from moorage.insight.whatif.attempts import Attempt, GroupOutcome
 from moorage.insight.whatif.edits import Content, CreateObject, DeleteObject, Edit, EditConfig, ObjectId, PatchObject
 from moorage.insight.whatif.objects import WrittenObjects, missing
@@ -56,10 +47,8 @@ from moorage.scheduler.framework.status import Status
 from moorage.scheduler.queue.entries import QueuedPodInfo
 from moorage.scheduler.queue.groups import QueuedGroup
 from moorage.scheduler.state.pod_groups import PodGroups
-from moorage.scheduler.wiring.parts import Parts, Tuning, kinds_of
+from moorage.scheduler.wiring.parts import Observers, Tuning
 from moorage.scheduler.wiring.policy import Policy
-
-T = TypeVar("T")
 
 
 class Session:
@@ -71,14 +60,13 @@ class Session:
     def __init__(self, documents: Iterable[Document], policy: Policy, *, honours_nominations: bool = True) -> None:
         self.given_policy = policy
         self.honours_nominations = honours_nominations
-        self.policy = Policy(searching_all(policy.config), policy.registry, policy.features)
+        self.policy = search_all_nodes(policy)
         self.objects = WrittenObjects(documents, policy.features)
         self._clock = VirtualClock(self.objects.given.now)
-        self._runner = asyncio.Runner(loop_factory=lambda: VirtualLoop(self._clock))
+        self._runner = VirtualRunner(self._clock)
         self._watching = LastAttempt()
-        self._parts: Parts[DryRunApi] = self._run(self._assembled())
-        self.scheduler: Scheduler = self._parts.scheduler
-        self._watched = frozenset(kinds_of(self.scheduler.objects))
+        self._offline = self._runner.run(self._start_scheduler())
+        self.scheduler: Scheduler = self._offline.scheduler
         assert isinstance(self.scheduler.binder, RevocablePlacements)
         self._binder = self.scheduler.binder
         self._undo: list[Callable[[], None]] = []
@@ -87,9 +75,6 @@ class Session:
         if not honours_nominations:
             for pod in self.objects.given.waiting:
                 self.scheduler.queue.nominator.remove(pod)
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return run_anywhere(self._runner, work)
 
     @classmethod
     def open(
@@ -113,18 +98,18 @@ class Session:
         loaded = read_cluster_of(cluster, str(snapshot), str(kubeconfig), context)
         return cls(loaded.documents, policy, honours_nominations=loaded.honours_nominations)
 
-    async def _assembled(self) -> Parts[DryRunApi]:
-        tuning = Tuning(make_extender=AwaitedExtender)
-        parts = assemble_dry_run(self.policy, self._clock, self._watching, tuning, REVOCABLE_EFFECTS)
-        make_known(self.objects.given, parts, self._clock)
-        await parts.scheduler.life.start()
-        return parts
+    async def _start_scheduler(self) -> OfflineScheduler[DiscardingApi]:
+        observers, tuning = Observers(attempts=self._watching), Tuning(effects=REVOCABLE_EFFECTS)
+        offline = OfflineScheduler(self.policy, DiscardingApi(), self._clock, observers=observers, tuning=tuning)
+        cluster = self.objects.given
+        offline.load((*cluster.objects, *cluster.custom_objects()), arrival_interval=1.0)
+        await offline.start()
+        return offline
 
     def close(self) -> None:
         """Give back what the session holds."""
-        self._run(self.scheduler.life.close())
-        self._parts.close()
-        aside(self._runner.close)
+        self._runner.run(self._offline.close())
+        self._runner.close()
 
     def __enter__(self) -> Self:
         return self
@@ -174,7 +159,7 @@ class Session:
             waiting = self._given(pod)
             if placed := self.scheduler.cache.pod(waiting.uid):
                 waiting = self.unplace(placed)
-            return self._run(work(waiting))
+            return self._runner.run(work(waiting))
 
     def _given(self, pod: Pod | str | Content) -> Pod:
         """Find a pod, or create it if it is written out and not there yet."""
@@ -269,12 +254,12 @@ class Session:
         self._tell(before, after)
 
     def _tell(self, before: KubeObject | None, after: KubeObject | None) -> None:
-        if type(before if after is None else after) in self._watched:
+        if type(before if after is None else after) in self._offline.kinds:
             self._deliver(before, after)
             self._undo.append(partial(self._deliver, after, before))
 
     def _deliver(self, before: KubeObject | None, after: KubeObject | None) -> None:
-        self.scheduler.handlers.apply(before, after)
+        self._offline.apply(before, after)
         if isinstance(after, Pod) and not self.honours_nominations:
             self.scheduler.queue.nominator.remove(after)
 
@@ -307,7 +292,7 @@ class Session:
             # The queue keeps it aside without asking any plugin.
             gates = (Status.unresolvable(f"its group {waiting.group_key}, or one above that, is not there"),)
         self._watching.describe_nodes(in_detail)
-        attempt = self._run(self._attempt(waiting, cycle, gates, preempts))
+        attempt = self._runner.run(self._attempt(waiting, cycle, gates, preempts))
         self._done(mark)
         return attempt
 
@@ -348,7 +333,7 @@ class Session:
         held = tuple(status for status in gates if status is not None)
         self._watching.describe_nodes(in_detail)
         mark = self.mark()
-        outcome = self._run(self._attempt_group(queued, held, preempts=preempts))
+        outcome = self._runner.run(self._attempt_group(queued, held, preempts=preempts))
         self._done(mark)
         return outcome
 

@@ -7,8 +7,8 @@ from typing import TextIO
 
 from msgspec import Struct
 
-from moorage.cluster import aside
 from moorage.common.errors import ApiError, InputError
+from moorage.common.virtual_time import call_outside_loop
 from moorage.insight.whatif.reading import ReadCluster, ShowReading, read_cluster
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.snapshot import OLD_SECONDS, read_snapshot
@@ -97,6 +97,6 @@ def read_server(
             return await read_cluster(client, with_annotations=with_annotations, whole=whole, progress=progress)
 
     try:
-        return aside(lambda: asyncio.run(read())), connection.namespace, connection.server
+        return call_outside_loop(lambda: asyncio.run(read())), connection.namespace, connection.server
     except ApiError as error:
         raise InputError(connection.server, str(error) or type(error).__name__) from error

@@ -1,11 +1,11 @@
 """Episodes: trials of the lab that stop at every choice."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-from moorage.cluster import VirtualLoop, aside, run_anywhere
 from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import VirtualRunner
 from moorage.lab.learn.rewards import StepFacts
 from moorage.lab.learn.stopping import ChoiceQuestion, StoppingScheduler
 from moorage.lab.measuring import Measures
@@ -13,8 +13,6 @@ from moorage.lab.playing import Play
 from moorage.lab.trial import Trial
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.wiring.policy import Policy
-
-T = TypeVar("T")
 
 
 class WaitingMeasures(Measures):
@@ -37,18 +35,15 @@ class Episode:
 
     def __init__(self, trial: Trial, policy: Policy) -> None:
         self._clock = VirtualClock()
-        self._runner = asyncio.Runner(loop_factory=lambda: VirtualLoop(self._clock))
+        self._runner = VirtualRunner(self._clock)
         self._watch = WaitingMeasures(trial)
         self._seen = 0.0
-        self._run(self._begin(trial, policy))
+        self._runner.run(self._begin(trial, policy))
 
     async def _begin(self, trial: Trial, policy: Policy) -> None:
         self._play = self._watch.play = Play(trial, policy, self._clock, self._watch)
         self._stopping = StoppingScheduler(self._play.scheduler, self._play.drop)
         self._playing = asyncio.get_running_loop().create_task(self._play.run())
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return run_anywhere(self._runner, work)
 
     @property
     def nodes(self) -> NodeTable:
@@ -72,7 +67,7 @@ class Episode:
 
     def go_on(self) -> None:
         """Let things happen until there is another question, or nothing more to come."""
-        self._run(self._until_asked())
+        self._runner.run(self._until_asked())
 
     async def _until_asked(self) -> None:
         either: set[asyncio.Future[Any]] = {self._playing, self._stopping.question}
@@ -96,14 +91,13 @@ class Episode:
 
     def close(self) -> None:
         """End it, wherever it is."""
-        self._run(self._end())
-        aside(self._runner.close)
+        self._runner.run(self._end())
+        self._runner.close()
 
     async def _end(self) -> None:
         self._playing.cancel()
         await asyncio.wait({self._playing})
-        await self._play.scheduler.life.close()
-        self._play.parts.close()
+        await self._play.offline.close()
 
 
 class EpisodeSource:

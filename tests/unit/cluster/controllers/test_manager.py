@@ -15,8 +15,8 @@ from moorage.cluster.controllers.actions import ControllerAction
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
 from moorage.cluster.transport import InProcess
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from moorage.cluster.dry_run import add_workload_pods
 from moorage.cluster.files.loading import cluster_from
-from moorage.cluster.simulation.made_pods import with_made_pods
-from moorage.cluster.simulation.until_quiet import Run, run_until_quiet
+from moorage.cluster.simulation.simulation import Run, simulate
 from moorage.common.errors import InputError
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
@@ -39,7 +39,7 @@ def workload(kind: str, **spec: Any) -> Object:
 
 
 def run(*objects: Object, until: float | None = None) -> Run:
-    return run_until_quiet(cluster_from(objects), load_policy(collect_plugins()), until=until)
+    return simulate(cluster_from(objects), load_policy(collect_plugins()), until=until)
 
 
 def nodes_of(result: Run) -> Counter[str]:
@@ -80,7 +80,7 @@ FIRST: dict[str, tuple[Object, int]] = {
 
 @pytest.mark.parametrize(("thing", "pods"), FIRST.values(), ids=FIRST)
 def test_one_pass_tries_the_pods_that_are_made_before_any_runs(thing: Object, pods: int) -> None:
-    cluster = with_made_pods(cluster_from([node("a"), node("b"), thing]), FeatureGates())
+    cluster = add_workload_pods(cluster_from([node("a"), node("b"), thing]), FeatureGates())
 
     assert len(cluster.pending) == pods
     assert len(cluster.nodes) == 2
@@ -88,7 +88,7 @@ def test_one_pass_tries_the_pods_that_are_made_before_any_runs(thing: Object, po
 
 def test_a_cluster_without_workloads_is_left_as_it_is() -> None:
     cluster = cluster_from([node("a"), MAKERS["a workload that selects only"][0]])
-    assert with_made_pods(cluster, FeatureGates()) is cluster
+    assert add_workload_pods(cluster, FeatureGates()) is cluster
 
 
 def test_room_that_finished_jobs_leave_is_used() -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from moorage.cluster.dry_run import DryRun
 from moorage.cluster.files.loading import cluster_from
-from moorage.cluster.simulation.one_pass import OnePass
-from moorage.cluster.simulation.until_quiet import run_until_quiet
+from moorage.cluster.simulation.simulation import simulate
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.decision import Decision
 from moorage.scheduler.framework.handle import Handle
@@ -79,7 +79,7 @@ CASES: dict[str, tuple[type[Plugin], str, str]] = {
 
 @pytest.mark.parametrize(("plugin", "result", "message"), CASES.values(), ids=CASES)
 def test_until_quiet(plugin: type[Plugin], result: str, message: str) -> None:
-    run = run_until_quiet(cluster_from(pods("a")), policy_with(plugin))
+    run = simulate(cluster_from(pods("a")), policy_with(plugin))
 
     (decision,) = run.decisions
     assert (decision.result, decision.node) == (result, "")
@@ -89,19 +89,19 @@ def test_until_quiet(plugin: type[Plugin], result: str, message: str) -> None:
 
 @pytest.mark.parametrize("plugin", [CannotBind, RaisesInBind])
 def test_a_bind_plugin_that_is_given_without_a_configuration_is_asked(plugin: type[Plugin]) -> None:
-    run = run_until_quiet(cluster_from(pods("a")), load_policy(collect_plugins([plugin]), enabled=[plugin]))
+    run = simulate(cluster_from(pods("a")), load_policy(collect_plugins([plugin]), enabled=[plugin]))
     assert [(decision.result, decision.node) for decision in run.decisions] == [("error", "")]
 
 
 def test_the_time_of_bindings_that_fail_has_passed() -> None:
-    run = run_until_quiet(cluster_from(pods("a")), policy_with(CannotBind))
+    run = simulate(cluster_from(pods("a")), policy_with(CannotBind))
     assert run.decisions[0].attempts > 3
     assert run.seconds > 1 + 2 + 4, "as long as its penalties took"
     assert run.timeline[0].waited == run.seconds
 
 
 def one_pass(plugin: type[Plugin], *names: str) -> list[Decision]:
-    return OnePass(cluster_from(pods(*names)), policy_with(plugin)).run()
+    return DryRun(cluster_from(pods(*names)), policy_with(plugin)).run()
 
 
 def test_one_pass_waits_on_permit() -> None:
@@ -116,9 +116,9 @@ def test_one_pass_has_waiting_pods_go_with_later_ones() -> None:
 
 
 def test_a_pod_that_still_waits_when_time_is_up_is_not_scheduled() -> None:
-    run = run_until_quiet(cluster_from(pods("a")), policy_with(TimesOut), until=5.0)
+    run = simulate(cluster_from(pods("a")), policy_with(TimesOut), until=5.0)
 
     (decision,) = run.decisions
     assert decision.result == "unschedulable"
-    assert decision.message == "the binding to n was still under way when the simulation ended"
+    assert decision.message == "the binding to n was still in progress when the simulation ended"
     assert run.seconds == 5.0

@@ -7,7 +7,7 @@ import pytest
 from moorage.cluster.files.loading import cluster_from
 from moorage.cluster.simulation.history import PodHistory, Utilisation
 from moorage.cluster.simulation.run_report import timeline_lines, utilisation_table, wait_summary
-from moorage.cluster.simulation.until_quiet import Run, run_until_quiet
+from moorage.cluster.simulation.simulation import Run, simulate
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
 
@@ -30,7 +30,7 @@ def pod(name: str, *, lasts: str = "", pool: str = "", **spec: Any) -> dict[str,
 
 
 def run(*objects: dict[str, Any], until: float, group_by: str = "") -> Run:
-    return run_until_quiet(cluster_from(objects), load_policy(collect_plugins()), until=until, group_by=group_by)
+    return simulate(cluster_from(objects), load_policy(collect_plugins()), until=until, group_by=group_by)
 
 
 def test_a_pod_that_ends_frees_what_it_took() -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import yaml
 
+from moorage.cluster.dry_run import DryRun
 from moorage.cluster.files.loading import cluster_from
-from moorage.cluster.simulation.one_pass import OnePass
-from moorage.cluster.simulation.until_quiet import run_until_quiet
+from moorage.cluster.simulation.simulation import simulate
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.decisions.decision import Decision
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
@@ -75,11 +75,11 @@ def results(decisions: list[Decision]) -> dict[str, str]:
 
 
 def test_in_one_pass() -> None:
-    assert results(OnePass(CLUSTER, POLICY).run()) == WANTED
+    assert results(DryRun(CLUSTER, POLICY).run()) == WANTED
 
 
 def test_in_virtual_time() -> None:
-    run = run_until_quiet(CLUSTER, POLICY)
+    run = simulate(CLUSTER, POLICY)
 
     assert results(run.decisions) == WANTED
     assert run.is_quiet

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from moorage.cluster.dry_run import DryRun
 from moorage.cluster.files.loading import ClusterInput, cluster_from
-from moorage.cluster.simulation.one_pass import OnePass
-from moorage.cluster.simulation.until_quiet import run_until_quiet
+from moorage.cluster.simulation.simulation import simulate
 from moorage.kube.api.custom import custom_kind
 from moorage.scheduler.decisions.decision import Decision, Result
 from moorage.scheduler.framework.cycle import CycleState
@@ -34,11 +34,11 @@ POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"c
 
 
 def one_pass(cluster: ClusterInput, policy: Policy) -> list[Decision]:
-    return OnePass(cluster, policy).run()
+    return DryRun(cluster, policy).run()
 
 
 def until_quiet(cluster: ClusterInput, policy: Policy) -> list[Decision]:
-    return run_until_quiet(cluster, policy).decisions
+    return simulate(cluster, policy).decisions
 
 
 BOTH_MODES = pytest.mark.parametrize("decide", [one_pass, until_quiet])

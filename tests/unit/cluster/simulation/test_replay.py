@@ -10,7 +10,7 @@ from moorage.cluster.files.loading import cluster_of
 from moorage.cluster.simulation import recording, replay
 from moorage.cluster.simulation.recording import RunRecorder, StepKind
 from moorage.cluster.simulation.replay import ClusterMoment
-from moorage.cluster.simulation.until_quiet import run_until_quiet
+from moorage.cluster.simulation.simulation import simulate
 
 CLUSTER = (node("n1"), node("n2"), pod("web", node="n1"), pod("too-big", "9"), job("short", 6, 1), job("long", 6, 5))
 
@@ -71,7 +71,7 @@ def test_the_pods_of_a_moment_can_be_asked_about() -> None:
 def test_a_pod_that_fails_all_day_is_left_alone_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "MAX_REPEATS", 3)
     recorder = RunRecorder()
-    run_until_quiet(cluster_of(loaded(CLUSTER).documents), policy(), recorder=recorder)
+    simulate(cluster_of(loaded(CLUSTER).documents), policy(), recorder=recorder)
     failures = [step for step in recorder.steps if step.what is StepKind.TRIED and step.pod == "shop/too-big"]
     assert len(failures) == 3
     assert recorder.attempts.decisions[recorder.pods["shop/too-big"].uid].attempts > 3

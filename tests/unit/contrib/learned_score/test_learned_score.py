@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from tests.unit.scheduler.config.test_community_args import loaded
 
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ConfigErrors
+from moorage.common.virtual_time import run_virtual
 from moorage.contrib.learned_score.plugin import LearnedScore, spread_out
 from moorage.contrib.learned_score.policies import UnusablePolicy
 from moorage.contrib.learned_score.process import NONSENSE, NOT_RUNNING, RAISED, REASONS, SLOW

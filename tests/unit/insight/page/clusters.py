@@ -6,7 +6,7 @@ from typing import Any
 from moorage.cluster.files.loading import cluster_of
 from moorage.cluster.simulation.recording import RunRecorder
 from moorage.cluster.simulation.replay import Replay
-from moorage.cluster.simulation.until_quiet import run_until_quiet
+from moorage.cluster.simulation.simulation import simulate
 from moorage.insight.page.played import PlayedCluster, PlayedRun
 from moorage.insight.page.still import StillCluster
 from moorage.insight.whatif.sources import LoadedCluster
@@ -78,7 +78,7 @@ def still(contents: Sequence[Content] = SMALL, title: str = "test") -> StillClus
 def replayed(contents: Sequence[Content], text: str = "") -> Replay:
     """Simulate a cluster and record it."""
     recorder = RunRecorder()
-    run_until_quiet(cluster_of(loaded(contents).documents), policy(text), recorder=recorder)
+    simulate(cluster_of(loaded(contents).documents), policy(text), recorder=recorder)
     return Replay(recorder)
 
 

@@ -8,17 +8,18 @@ import pytest
 from tests.unit.insight.page.clusters import SMALL, loaded, pod, policy
 
 from moorage.cluster.files.loading import cluster_of
-from moorage.cluster.simulation.one_pass import DryRunApi, make_known
+from moorage.cluster.offline import DiscardingApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import InputError
 from moorage.insight.page.data import WaitingGroup
 from moorage.insight.page.helping import Helping
 from moorage.insight.page.live import PAUSE_SECONDS, LiveCluster
 from moorage.insight.page.watching import PageObserver
+from moorage.scheduler.engine.binding.binder import TaskBackground
 from moorage.scheduler.engine.observing import AttemptObserver, observed_by
 from moorage.scheduler.engine.outcomes import Outcome
 from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.wiring.parts import Observers, Parts, assemble
+from moorage.scheduler.wiring.parts import Observers
 
 
 class Counting(AttemptObserver):
@@ -39,23 +40,23 @@ async def no_answer(question: str, _asked: Mapping[str, Any]) -> Any:
     return {} if question == "helps" else {"asked": question}
 
 
-async def worked(moments: VirtualClock | None = None) -> tuple[LiveCluster, Counting, Parts[DryRunApi]]:
+async def worked(moments: VirtualClock | None = None) -> tuple[LiveCluster, Counting, OfflineScheduler[DiscardingApi]]:
     """Have a scheduler try everybody once."""
     clock, counting = VirtualClock(1000.0), Counting()
     observer = PageObserver(clock)
     both = observed_by(counting, observer)
-    parts = assemble(policy(), DryRunApi(), clock, observers=Observers(attempts=both))
-    make_known(cluster_of(loaded(SMALL).documents), parts, clock)
-    await parts.scheduler.life.start()
-    while parts.scheduler.queue.sizes().active:
-        await parts.scheduler.schedule_next()
-    await parts.background.drain()
-    return LiveCluster(parts.scheduler, observer, clock, "test", no_answer, (moments or clock).now), counting, parts
+    offline = OfflineScheduler(policy(), DiscardingApi(TaskBackground()), clock, observers=Observers(attempts=both))
+    offline.load(cluster_of(loaded(SMALL).documents).objects, arrival_interval=1.0)
+    await offline.start()
+    while offline.scheduler.queue.sizes().active:
+        await offline.scheduler.schedule_next()
+    await offline.api.background.drain()
+    return LiveCluster(offline.scheduler, observer, clock, "test", no_answer, (moments or clock).now), counting, offline
 
 
 def test_what_the_scheduler_knows_is_shown() -> None:
     async def go() -> None:
-        live, counting, parts = await worked()
+        live, counting, offline = await worked()
         state = live.state(0, 0.0)
         assert (state.nodes, state.waiting, state.bound) == (3, 3, 1)
         assert state.queues == {"unschedulable": 2, "gated": 1}
@@ -72,23 +73,21 @@ def test_what_the_scheduler_knows_is_shown() -> None:
         assert (sum(live.lines(0, 0.0).placed), sum(live.lines(0, 0.0).failed)) == (1, 2)
         assert (counting.ends, counting.bindings) == (3, 1)
         await live.stop()
-        await parts.scheduler.life.close()
-        parts.close()
+        await offline.close()
 
     asyncio.run(go())
 
 
 def test_a_version_is_new_only_when_something_is() -> None:
     async def go() -> None:
-        live, _, parts = await worked()
+        live, _, offline = await worked()
         version = live.version
         assert live.version == version
         late = cluster_of(loaded((pod("late"),)).documents).waiting[0]
-        parts.scheduler.handlers.apply(None, late)
+        offline.scheduler.handlers.apply(None, late)
         assert live.version == version + 1
         await live.stop()
-        await parts.scheduler.life.close()
-        parts.close()
+        await offline.close()
 
     asyncio.run(go())
 
@@ -98,17 +97,16 @@ def test_a_version_is_told_when_its_state_can_be_had() -> None:
 
     async def go() -> None:
         moments = VirtualClock()
-        live, _, parts = await worked(moments)
+        live, _, offline = await worked(moments)
         first = live.state(0, 0.0)
-        parts.scheduler.handlers.apply(None, cluster_of(loaded((pod("late"),)).documents).waiting[0])
+        offline.scheduler.handlers.apply(None, cluster_of(loaded((pod("late"),)).documents).waiting[0])
         assert (live.version, live.state(0, 0.0)) == (first.version, first)
         moments.advance(PAUSE_SECONDS)
         told = live.version
         assert told > first.version
         assert live.state(0, 0.0).version == told
         await live.stop()
-        await parts.scheduler.life.close()
-        parts.close()
+        await offline.close()
 
     asyncio.run(go())
 
@@ -139,14 +137,13 @@ def test_a_search_that_failed_is_begun_again() -> None:
 
 def test_a_node_is_answered_for_here_and_the_rest_beside() -> None:
     async def go() -> None:
-        live, _, parts = await worked()
+        live, _, offline = await worked()
         here = await live.ask("node", {"node": "n1", "deep": "no"}, 0, 0.0)
         assert [item["pod"] for item in here["pods"]] == ["shop/web-2", "shop/fits", "shop/web-1"]
         assert await live.ask("node", {"node": "n1"}, 0, 0.0) == {"asked": "node"}
         with pytest.raises(InputError, match="node not found"):
             await live.ask("node", {"node": "n9", "deep": "no"}, 0, 0.0)
         await live.stop()
-        await parts.scheduler.life.close()
-        parts.close()
+        await offline.close()
 
     asyncio.run(go())

@@ -9,9 +9,9 @@ from tests.conformance.generator import generate
 from tests.unit.insight.explain.clusters import node, pod, session
 
 from moorage.cluster.apiserver.server import ApiServer
+from moorage.cluster.dry_run import DryRun
 from moorage.cluster.files.loading import cluster_of
-from moorage.cluster.simulation.one_pass import OnePass
-from moorage.cluster.simulation.until_quiet import run_until_quiet
+from moorage.cluster.simulation.simulation import simulate
 from moorage.common.errors import Forbidden, InputError
 from moorage.insight.whatif.anonymizing import Anonymizer
 from moorage.insight.whatif.reading import ReadCluster, read_cluster
@@ -134,7 +134,7 @@ def test_renaming_changes_no_decision(number: int) -> None:
     renamed = anonymizer.anonymized(case.objects)
 
     def decisions(contents: Any) -> list[Any]:
-        return OnePass(cluster_of(documents_of(contents, source="here")), policy).run()
+        return DryRun(cluster_of(documents_of(contents, source="here")), policy).run()
 
     for was, now in zip(decisions(case.objects), decisions(renamed), strict=True):
         namespace, _, name = was.pod.partition("/")
@@ -164,7 +164,7 @@ def settled_workloads() -> list[dict[str, Any]]:
 def test_workloads_stay_settled_under_other_names() -> None:
     """Nobody makes or drops a pod: controllers know their pods by names and labels, and times are still times."""
     renamed = Anonymizer().anonymized(settled_workloads())
-    ran = run_until_quiet(cluster_of(documents_of(renamed, source="here")), load_policy(collect_plugins()))
+    ran = simulate(cluster_of(documents_of(renamed, source="here")), load_policy(collect_plugins()))
     assert ran.decisions == []
 
 

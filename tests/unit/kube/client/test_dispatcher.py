@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.client.dispatcher import Dispatcher
 from moorage.kube.client.flow_control import TokenBucket, make_rate_limit
 

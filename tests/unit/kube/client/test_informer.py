@@ -10,9 +10,9 @@ import structlog
 from structlog.testing import capture_logs
 from tests.support.fault_server import FaultServer
 
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import Forbidden, MoorageError
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.custom import custom_kind
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.node import Node

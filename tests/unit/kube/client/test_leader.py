@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 from tests.support.fault_server import FaultServer
 
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import LeadershipLost
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import ObjectMeta
 from moorage.kube.api.records import Lease, LeaseSpec
 from moorage.kube.client.event_note import EventNote

@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.support.fault_server import FaultServer
 
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.kinds import Kind
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.informer import Informers

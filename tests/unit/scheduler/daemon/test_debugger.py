@@ -4,7 +4,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from moorage.cluster.simulation.one_pass import DryRunApi, NoBackground
+from moorage.cluster.offline import DiscardingApi, NoBackground
 from moorage.common.clock import VirtualClock
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient
@@ -27,7 +27,7 @@ def debugger() -> Debugger:
     scheduler = Scheduler(
         default_config(),
         Registry(IN_TREE),
-        cluster=DryRunApi(),
+        cluster=DiscardingApi(),
         background=NoBackground(),
         clock=VirtualClock(),
         features=FeatureGates(),

@@ -9,8 +9,8 @@ import yaml
 from tests.support.fault_server import FaultServer
 from tests.support.options import load_options
 
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import SystemClock, VirtualClock
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.custom import custom_kind
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.informer import Informers

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import pytest
 from tests.support.engine import config_with, registry_with
 
+from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation
-from moorage.cluster.simulation.world import World
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
@@ -27,6 +27,7 @@ from moorage.scheduler.framework.plugin import (
     Wait,
 )
 from moorage.scheduler.framework.status import Status
+from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 
 STORY: list[str] = []
@@ -124,32 +125,32 @@ class Tells(PostBindPlugin):
 
 def simulate(
     *plugins: type[Plugin], pods: int = 1, seconds: float = 1000.0, faults: Iterable[ApiError] = (), gates: str = ""
-) -> tuple[World, Simulation]:
+) -> tuple[SimulatedCluster, Simulation]:
     """Place pods on one node with more plugins, for so long."""
     clock, errors = VirtualClock(), list(faults)
 
     def fault(verb: str, thing: KubeObject) -> ApiError | None:
         return errors.pop() if verb == "bind" and errors else None
 
-    async def run() -> tuple[World, Simulation]:
-        world = World(clock, fault=fault)
+    async def run() -> tuple[SimulatedCluster, Simulation]:
+        world = SimulatedCluster(clock, fault=fault)
         simulation = Simulation(
-            world, config_with(*plugins), registry_with(*plugins), features=FeatureGates.parse(gates), cross_check=True
+            world, Policy(config_with(*plugins), registry_with(*plugins), FeatureGates.parse(gates)), cross_check=True
         )
         simulation.load([make_node("a"), *(make_pod(f"p{i}") for i in range(pods))])
-        await simulation.run_until_quiet(most_seconds=seconds)
+        await simulation.run_until_quiet(max_seconds=seconds)
         return world, simulation
 
     return run_virtual(run(), clock)
 
 
-def pod(world: World, name: str = "p0") -> Pod:
+def pod(world: SimulatedCluster, name: str = "p0") -> Pod:
     found = world.store.get(Pod, name, "default")
     assert found is not None
     return found
 
 
-def reasons(world: World) -> list[str]:
+def reasons(world: SimulatedCluster) -> list[str]:
     return [f"{event.reason}: {event.note}" for event in world.events]
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from moorage.cluster.simulation.one_pass import DryRunApi
+from moorage.cluster.offline import DiscardingApi
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ExtenderError
 from moorage.kube.api.pod import Pod, PodStatus
@@ -91,7 +91,7 @@ def _or_raise(answer: T | Exception) -> T:
     return answer
 
 
-class Bindings(DryRunApi):
+class Bindings(DiscardingApi):
     def __init__(self) -> None:
         self.bound: list[str] = []
 

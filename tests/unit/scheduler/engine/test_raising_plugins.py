@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 from tests.support.engine import config_with, registry_with
 
+from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation
-from moorage.cluster.simulation.world import World
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
@@ -39,6 +39,7 @@ from moorage.scheduler.framework.plugin import (
 )
 from moorage.scheduler.framework.status import IntArray, Status, Verdict
 from moorage.scheduler.state.cache import Cache
+from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 
 UNLUCKY = make_pod("b-unlucky", labels={"unlucky": "yes"}, requests={"cpu": "1"})
@@ -452,17 +453,17 @@ def schedule(
     first: bool = False,
     seconds: float = 60.0,
     is_expected: bool = True,
-) -> World:
+) -> SimulatedCluster:
     """Run a small cluster for a while of virtual time with plugins that misbehave."""
     clock = VirtualClock()
 
-    async def work() -> World:
-        world = World(clock)
+    async def work() -> SimulatedCluster:
+        world = SimulatedCluster(clock)
         config = config_with(*plugins, first=first)
-        simulation = Simulation(world, config, registry_with(*plugins), features=FeatureGates(), cross_check=False)
+        simulation = Simulation(world, Policy(config, registry_with(*plugins), FeatureGates()), cross_check=False)
         objects: list[KubeObject] = [*NODES, *pods]
         simulation.load(objects)
-        await simulation.run_until_quiet(most_seconds=seconds)
+        await simulation.run_until_quiet(max_seconds=seconds)
         simulation.scheduler.queue.check_invariants()
         assert (simulation.scheduler.unexpected is None) == is_expected
         return world

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import run_virtual
 from moorage.scheduler.engine.waiting import PermitWait, WaitingPods
 from moorage.scheduler.framework.status import Code, Status
 from moorage.testing import make_pod

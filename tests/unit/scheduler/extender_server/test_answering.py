@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage import CycleState, FilterPlugin, NodeInfo, Pod, PreFilterPlugin, ScorePlugin, Status
-from moorage.cluster.simulation.one_pass import DryRunApi
+from moorage.cluster.offline import DiscardingApi
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import Conflict, PluginError
 from moorage.kube.api.cluster import PodDisruptionBudget
@@ -52,7 +52,7 @@ def scheduler_with(plugins: Iterable[type[Plugin]], *objects: KubeObject, config
     chosen = tuple(plugins)
     policy = load_policy(collect_plugins(chosen), config, enabled=[each for each in chosen if each not in IN_TREE])
     served = served_by(policy, [plugin.name for plugin in chosen])
-    scheduler = assemble(served.policy, DryRunApi(), VirtualClock()).scheduler
+    scheduler = assemble(served.policy, DiscardingApi(), VirtualClock()).scheduler
     for thing in objects:
         scheduler.handlers.apply(None, thing)
     return scheduler
@@ -256,7 +256,7 @@ def test_pods_that_are_nominated_to_a_node_count_as_there() -> None:
 
 
 def test_binding_says_what_went_wrong() -> None:
-    class Binds(DryRunApi):
+    class Binds(DiscardingApi):
         bound: list[tuple[str, str]] = []
 
         async def bind(self, pod: Pod, node_name: str) -> None:

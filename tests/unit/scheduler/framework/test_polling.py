@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.virtual_time import VirtualLoop
+from moorage.common.virtual_time import VirtualLoop
 from moorage.scheduler.framework.polling import Polled
 from moorage.testing import in_virtual_time
 from moorage.testing.rig import Rig

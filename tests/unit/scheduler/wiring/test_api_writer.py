@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 from tests.support.fault_server import FaultServer
 
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import Condition, ObjectMeta
 from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.api.records import Lease

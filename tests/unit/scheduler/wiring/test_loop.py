@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from moorage.cluster.simulation.one_pass import DryRunApi, NoBackground
+from moorage.cluster.offline import DiscardingApi, NoBackground
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.container import ResourceRequirements
 from moorage.kube.api.gated import pod_adapter
@@ -45,7 +45,7 @@ def scheduler_of(features: FeatureGates) -> Scheduler:
     return Scheduler(
         default_config(),
         Registry(IN_TREE),
-        cluster=DryRunApi(),
+        cluster=DiscardingApi(),
         background=NoBackground(),
         clock=VirtualClock(),
         features=features,

@@ -8,7 +8,7 @@ from tests.support.ticketing import Ticket
 from moorage.cluster.apiserver.api import Api
 from moorage.cluster.scheduling import RunningScheduler
 from moorage.cluster.transport import InProcess
-from moorage.cluster.virtual_time import VirtualLoop
+from moorage.common.virtual_time import VirtualLoop
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient

@@ -7,7 +7,7 @@ from tests.support.api import NODES, Asked, node
 from moorage.cluster.apiserver.reading.streaming import MAX_STALL, Watchers
 from moorage.cluster.apiserver.reading.watching import Watch
 from moorage.cluster.apiserver.requests.request import ApiRequest
-from moorage.cluster.virtual_time import run_virtual
+from moorage.common.virtual_time import run_virtual
 
 
 class Pipe:

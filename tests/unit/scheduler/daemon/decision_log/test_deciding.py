@@ -7,17 +7,18 @@ from typing import Any
 from tests.unit.insight.page.clusters import SMALL, Content, loaded, node, pod, policy
 
 from moorage.cluster.files.loading import cluster_of
-from moorage.cluster.simulation.one_pass import DryRunApi, make_known
+from moorage.cluster.offline import DiscardingApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
 from moorage.scheduler.daemon.decision_log.deciding import RUNNERS_UP, DecisionLog
 from moorage.scheduler.decisions.decision import NodeEntry, Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
 from moorage.scheduler.decisions.details import node_entries
+from moorage.scheduler.engine.binding.binder import TaskBackground
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.observing import AttemptObserver, observed_by
 from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.wiring.parts import Observers, assemble
+from moorage.scheduler.wiring.parts import Observers
 
 SPREAD = [
     {
@@ -58,15 +59,14 @@ async def decided(contents: Iterable[Content]) -> tuple[list[LoggedDecision], Fr
     clock, lines, reference = VirtualClock(1000.0), list[LoggedDecision](), FromNothing()
     log = DecisionLog(lines.append, clock)
     observers = Observers(attempts=observed_by(reference, log))
-    parts = assemble(policy(), DryRunApi(), clock, observers=observers)
-    log.watch(parts.scheduler.cycles.values())
-    make_known(cluster_of(loaded(contents).documents), parts, clock)
-    await parts.scheduler.life.start()
-    while parts.scheduler.queue.sizes().active:
-        await parts.scheduler.schedule_next()
-    await parts.background.drain()
-    await parts.scheduler.life.close()
-    parts.close()
+    offline = OfflineScheduler(policy(), DiscardingApi(TaskBackground()), clock, observers=observers)
+    log.watch(offline.scheduler.cycles.values())
+    offline.load(cluster_of(loaded(contents).documents).objects, arrival_interval=1.0)
+    await offline.start()
+    while offline.scheduler.queue.sizes().active:
+        await offline.scheduler.schedule_next()
+    await offline.api.background.drain()
+    await offline.close()
     return lines, reference
 
 

@@ -7,11 +7,11 @@ from random import Random
 from prometheus_client import CollectorRegistry
 from tests.support.exposing import exposing
 
+from moorage.cluster.simulation.simulated_cluster import Fault, SimulatedCluster, no_faults
 from moorage.cluster.simulation.simulation import Simulation
-from moorage.cluster.simulation.world import Fault, World, no_faults
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
@@ -23,6 +23,8 @@ from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
 from moorage.scheduler.queue.scheduling_queue import POD_ADDED
 from moorage.scheduler.state.objects import ObjectCache
+from moorage.scheduler.wiring.parts import Observers
+from moorage.scheduler.wiring.policy import Policy
 from moorage.testing.builders import make_node, make_pod
 
 
@@ -41,23 +43,19 @@ def scheduled(
     instruments = Instruments(cells, clock, AlwaysSampling())
 
     async def work() -> Simulation:
-        world = World(clock, fault=fault)
+        world = SimulatedCluster(clock, fault=fault)
         simulation = Simulation(
             world,
-            default_config(),
-            Registry(IN_TREE),
-            features=FeatureGates(),
-            observer=instruments.attempts,
-            queue_observer=instruments.queue,
-            meter=cells,
+            Policy(default_config(), Registry(IN_TREE), FeatureGates()),
+            observers=Observers(instruments.attempts, instruments.queue, cells),
         )
         instruments.sampler.watch(placement.profile for placement in simulation.scheduler.cycles.values())
         simulation.load(objects)
         world.start_watching(simulation.loop)
         asyncio.get_running_loop().call_later(1.0, lambda: world.add(*later))
-        await simulation.run_until_quiet(most_seconds=20.0)
+        await simulation.run_until_quiet(max_seconds=20.0)
         await asyncio.sleep(2.0)
-        await simulation.run_until_quiet(most_seconds=20.0)
+        await simulation.run_until_quiet(max_seconds=20.0)
         return simulation
 
     simulation = run_virtual(work(), clock)

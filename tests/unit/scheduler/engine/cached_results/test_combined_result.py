@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 from tests.support.engine import config_with, feasible_nodes, registry_with
 
+from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation
-from moorage.cluster.simulation.world import World
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
@@ -15,6 +15,7 @@ from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin
 from moorage.scheduler.framework.status import Status
+from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 
 NOISY = Status.unschedulable("node(s) had noisy neighbours")
@@ -44,8 +45,8 @@ class Counts(KeepsAway):
 
 
 def scheduler_with(plugin: type[FilterPlugin]) -> Scheduler:
-    world = World(VirtualClock())
-    scheduler = Simulation(world, config_with(plugin), registry_with(plugin), features=FeatureGates()).scheduler
+    world = SimulatedCluster(VirtualClock())
+    scheduler = Simulation(world, Policy(config_with(plugin), registry_with(plugin), FeatureGates())).scheduler
     scheduler.handlers.node_added(make_node("n1"))
     scheduler.handlers.pod_added(make_pod("neighbour", node="n1"))
     return scheduler

@@ -7,8 +7,8 @@ import pytest
 from tests.support.engine import config_with, registry_with
 from tests.unit.scheduler.engine.cached_results.test_ranking import root_after_init
 
+from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation
-from moorage.cluster.simulation.world import World
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.affinity import Affinity, PodAffinityTerm, PodAntiAffinity, TopologySpreadConstraint
 from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL
@@ -27,6 +27,7 @@ from moorage.scheduler.framework.plugin import ScorePlugin
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.framework.status import IntArray
 from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 
 ZONES = 3
@@ -68,8 +69,8 @@ def picked_from_nothing(cycle: ProfileCycle, found: SeveralNodes) -> str:
 
 @pytest.mark.parametrize("fields", KINDS.values(), ids=KINDS)
 def test_the_best_of_the_nodes_found_is_picked(fields: dict[str, object]) -> None:
-    world = World(VirtualClock())
-    scheduler = Simulation(world, default_config(), Registry(IN_TREE), features=FeatureGates()).scheduler
+    world = SimulatedCluster(VirtualClock())
+    scheduler = Simulation(world, Policy(default_config(), Registry(IN_TREE), FeatureGates())).scheduler
     for number in range(17):
         labels = {"disk": "ssd"} if number % 4 else {}
         scheduler.handlers.node_added(make_node(f"n{number}", zone=f"z{number % ZONES}", labels=labels))
@@ -92,8 +93,8 @@ def test_where_few_nodes_are_rejected_the_best_is_found_without_going_through_th
 ) -> None:
     monkeypatch.setattr(tie_breaking, "MANY_NODES", 0)
     monkeypatch.setattr(tie_breaking, "MANY_EQUALS", many_equals)
-    world = World(VirtualClock())
-    scheduler = Simulation(world, default_config(), Registry(IN_TREE), features=FeatureGates()).scheduler
+    world = SimulatedCluster(VirtualClock())
+    scheduler = Simulation(world, Policy(default_config(), Registry(IN_TREE), FeatureGates())).scheduler
     for number in range(61):
         scheduler.handlers.node_added(make_node(f"n{number}", zone=f"z{number % ZONES}"))
     cycle = scheduler.cycles["default-scheduler"]
@@ -127,8 +128,8 @@ class Narrow(ScorePlugin):
 
 
 def test_scores_of_small_integers_add_up_with_all_others() -> None:
-    world = World(VirtualClock())
-    scheduler = Simulation(world, config_with(Narrow), registry_with(Narrow), features=FeatureGates()).scheduler
+    world = SimulatedCluster(VirtualClock())
+    scheduler = Simulation(world, Policy(config_with(Narrow), registry_with(Narrow), FeatureGates())).scheduler
     for number in range(99):
         scheduler.handlers.node_added(make_node(f"n{number}"))
     cycle = scheduler.cycles["default-scheduler"]

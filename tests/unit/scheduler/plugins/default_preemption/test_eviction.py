@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 from tests.support.metering import Tally
 
+from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation
-from moorage.cluster.simulation.world import World
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError, Conflict
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import Condition, KubeObject, ObjectMeta
 from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.features import FeatureGates
@@ -33,6 +33,7 @@ from moorage.scheduler.plugins.default_preemption.eviction import (
 from moorage.scheduler.plugins.default_preemption.plugin import UNDER_WAY, DefaultPreemption
 from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.scheduler.state.cache import Cache
+from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig, attempt, nominations_of
 
@@ -53,7 +54,7 @@ class Scene:
     def __init__(self, *pods: Pod, fails: str = "", inline: bool = False) -> None:
         self.rig = Rig(make_node("n"), *pods, BIG, features=FeatureGates(INLINE if inline else {}))
         self.rig.filters = [NodeResourcesFit(handle=self.rig)]
-        self.world = World(self.rig.clock, fault=self._write)
+        self.world = SimulatedCluster(self.rig.clock, fault=self._write)
         self.world.add(*pods, BIG)
         self.rig.cluster = self.world
         self.plugin = DefaultPreemption(handle=self.rig)
@@ -536,13 +537,13 @@ NODES = 3
 def test_important_pods_take_the_place_of_others(in_background: bool) -> None:
     features = FeatureGates({"SchedulerAsyncPreemption": in_background})
     clock = VirtualClock()
-    world = World(clock)
+    world = SimulatedCluster(clock)
     nodes = [make_node(f"n{i}", allocatable={"cpu": 4}) for i in range(NODES)]
     low = [make_pod(f"low-{i}", priority=0, requests={"cpu": 2}) for i in range(2 * NODES)]
     high = [make_pod(f"high-{i}", priority=9, requests={"cpu": 3}) for i in range(NODES)]
 
     async def live() -> None:
-        simulation = Simulation(world, default_config(), Registry(IN_TREE), features=features, cross_check=True)
+        simulation = Simulation(world, Policy(default_config(), Registry(IN_TREE), features), cross_check=True)
         simulation.load([*nodes, *low])
         await simulation.run_until_quiet()
         assert all(pod.node_name for pod in world.store.list(Pod)), "the cluster is full now"

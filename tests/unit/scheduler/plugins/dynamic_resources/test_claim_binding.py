@@ -18,9 +18,9 @@ from tests.unit.scheduler.plugins.dynamic_resources.device_builders import (
     refusals,
 )
 
-from moorage.cluster.simulation.world import World, no_faults
-from moorage.cluster.virtual_time import run_virtual
+from moorage.cluster.simulation.simulated_cluster import SimulatedCluster, no_faults
 from moorage.common.errors import ApiError, Conflict
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.devices import AllocatedDeviceStatus, ClaimConsumer, ResourceClaim
 from moorage.kube.api.meta import Condition, KubeObject
 from moorage.kube.api.pod import Pod
@@ -43,14 +43,14 @@ class LiveRig(Rig):
 
     def __init__(self, *objects: KubeObject) -> None:
         super().__init__()
-        self.world = World(self.clock)
+        self.world = SimulatedCluster(self.clock)
         self.is_deaf = False
         self.world.store.subscribe(lambda change: self._hear(change.before, change.after))
         for thing in objects:
             self.world.store.create(thing)
 
     @property
-    def cluster(self) -> World:
+    def cluster(self) -> SimulatedCluster:
         return self.world
 
     def _hear(self, before: KubeObject | None, after: KubeObject | None) -> None:

@@ -14,8 +14,8 @@ from tests.unit.scheduler.plugins.dynamic_resources.device_builders import (
     make_slice,
 )
 
+from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation
-from moorage.cluster.simulation.world import World
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.devices import ClaimConsumer, ResourceClaim
 from moorage.kube.api.pod import Pod, PodResourceClaim, PodResourceClaimStatus, PodStatus
@@ -28,6 +28,7 @@ from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimTrac
 from moorage.scheduler.plugins.dynamic_resources.hints import DeviceHints, PodsAwaitingClaims
 from moorage.scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from moorage.scheduler.state.objects import ObjectCache
+from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
 
@@ -133,8 +134,8 @@ def test_pods_that_are_listed_before_their_claims_are_not_all_asked_about_for_ea
         return usual(plugin, pod)
 
     monkeypatch.setattr(DynamicResources, "pre_enqueue", counting)
-    world = World(VirtualClock())
-    scheduler = Simulation(world, default_config(), registry_with(), features=FeatureGates()).scheduler
+    world = SimulatedCluster(VirtualClock())
+    scheduler = Simulation(world, Policy(default_config(), registry_with(), FeatureGates())).scheduler
     handlers = scheduler.handlers
     for number in range(COUNT):
         handlers.pod_added(claiming(f"claim-{number}", name=f"pod-{number}"))
@@ -157,7 +158,9 @@ def templated(*claims: str) -> Pod:
 
 @pytest.mark.parametrize("first", ["the claim", "its name in the pod"])
 def test_a_pod_gets_in_whether_its_claim_or_the_name_of_it_comes_first(first: str) -> None:
-    scheduler = Simulation(World(VirtualClock()), default_config(), registry_with(), features=FeatureGates()).scheduler
+    scheduler = Simulation(
+        SimulatedCluster(VirtualClock()), Policy(default_config(), registry_with(), FeatureGates())
+    ).scheduler
     handlers = scheduler.handlers
     handlers.node_added(make_node("n"))
     handlers.object_added(make_class("gpu"))

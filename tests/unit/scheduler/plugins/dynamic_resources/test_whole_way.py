@@ -9,11 +9,11 @@ from tests.unit.scheduler.plugins.dynamic_resources.device_builders import (
     make_slice,
 )
 
+from moorage.cluster.simulation.simulated_cluster import Fault, SimulatedCluster, no_faults
 from moorage.cluster.simulation.simulation import Simulation
-from moorage.cluster.simulation.world import Fault, World, no_faults
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError, Conflict
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.devices import ResourceClaim
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
@@ -21,6 +21,7 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 
 NODES = [f"n{i}" for i in range(3)]
@@ -45,13 +46,13 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-def simulate(fault: Fault, *pods: KubeObject) -> World:
+def simulate(fault: Fault, *pods: KubeObject) -> SimulatedCluster:
     """Let a scheduler work until nothing more happens."""
     clock = VirtualClock()
 
-    async def work() -> World:
-        world = World(clock, fault=fault)
-        simulation = Simulation(world, default_config(), Registry(IN_TREE), features=FeatureGates())
+    async def work() -> SimulatedCluster:
+        world = SimulatedCluster(clock, fault=fault)
+        simulation = Simulation(world, Policy(default_config(), Registry(IN_TREE), FeatureGates()))
         slices = [make_slice(device("a"), device("b"), name=f"s-{n}", pool=f"p-{n}", node=n) for n in NODES]
         simulation.load([*map(make_node, NODES), make_class("gpu", resource="example.com/gpu"), *slices, *pods])
         await simulation.run_until_quiet()
@@ -60,7 +61,7 @@ def simulate(fault: Fault, *pods: KubeObject) -> World:
     return run_virtual(work(), clock)
 
 
-def check(world: World) -> tuple[int, int]:
+def check(world: SimulatedCluster) -> tuple[int, int]:
     """Return how many pods run and how many devices are held; no device may be held twice, nor on another node."""
     bound = {pod.uid: pod for pod in world.store.list(Pod) if pod.node_name}
     held = []

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 from tests.support.metering import Tally
 
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.errors import ApiError
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.claims import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from tests.parity.gate_clusters import DRIVER, GPU, claim, device, devices, node, pod, turned_down
 
+from moorage.cluster.dry_run import DryRun
 from moorage.cluster.files.loading import cluster_from
-from moorage.cluster.simulation.one_pass import OnePass
 from moorage.kube.api.codec import decode
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
@@ -32,7 +32,7 @@ def fates(*objects: dict[str, Any], gates: dict[str, bool] | None = None) -> lis
     features = FeatureGates(GATES if gates is None else gates)
     cluster = cluster_from([node(), GPU, *objects], features=features)
     policy = load_policy(Registry(IN_TREE), features=features)
-    decisions = to_builtins(OnePass(cluster, policy, cross_check=True).run())["decisions"]
+    decisions = to_builtins(DryRun(cluster, policy, cross_check=True).run())["decisions"]
     return [decision.get("node") or decision["message"] for decision in decisions]
 
 

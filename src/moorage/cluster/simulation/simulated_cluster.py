@@ -21,12 +21,10 @@ from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import KubeObject
-from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.dispatcher import Dispatcher
 from moorage.kube.client.event_note import EventNote
 from moorage.kube.client.informer import OnChanges
-from moorage.kube.client.list_watch import Change
 from moorage.kube.client.rest import MERGE_PATCH, decoded
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.engine.binding.binder import TaskBackground
@@ -37,19 +35,19 @@ from moorage.scheduler.wiring.parts import Keeps, kinds_of
 
 K = TypeVar("K", bound=KubeObject)
 Fault = Callable[[str, KubeObject], ApiError | None]
-"""Asked before each write of the scheduler with its verb and object; an error it returns is what the writer gets."""
+"""Called before each write of the scheduler with its verb and object; a returned error fails the write."""
 
 _VERBS: Final = {"POST": "create", "PUT": "update", "DELETE": "delete"}
 
 
-def no_faults(_verb: str, _thing: KubeObject) -> ApiError | None:
+def no_faults(_verb: str, _obj: KubeObject) -> ApiError | None:
     """Let every write succeed."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long things take, in virtual seconds."""
+    """Latencies of a simulated cluster, in virtual seconds."""
 
     bind: float = 0.005
     write: float = 0.005
@@ -57,17 +55,17 @@ class Pace:
     start_container: float = 1.0
     stop_container: float = 2.0
     run: float | None = None
-    """How long pods run that are not restarted and do not say; those of jobs do for ``run_job``."""
+    """Run time of pods that are not restarted and have no annotation for it; ``None`` means forever."""
     run_job: float | None = 5.0
+    """The same for pods of Jobs."""
 
 
-class World:
-    """The embedded cluster as the scheduler is connected to it.
+class SimulatedCluster:
+    """The embedded cluster in virtual time, as an API for an offline scheduler.
 
-    What the scheduler writes goes through the client that it has in production and the API server's own operations.
-    ``store`` is what is stored, as structs, past the API's rules. Everything runs on the loop that is running when it
-    is used, so a ``VirtualLoop`` makes it a simulation. ``controllers`` work beside the
-    kubelets; they do not see the objects whose uids are ``hidden``.
+    The scheduler writes through its production client and the API server's own operations. ``store`` gives access to
+    the stored objects without the rules of the API. ``controllers`` run in addition to the kubelets. They do not see
+    the objects whose uids are ``hidden``.
     """
 
     def __init__(
@@ -84,33 +82,32 @@ class World:
         self.clock = clock
         self.pace = pace or Pace()
         self.fault = fault
-        # The names of pods that are made are drawn: the same in every run.
+        # A fixed seed: generated names are the same in every run.
         self.api = Api(clock, features=features, chance=Random(0))
         self.store = ObjectStore(clock, self.api.store)
         self.background = TaskBackground()
         self.events: list[EventNote] = []
-        """What the scheduler recorded: writing it to the API would be half of all work."""
+        """The scheduler's events. Writing them to the API would double the CPU time."""
         self.bindings: dict[str, str] = {}
         self.evicted: set[str] = set()
         self.on_eviction: Callable[[str], None] = lambda _uid: None
-        """Called with the uid of a pod that the scheduler has asked to leave."""
+        """Called with the uid of each pod that the scheduler evicts."""
         self._watch = StoreWatch(self.api.store, lambda: self.pace.watch)
         client = InProcessClient(self.api, clock, self._scheduler_request, "kube-scheduler")
-        self._writer = ApiWriter(client, Dispatcher(random=Random(0)), self, clock, self._known)
+        self._writer = ApiWriter(client, Dispatcher(random=Random(0)), self, clock, self._find_cached)
         self._kubelets = self._make_kubelets() if has_kubelets else None
         self._driver = self._drive(controllers, hidden) if controllers else None
         self._driving: asyncio.Task[None] | None = None
         self.failures: Counter[str] = Counter()
-        """How often each pod failed since a pod last came, went, was bound or ended, or a node changed."""
+        """Failed attempts of each pod since the last progress: a pod added, bound, ended or deleted, a node changed."""
         self.api.store.subscribe(self._note_progress)
         self._objects = Objects()
-        self._on_changes: OnChanges = lambda _kind, _changes: None
 
     def _make_kubelets(self) -> SimulatedKubelets:
         pace = self.pace
-        lasting = kubelet.KubeletPace(pace.start_container, pace.run, pace.stop_container, pace.run_job)
-        every = kubelet.Kubelet(self.clock, lasting, runs_every_node=True)
-        return SimulatedKubelets(self.api, self._watch, every, lambda: self.pace.write)
+        kubelet_pace = kubelet.KubeletPace(pace.start_container, pace.run, pace.stop_container, pace.run_job)
+        all_nodes = kubelet.Kubelet(self.clock, kubelet_pace, runs_every_node=True)
+        return SimulatedKubelets(self.api, self._watch, all_nodes, lambda: self.pace.write)
 
     def _drive(self, controllers: Sequence[Controller], hidden: Collection[str]) -> ControllerManager:
         client = InProcessClient(self.api, self.clock, self._controller_request, "kube-controller-manager")
@@ -120,56 +117,47 @@ class World:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something will still happen by itself: writes, deliveries, containers starting and stopping."""
+        """Whether writes, watch events, controllers or kubelets are in progress."""
         return len(self.background) > 0 or self.is_changing_by_itself
 
     @property
     def is_changing_by_itself(self) -> bool:
-        """Whether something other than the scheduler is at work, or will be."""
+        """Whether anything other than the scheduler is in progress or due."""
         driver, kubelets = self._driver, self._kubelets
         is_working = driver is not None and not (driver.is_idle and (driver.is_synced or self._driving is None))
         return self._watch.is_busy or is_working or (kubelets is not None and not kubelets.is_idle)
 
     @property
     def cluster(self) -> Self:
-        """Where the scheduler writes to."""
+        """The target of the scheduler's writes."""
         return self
 
     @property
     def refusals(self) -> dict[str, str]:
-        """What controllers were not allowed to do, by what it was for."""
-        known = self._driver.cache.refusals if self._driver is not None else {}
-        return {f"{controller} of {key}": problem for (controller, key), problem in known.items()}
+        """Writes of controllers that the API rejected, by controller and object."""
+        refusals = self._driver.cache.refusals if self._driver is not None else {}
+        return {f"{controller} of {key}": problem for (controller, key), problem in refusals.items()}
 
     def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
-        """Pass changes of the kinds that the scheduler watches on to it."""
-        self._objects, self._on_changes = objects, on_changes
+        """Report changes of the watched kinds to the scheduler."""
+        self._objects = objects
         for kind in kinds_of(objects):
             self._watch.follow(kind, on_changes)
 
     def relist(self, kind: Kind, key: str) -> None:
-        """List everything again, as an informer would that lost its place."""
+        """List everything again, like an informer whose watch expired."""
         self._watch.cut(self.pace.watch)
 
     def close(self) -> None:
-        """There is nothing to close."""
-
-    def announce(self) -> None:
-        """Have the scheduler know what is there already: a pod finds all it refers to, and those with a node first."""
-        kinds: list[type[KubeObject]] = [kind for kind in kinds_of(self._objects) if kind not in (Node, Pod)]
-        pods = list(self.store.list(Pod))
-        placed, waiting = (pod for pod in pods if pod.node_name), (pod for pod in pods if not pod.node_name)
-        things = [thing for kind in kinds for thing in self.store.list(kind)]
-        for thing in (*things, *self.store.list(Node), *placed, *waiting):
-            self._on_changes(BY_TYPE[type(thing)], [Change(None, thing)])
+        """Do nothing: there is no connection."""
 
     def start_watching(self, loop: SchedulingLoop) -> None:
-        """Pass every change from now on to the scheduler, wake its loop whenever one has happened, start the others."""
-        self._watch.after_delivery = partial(loop.deliver, _nothing)
+        """Report all further changes to the scheduler and wake its loop; start kubelets and controllers."""
+        self._watch.after_delivery = partial(loop.deliver, lambda: None)
         self.start_controllers()
 
     def start_controllers(self) -> None:
-        """Have kubelets and controllers work from now on."""
+        """Start kubelets and controllers."""
         self._watch.start()
         if self._kubelets is not None:
             self._kubelets.start()
@@ -177,23 +165,23 @@ class World:
             self._driving = asyncio.get_running_loop().create_task(self._driver.run(), name="controllers")
 
     def cut_watches(self, seconds: float) -> None:
-        """Cut all watches for a while: what was on its way is lost, and found when everything is listed again."""
+        """Interrupt all watches: events in transit are lost, and found again by the next list."""
         self._watch.cut(seconds)
 
     async def bind(self, pod: Pod, node_name: str) -> None:
-        """Bind a pod to a node; it takes a while, and may fail."""
-        if self.fault is not no_faults or self._writer.is_writing(pod) or not await self._bound_at_once(pod, node_name):
+        """Bind a pod to a node after the latency of a binding."""
+        if self.fault is not no_faults or self._writer.is_writing(pod) or not await self._bind_in_store(pod, node_name):
             await self._writer.bind(pod, node_name)
         self.bindings[pod.uid] = node_name
 
-    async def _bound_at_once(self, pod: Pod, node_name: str) -> bool:
-        """Bind a pod that is stored as a struct without a request; False if the API has to look at it."""
+    async def _bind_in_store(self, pod: Pod, node_name: str) -> bool:
+        """Bind a pod that is stored as a struct without a request; return False if the API must process it."""
         await asyncio.sleep(self.pace.bind)
         entry = self.api.store.get("pods", pod.key)
         return entry is not None and bind_pod(self.api.store, entry, pod.uid, node_name, self.clock.now())
 
     async def get(self, thing: K) -> K:
-        """Return an object as it is now."""
+        """Return the current state of an object."""
         return await self._writer.get(thing)
 
     async def create(self, thing: K) -> K:
@@ -201,37 +189,37 @@ class World:
         return await self._writer.create(thing)
 
     async def update(self, thing: K, *, subresource: str = "") -> K:
-        """Change an object of the same resourceVersion."""
+        """Replace an object; Conflict if its resourceVersion has changed."""
         return await self._writer.update(thing, subresource=subresource)
 
     async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
-        """Merge something into an object."""
+        """Merge a patch into an object."""
         return await self._writer.patch(thing, patch, subresource=subresource)
 
     async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
-        """Merge something into the status of an object."""
+        """Merge a patch into the status of an object."""
         return await self._writer.patch_status(thing, patch)
 
     async def delete(self, thing: KubeObject) -> None:
-        """Ask for an object to be deleted; a running pod gets the time it needs to stop."""
+        """Delete an object; a running pod gets its grace period."""
         await self._writer.delete(thing)
         self.evicted.add(thing.uid)
         self.on_eviction(thing.uid)
 
     @property
     def evictors(self) -> dict[str, str]:
-        """Who evicted whom: the pods for which room was made, by the uid of the one that left."""
+        """The preemptor of each evicted pod, by the uid of the evicted pod."""
         notes = (note for note in self.events if note.reason == "Preempted" and note.related is not None)
         return {note.regarding.uid: note.related.key for note in notes if note.related is not None}
 
     def record(self, event: EventNote) -> None:
-        """Keep an event for whoever looks."""
+        """Keep an event."""
         self.events.append(event)
         if event.reason == "FailedScheduling":
             self.failures[event.regarding.uid] += 1
 
     def put_data(self, content: Mapping[str, Any]) -> None:
-        """Store an object that is plain data as it is; nothing that is not served."""
+        """Store an object as plain data, unless its kind is not served."""
         resource = self.api.resources.of_kind(str(content["apiVersion"]), str(content["kind"]))
         if resource is not None:
             metadata = content["metadata"]
@@ -239,21 +227,21 @@ class World:
             self.api.store.put(resource.storage, key, {**content, "metadata": dict(metadata)})
 
     def add(self, *objects: KubeObject) -> None:
-        """Create objects at once, as they are."""
-        for thing in objects:
-            self.store.create(thing)
+        """Create objects at once, unchanged."""
+        for obj in objects:
+            self.store.create(obj)
 
-    def remove(self, thing: KubeObject) -> None:
-        """Delete an object at once, as a user would: a pod that runs is stopped by its kubelet first."""
-        self.store.current(thing)
-        answer = self.api.answer(ApiRequest("DELETE", BY_TYPE[type(thing)].path(thing.name, thing.namespace)))
-        assert getattr(answer, "status", 0) < 300, f"{thing.key} cannot be deleted: {answer}"
+    def remove(self, obj: KubeObject) -> None:
+        """Delete an object through the API; a running pod is stopped by its kubelet first."""
+        self.store.current(obj)
+        response = self.api.answer(ApiRequest("DELETE", BY_TYPE[type(obj)].path(obj.name, obj.namespace)))
+        assert getattr(response, "status", 0) < 300, f"{obj.key} cannot be deleted: {response}"
 
-    def _known(self, thing: KubeObject) -> KubeObject | None:
-        return self._objects[type(thing)].find(thing.key) if type(thing) in self._objects.kinds() else None
+    def _find_cached(self, obj: KubeObject) -> KubeObject | None:
+        return self._objects[type(obj)].find(obj.key) if type(obj) in self._objects.kinds() else None
 
     def _note_progress(self, resource: str, change: StoredChange) -> None:
-        if self.failures and resource in ("pods", "nodes") and not _is_status_of_waiting(resource, change):
+        if self.failures and resource in ("pods", "nodes") and not _is_pending_status(resource, change):
             self.failures.clear()
 
     async def _controller_request(self, _request: ApiRequest) -> None:
@@ -268,15 +256,15 @@ class World:
                 raise error
 
     def _subject(self, request: ApiRequest) -> KubeObject:
-        """Return the object that a write is about."""
+        """Return the object of a write."""
         target = target_of(request.path, self.api.resources)
         kind = next(kind for kind in BY_TYPE if storage_of(kind) == target.resource.storage)
         entry = self.api.store.get(target.resource.storage, target.key) if target.name else None
         return decoded(kind, request.body) if entry is None else entry.typed(kind)
 
 
-def _is_status_of_waiting(resource: str, change: StoredChange) -> bool:
-    """Return whether a change is one that a failed attempt makes: the status of a pod that has no node."""
+def _is_pending_status(resource: str, change: StoredChange) -> bool:
+    """Return whether a change is a mere status update of a pending pod, as failed attempts cause it."""
     if resource != "pods" or change.before is None or change.after is None:
         return False
     before, after = change.before.typed(Pod), change.after.typed(Pod)
@@ -284,13 +272,9 @@ def _is_status_of_waiting(resource: str, change: StoredChange) -> bool:
 
 
 def _verb(request: ApiRequest) -> str:
-    """Name a write; reading has no name."""
+    """Return the verb of a write; empty for a read."""
     if request.path.endswith("/binding"):
         return "bind"
     if request.method == "PATCH":
         return "update" if request.content_type == MERGE_PATCH else "patch"
     return _VERBS.get(request.method, "")
-
-
-def _nothing() -> None:
-    """Be a change that changes nothing but wakes the loop."""

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
+from moorage.cluster.simulation.simulated_cluster import Fault, Pace, SimulatedCluster, no_faults
 from moorage.cluster.simulation.simulation import Simulation
-from moorage.cluster.simulation.world import Fault, Pace, World, no_faults
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError, Conflict, NotFound
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
@@ -21,26 +21,26 @@ POLICY = load_policy(collect_plugins())
 
 
 def live(
-    story: Callable[[World, Simulation], Awaitable[None]], pace: Pace | None = None, fault: Fault = no_faults
+    story: Callable[[SimulatedCluster, Simulation], Awaitable[None]], pace: Pace | None = None, fault: Fault = no_faults
 ) -> None:
     """Let something happen in a cluster of one node."""
     clock = VirtualClock()
 
     async def run() -> None:
-        world = World(clock, pace=pace, fault=fault)
-        simulation = Simulation.of(world, POLICY, cross_check=True)
+        world = SimulatedCluster(clock, pace=pace, fault=fault)
+        simulation = Simulation(world, POLICY, cross_check=True)
         simulation.load([make_node("n")])
         await story(world, simulation)
 
     run_virtual(run(), clock)
 
 
-def pod_of(world: World) -> Pod:
+def pod_of(world: SimulatedCluster) -> Pod:
     return next(world.store.list(Pod))
 
 
 def test_a_pod_is_bound_and_run_by_the_kubelet() -> None:
-    async def story(world: World, simulation: Simulation) -> None:
+    async def story(world: SimulatedCluster, simulation: Simulation) -> None:
         world.add(make_pod("p"))
         began = world.clock.now()
         await simulation.run_until_quiet()
@@ -54,7 +54,7 @@ def test_a_pod_is_bound_and_run_by_the_kubelet() -> None:
 
 
 def test_a_pod_that_runs_gets_its_grace() -> None:
-    async def story(world: World, simulation: Simulation) -> None:
+    async def story(world: SimulatedCluster, simulation: Simulation) -> None:
         world.add(make_pod("p"))
         await simulation.run_until_quiet()
         world.remove(pod_of(world))
@@ -67,7 +67,7 @@ def test_a_pod_that_runs_gets_its_grace() -> None:
 
 
 def test_writes_follow_the_rules_of_the_api() -> None:
-    async def story(world: World, simulation: Simulation) -> None:
+    async def story(world: SimulatedCluster, simulation: Simulation) -> None:
         world.add(make_pod("p", scheduler_name="somebody-else"))
         pod, node = pod_of(world), next(world.store.list(Node))
         await world.bind(pod, "n")
@@ -90,7 +90,7 @@ def test_a_fault_is_what_the_writer_gets() -> None:
         asked.append((verb, thing.key))
         return ApiError("not now") if len(asked) == 1 else None
 
-    async def story(world: World, simulation: Simulation) -> None:
+    async def story(world: SimulatedCluster, simulation: Simulation) -> None:
         world.add(make_pod("p"))
         await simulation.run_until_quiet()
         assert pod_of(world).node_name == "n", "it is tried again"
@@ -102,7 +102,7 @@ def test_a_fault_is_what_the_writer_gets() -> None:
 
 
 def test_writes_take_their_time() -> None:
-    async def story(world: World, simulation: Simulation) -> None:
+    async def story(world: SimulatedCluster, simulation: Simulation) -> None:
         world.add(make_pod("p", scheduler_name="somebody-else"))
         began = world.clock.now()
         binding = asyncio.ensure_future(world.bind(pod_of(world), "n"))
@@ -115,7 +115,7 @@ def test_writes_take_their_time() -> None:
 
 
 def test_what_was_missed_while_watches_were_cut_is_found_by_listing() -> None:
-    async def story(world: World, simulation: Simulation) -> None:
+    async def story(world: SimulatedCluster, simulation: Simulation) -> None:
         world.add(make_pod("stays"), make_pod("goes"), make_pod("is-replaced", uid="old"))
         await simulation.run_until_quiet()
         world.add(make_pod("was-on-its-way"))

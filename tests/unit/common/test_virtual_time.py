@@ -3,8 +3,8 @@
 import asyncio
 import threading
 
-from moorage.cluster.virtual_time import run_virtual
 from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import run_virtual
 
 
 def test_a_thread_that_is_left_is_waited_for_in_the_end() -> None:
