@@ -1,9 +1,9 @@
-"""KubeSchedulerConfiguration v1: read, complete, check and print it exactly as kube-scheduler does.
+"""KubeSchedulerConfiguration v1: load, default, validate and print it as kube-scheduler does.
 
-load_config(text)      what a file says, completed and checked; ConfigErrors lists everything wrong with it
-default_config()       what there is without a file
-expand_plugins(…)      MultiPoint expansion: which plugin runs at which extension point, in which order
-completed_view(config) what kube-scheduler's --write-config-to writes
+load_config(text)      the configuration of a file, defaulted and validated; ConfigErrors lists all problems
+default_config()       the configuration without a file
+expand_plugins(…)      MultiPoint expansion: the plugins of each extension point, in order
+completed_view(config) the output of kube-scheduler's --write-config-to
 """
 
 from moorage.scheduler.config.catalogue import COMMUNITY_PLUGINS, IN_TREE_PLUGINS, KNOWN_PLUGINS, Catalogue, PluginFacts

@@ -20,21 +20,21 @@ MAX_SHAPE_SCORE: Final = 10
 
 
 class DefaultPreemptionArgs(KubeStruct, frozen=True):
-    """How many nodes a preemption looks at."""
+    """The number of nodes that a preemption evaluates."""
 
     min_candidate_nodes_percentage: Int32 = 10
     min_candidate_nodes_absolute: Int32 = 100
 
 
 class InterPodAffinityArgs(KubeStruct, frozen=True):
-    """What existing pods' affinity counts for."""
+    """The weight of existing pods' affinity."""
 
     hard_pod_affinity_weight: Int32 = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
 class NodeAffinityArgs(KubeStruct, frozen=True):
-    """Affinity that every pod of the profile has on top of its own."""
+    """Affinity that is added to every pod of the profile."""
 
     added_affinity: NodeAffinity | None = None
 
@@ -64,7 +64,7 @@ DEFAULT_SHAPE: Final = (UtilizationShapePoint(0, MAX_SHAPE_SCORE), UtilizationSh
 
 
 class ScoringStrategy(KubeStruct, frozen=True):
-    """How NodeResourcesFit scores; one that is written must say its type."""
+    """The scoring strategy of NodeResourcesFit; its type is required."""
 
     type: str = ""
     resources: tuple[ResourceSpec, ...] = ()
@@ -107,7 +107,7 @@ class DynamicResourcesArgs(KubeStruct, frozen=True):
 
 
 def complete_args(args: Any, gates: FeatureGates) -> Any:
-    """Fill in what upstream fills in after decoding: zero weights, empty lists, and what depends on gates."""
+    """Apply upstream's defaults after decoding: zero weights, empty lists, and gate-dependent values."""
     match args:
         case NodeResourcesFitArgs(scoring_strategy=strategy):
             completed = replace(strategy, resources=_weighed(strategy.resources))

@@ -16,12 +16,12 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import args, community_args, gpu_args, learned_args
 from moorage.scheduler.config.types import ExtensionPoint, PluginEntry, Plugins, PluginSet
 
-#: Plugins that were in-tree once; naming one is an error of its own.
+#: Former in-tree plugins; using one is a separate error.
 REMOVED: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
 
 class PluginFacts(Struct, frozen=True):
-    """What a configuration must know of a plugin: where it can be called and the struct of its arguments."""
+    """The properties of a plugin that a configuration needs: its extension points and the struct of its arguments."""
 
     points: frozenset[str]
     args: type[msgspec.Struct] | None = None
@@ -111,7 +111,7 @@ LEARNED_PLUGINS: Final[Catalogue] = MappingProxyType(
         "LearnedScore": _facts("preScore score", learned_args.LearnedScoreArgs),
     }
 )
-"""What scores by a trained policy; not enabled unless a profile names it."""
+"""The plugin that scores with a trained policy; enabled only if a profile names it."""
 
 KNOWN_PLUGINS: Final[Catalogue] = MappingProxyType(
     {**IN_TREE_PLUGINS, **COMMUNITY_PLUGINS, **GPU_PLUGINS, **LEARNED_PLUGINS}
@@ -153,7 +153,7 @@ _DEFAULTS: Final = (
 
 
 def default_plugins(gates: FeatureGates) -> Plugins:
-    """Return what a profile enables when it says nothing: MultiPoint entries, in upstream's order."""
+    """Return the default plugins of a profile: MultiPoint entries in upstream's order."""
     return Plugins(multi_point=PluginSet(enabled=tuple(_enabled_by(gates))))
 
 

@@ -43,7 +43,7 @@ class NodeResourcesAllocatableArgs(KubeStruct, frozen=True):
 
 
 class PreemptionTolerationArgs(DefaultPreemptionArgs, frozen=True):
-    """How many nodes a preemption looks at."""
+    """The number of nodes that a preemption evaluates."""
 
 
 LABEL: Final = "Label"
@@ -58,7 +58,7 @@ _STRATEGIES: Final = {NUMBER: (HIGHEST, LOWEST), TIMESTAMP: (NEWEST, OLDEST)}
 
 
 class NodeMetadataArgs(KubeStruct, frozen=True):
-    """Which label or annotation counts, what stands there, and what is good; ``defaultValue`` is for nodes without."""
+    """The label or annotation, its type and the preferred order; ``defaultValue`` applies to nodes without it."""
 
     metadata_key: str
     metadata_source: str
@@ -76,7 +76,7 @@ DEFAULT_MULTIPLIER: Final = "1.5"
 
 
 class MetricProviderSpec(KubeStruct, frozen=True):
-    """Who measures the load of nodes, where no load watcher does."""
+    """The metrics provider, used if there is no load watcher."""
 
     type: str = ""
     address: str = ""
@@ -85,14 +85,14 @@ class MetricProviderSpec(KubeStruct, frozen=True):
 
 
 class LoadArgs(KubeStruct, frozen=True):
-    """Where to ask how busy nodes are: a load watcher, or else a metrics provider."""
+    """The source of node utilization: a load watcher or a metrics provider."""
 
     metric_provider: MetricProviderSpec = MetricProviderSpec()
     watcher_address: str = ""
 
 
 class TargetLoadPackingArgs(LoadArgs, frozen=True):
-    """How busy nodes are to be, and what containers without limits or requests are expected to use."""
+    """The target utilization, and the expected use of containers without limits or requests."""
 
     default_requests: ResourceList = field(default_factory=lambda: {"cpu": "1000m"})
     default_requests_multiplier: str = DEFAULT_MULTIPLIER
@@ -128,7 +128,7 @@ def complete_community_args(args: Any) -> Any:
 
 
 def community_args_problems(args: Any, where: str) -> Iterator[ConfigError]:
-    """Yield what is wrong with the arguments of such a plugin; others are none of its business."""
+    """Yield the problems in the arguments of these plugins; other types are ignored."""
     match args:
         case CoschedulingArgs():
             yield from _coscheduling(args, where)

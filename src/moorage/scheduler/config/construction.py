@@ -1,6 +1,6 @@
-"""What upstream notices only while it builds the scheduler.
+"""Checks that upstream makes only when it builds the scheduler.
 
-Unknown plugins, impossible plugin lists, arguments of NodeResourcesFit, and resources that extenders hide.
+Unknown plugins, invalid plugin lists, arguments of NodeResourcesFit, and resources that extenders ignore.
 """
 
 from collections.abc import Collection, Iterator
@@ -95,7 +95,7 @@ def _missing_args(profile: ProfileConfig, catalogue: Catalogue, where: str) -> I
     for name in sorted({*enabled_names(profile.plugins)} - configured):
         facts = catalogue.get(name)
         if facts and facts.args:
-            # No defaults are made for what only podGroupPostFilter names, nor for arguments without defaults.
+            # Plugins of podGroupPostFilter alone, and arguments without defaults, get no default arguments.
             text = f'initializing plugin "{name}": got args of type <nil>, want *{facts.args.__name__}'
             needed = f" with {', '.join(facts.required_args)}" if facts.required_args else ""
             yield ConfigError(where, text, hint=f"give {name} an entry in pluginConfig{needed}")

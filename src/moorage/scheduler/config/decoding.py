@@ -28,11 +28,11 @@ _IN_WORDS: Final = {
 
 
 class Decoder(Struct):
-    """Decodes and remembers what was wrong.
+    """Decodes a document and collects its problems.
 
-    `surplus` are fields that do not exist; what else the document says still stands. `mismatches` are values of the
-    wrong type, which count as not written: nothing can be said about what is near them. `shortened` are lists that lost
-    such an element, so that those after it have moved.
+    `surplus` contains unknown fields; the rest of the document is still used. `mismatches` contains values of the wrong
+    type, which count as absent, so that fields near them are not validated. `shortened` contains lists that lost such
+    an element, which moves the following ones.
     """
 
     surplus: list[ConfigError] = field(default_factory=list)
@@ -107,7 +107,7 @@ class Decoder(Struct):
         except msgspec.ValidationError as error:
             bare = _bare(kind)
             if bare in _IN_WORDS:
-                # What should be base64 may be a key: it is not shown.
+                # An invalid base64 value may be a key, so it is not shown.
                 self._mismatch(where, _words_for(kind), content if bare is not bytes else HIDDEN)
             else:
                 problem, _, inner = str(error).partition(" - at `$")

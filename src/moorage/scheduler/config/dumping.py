@@ -25,7 +25,7 @@ def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     tag = "tag:yaml.org,2002:str"
     if "\n" in text:
         return dumper.represent_scalar(tag, text, style="|")
-    # What would read back as a number, a bool or nothing is put in double quotes, as Go does.
+    # Strings that would be parsed as a number, a bool or null are double-quoted, as Go does.
     seems = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     needs_quotes = seems in _LOOKALIKES or text in SHORT_BOOLS
     return dumper.represent_scalar(tag, text, style='"' if needs_quotes else None)

@@ -33,7 +33,7 @@ from moorage.scheduler.config.types import (
     SchedulerConfiguration,
 )
 
-#: Fields that Go prints even when they are empty, for want of an `omitempty`.
+#: Fields that Go prints even if they are empty, because they lack `omitempty`.
 _ALWAYS: Final[Mapping[type, Collection[str]]] = {
     DynamicResourcesArgs: ("filterTimeout",),
     NodeSelector: ("nodeSelectorTerms",),
@@ -68,7 +68,7 @@ def completed_view(config: SchedulerConfiguration) -> dict[str, Any]:
 
 def to_yaml(view: Mapping[str, Any]) -> str:
     """Print plain data as Kubernetes prints YAML: keys sorted, lists not indented, nothing wrapped."""
-    from moorage.scheduler.config.dumping import dump  # PyYAML, which nobody else here needs
+    from moorage.scheduler.config.dumping import dump  # PyYAML, which only this function needs
 
     return dump(view)
 
@@ -129,7 +129,7 @@ def _shown_profile(profile: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown_args(args: Any) -> Any:
-    """Hide what plugins that ask others about the load of nodes log in with."""
+    """Redact the credentials of metrics providers."""
     if not isinstance(args, dict):
         return args
     shown = {**args}

@@ -12,7 +12,7 @@ from moorage.scheduler.config.types import ALL_PLUGINS, ExtensionPoint, PluginEn
 MAX_SCORE: Final = 100
 MAX_TOTAL_SCORE: Final = 2**63 - 1
 
-#: Answers which extension points a plugin implements; `None` when there is no such plugin.
+#: Returns the extension points of a plugin; `None` if the plugin does not exist.
 Implements = Callable[[str], Collection[str] | None]
 
 
@@ -156,7 +156,7 @@ def _weights(
     by_point: Mapping[ExtensionPoint, tuple[str, ...]],
     expansion: _Expansion,
 ) -> Mapping[str, int]:
-    """Give each plugin of a scoring point its weight: its own list's before MultiPoint's, 1 where none is written."""
+    """Set the weight of each plugin of a scoring point: its own list overrides MultiPoint, the default is 1."""
     weights: dict[str, int] = {}
     listed: tuple[PluginEntry, ...] = (*plugins.at(point).enabled, *plugins.multi_point.enabled)
     for plugin in listed:

@@ -1,4 +1,4 @@
-"""Times written after a layout of Go's, in which the second of January 2006, 15:04:05, stands for all others."""
+"""Times in a layout of Go, which is written as the second of January 2006, 15:04:05."""
 
 import re
 from datetime import UTC, datetime
@@ -54,9 +54,9 @@ class GoLayout(Struct, frozen=True):
         return cls(_PART.sub(lambda part: _PARTS[part[0]], without_fraction.replace("%", "%%")))
 
     def seconds(self, text: str) -> float:
-        """Return the seconds since 1970 of a time; ValueError if it is not written so. Fractions may always be there.
+        """Return the Unix time of a text; raise ValueError if it does not match the layout. Fractions are optional.
 
-        What says nothing of a zone is in UTC.
+        The default zone is UTC.
         """
         if len(text) > _MAX_LENGTH:
             raise ValueError("this is no time")

@@ -18,11 +18,11 @@ _SELECTIONS: Final = (BY_POLICY, TIGHTEST, LOOSEST, FIRST, RANDOM)
 
 
 class GpuShareArgs(KubeStruct, frozen=True):
-    """Which device a share takes, what draws lots, and by which label of nodes metrics tell pools apart.
+    """The choice of devices for a share, the random seed, and the node label that groups metrics by pool.
 
-    ``draDriver`` names a driver of dynamic resource allocation whose devices the metrics count, too.
+    ``draDriver`` names a driver of dynamic resource allocation whose devices the metrics include.
 
-    ``Policy`` leaves the device to the score plugin of the profile: the best one under FGD, any under GpuRandom, and
+    ``Policy`` leaves the choice to the score plugin of the profile: the best device under FGD, any under GpuRandom, and
     the tightest under all others.
     """
 
@@ -33,7 +33,7 @@ class GpuShareArgs(KubeStruct, frozen=True):
 
 
 class TypicalShape(KubeStruct, frozen=True):
-    """What pods typically ask for, and how many of them do, relative to other shapes."""
+    """The requests of a typical pod, and its relative frequency."""
 
     cpu_milli: Int64 = 0
     gpus: Int64 = 0
@@ -43,7 +43,7 @@ class TypicalShape(KubeStruct, frozen=True):
 
 
 class FGDArgs(KubeStruct, frozen=True):
-    """Which shapes of pods are typical; without any, those of the pods in the cluster that cover so many per cent."""
+    """The typical pods; by default the shapes that cover this percentage of the pods in the cluster."""
 
     typical_shapes: tuple[TypicalShape, ...] = ()
     coverage_percent: Int64 = 95
@@ -51,13 +51,13 @@ class FGDArgs(KubeStruct, frozen=True):
 
 
 class GpuRandomArgs(KubeStruct, frozen=True):
-    """What draws the lots: the same seed, pod and nodes give the same node."""
+    """The random seed: the same seed, pod and nodes give the same node."""
 
     seed: Int64 = 0
 
 
 def gpu_args_problems(args: Any, where: str) -> Iterator[ConfigError]:
-    """Yield what is wrong with the arguments of such a plugin; others are none of its business."""
+    """Yield the problems in the arguments of these plugins; other types are ignored."""
     match args:
         case GpuShareArgs():
             if args.device_selection not in _SELECTIONS:

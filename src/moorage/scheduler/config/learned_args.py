@@ -17,9 +17,9 @@ _FUNCTION: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w
 
 
 class LearnedScoreArgs(KubeStruct, frozen=True):
-    """Which policy scores nodes, how long each answer may take, and what counts instead of one that fails.
+    """The policy that scores nodes, its time limit, and the fallback score.
 
-    A ``timeLimit`` of 0s has the policy called in the scheduler's own process, and waits for it however long it takes.
+    With a ``timeLimit`` of 0s the policy runs in the scheduler's process without a limit.
     """
 
     policy: str
@@ -29,7 +29,7 @@ class LearnedScoreArgs(KubeStruct, frozen=True):
 
 
 def learned_args_problems(args: Any, where: str) -> Iterator[ConfigError]:
-    """Yield what is wrong with the arguments of LearnedScore; others are none of its business."""
+    """Yield the problems in the arguments of LearnedScore; other types are ignored."""
     if not isinstance(args, LearnedScoreArgs):
         return
     if not args.policy:

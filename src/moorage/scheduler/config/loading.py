@@ -1,4 +1,4 @@
-"""From a text to a configuration that can be used: decode, complete, check, and say all that is wrong at once."""
+"""Loading of a configuration: decode, default, validate, and report all problems together."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ from moorage.scheduler.config.validation import validate
 
 _DEFAULT_GATES = FeatureGates()
 CONVERTIBLE = ("Policy", "ConfigMap")
-"""Kinds that an old configuration comes as, beside its own."""
+"""Other kinds of old configurations."""
 _A_PROFILE = re.compile(r"profiles\[\d+\]")
 
 
@@ -43,14 +43,14 @@ def load_config(
     gates: FeatureGates = _DEFAULT_GATES,
     catalogue: Catalogue = KNOWN_PLUGINS,
 ) -> SchedulerConfiguration:
-    """Read a KubeSchedulerConfiguration, complete it and check it; ConfigErrors has all that is wrong.
+    """Load a KubeSchedulerConfiguration, apply defaults and validate it; ConfigErrors contains all problems.
 
-    `catalogue` says which plugins there are; give it third-party ones too, with the struct of their arguments.
+    `catalogue` lists the plugins; pass third-party plugins with the struct of their arguments.
     """
     try:
         return _load(text, source, gates, catalogue)
     except ConfigErrors as errors:
-        # The problems name fields; which file they are about is for whoever prints them.
+        # The problems name fields; the caller adds the file name.
         errors.add_note(source)
         raise
 
@@ -210,7 +210,7 @@ def _complete(config: SchedulerConfiguration, gates: FeatureGates, catalogue: Ca
 
 
 def _complete_leader_election(written: LeaderElection) -> LeaderElection:
-    # Upstream cannot tell an empty value from one that was not written.
+    # Upstream cannot distinguish an empty value from an absent one.
     default = LeaderElection()
     return LeaderElection(
         leader_elect=written.leader_elect,

@@ -1,4 +1,4 @@
-"""What a profile says about plugins, laid over the default plugins."""
+"""Merging of a profile's plugins with the default plugins."""
 
 from collections.abc import Iterator
 
@@ -14,10 +14,10 @@ def merge_plugins(defaults: Plugins, custom: Plugins) -> Plugins:
 
 
 def merge_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
-    """Keep the defaults that are not disabled, in their order, then append what the user added.
+    """Keep the enabled defaults in their order, then append the user's plugins.
 
-    A default that the user lists too keeps its place and takes the user's weight, even a missing one. What is disabled
-    and enabled at once is appended. Repetitions stay: building the profile refuses them.
+    A default that the user also lists keeps its position and gets the user's weight, even if that is missing. A plugin
+    that is both disabled and enabled is appended. Duplicates remain: building the profile rejects them.
     """
     disabled = tuple(PluginEntry(plugin.name) for plugin in (*custom.disabled, *defaults.disabled))
     gone = {plugin.name for plugin in disabled}

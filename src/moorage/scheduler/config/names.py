@@ -1,4 +1,4 @@
-"""What Kubernetes accepts as label key, label value and extended resource, and its words for what it does not."""
+"""Validation of label keys, label values and extended resources, with Kubernetes' messages."""
 
 import re
 from typing import Final
@@ -23,7 +23,7 @@ _VALUE_RULE: Final = (
 
 
 def label_key_problems(key: str) -> list[str]:
-    """Say in Kubernetes' words why a text is no label key; an empty list when it is one."""
+    """Return Kubernetes' messages for an invalid label key; an empty list if it is valid."""
     match key.split("/"):
         case [name]:
             return _name_problems(name)
@@ -35,7 +35,7 @@ def label_key_problems(key: str) -> list[str]:
 
 
 def label_value_problems(value: str) -> list[str]:
-    """Say in Kubernetes' words why a text is no label value; an empty list when it is one."""
+    """Return Kubernetes' messages for an invalid label value; an empty list if it is valid."""
     problems = [_too_long(_MAX_NAME)] if _length(value) > _MAX_NAME else []
     return problems if re.fullmatch(f"({_KEY})?", value) else [*problems, _VALUE_RULE]
 

@@ -1,7 +1,7 @@
-"""KubeSchedulerConfiguration v1 as immutable structs, every field of it.
+"""KubeSchedulerConfiguration v1 as immutable structs with all fields.
 
-An absent field has upstream's default here. Three fields are `None` when nobody wrote them, because that changes what
-the scheduler does: `percentage_of_nodes_to_score` (every node is scored), `qps` and `burst` (no client-side limit).
+An absent field has upstream's default. Three fields are `None` if absent, because that changes the behaviour:
+`percentage_of_nodes_to_score` (every node is scored), `qps` and `burst` (no client-side limit).
 """
 
 from enum import StrEnum
@@ -50,7 +50,7 @@ class ExtensionPoint(StrEnum):
 
 
 class PluginEntry(KubeStruct, frozen=True):
-    """A plugin in a list; weight 0 means that none was written."""
+    """A plugin in a list; weight 0 means that no weight is set."""
 
     name: str = ""
     weight: Int32 = 0
@@ -97,7 +97,7 @@ class PluginConfig(KubeStruct, frozen=True):
 
 
 class ProfileConfig(KubeStruct, frozen=True):
-    """What one scheduler name does."""
+    """The configuration of one scheduler name."""
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: Int32 | None = None
@@ -144,7 +144,7 @@ class ExtenderTLS(KubeStruct, frozen=True):
     ca_data: bytes = b""
 
     def __repr__(self) -> str:
-        """Name who is trusted; the key stays secret wherever this is shown."""
+        """The trusted certificates and the client certificate; the key is redacted in output."""
         return f"ExtenderTLS(server_name={self.server_name!r}, insecure={self.insecure})"
 
 

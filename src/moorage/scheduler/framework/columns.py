@@ -1,4 +1,4 @@
-"""Column kinds: integers that grow, and Categorical, where a few distinct values stand for thousands of nodes."""
+"""Column types: growing integer arrays, and Categorical for values with few distinct values."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator
 from itertools import count
@@ -20,7 +20,7 @@ next_version: Final = count(1).__next__
 
 
 class Categorical(Generic[V]):
-    """A column of values of which few are distinct: a code per node, and the values the codes stand for.
+    """A column with few distinct values: a code per node, and the values of the codes.
 
     >>> zones = Categorical.of(["a", "b", None, "a"])
     >>> zones.where(lambda zone: zone == "a").tolist()
@@ -54,11 +54,11 @@ class Categorical(Generic[V]):
     def where(self, test: Callable[[V], bool]) -> BoolArray:
         """Find the nodes whose value passes; the test runs once per distinct value."""
         if len(self.codes) < len(self.values):
-            # A narrow window on a column with many values: only what is in the window is worth asking.
+            # A narrow table on a column with many values: test only the values in the table.
             return np.fromiter((test(value) for value in self), dtype=np.bool_, count=len(self.codes))
         passes = [test(value) for value in self.values]
         if not any(passes):
-            # The usual answer of a filter, and then there is nothing to gather.
+            # The most common result of a filter; it needs no gather.
             return np.zeros(len(self.codes), dtype=np.bool_)
         return np.array(passes, dtype=np.bool_).take(self.codes)
 
@@ -115,18 +115,18 @@ class Vocabulary(Generic[V]):
 
 
 class Growing:
-    """An array with room at the end, read through a view of the rows in use that nobody can write to."""
+    """An array with spare capacity, read through a read-only view of the rows in use."""
 
     __slots__ = ("array", "rows", "shown")
 
     def __init__(self, dtype: Any, capacity: int = FIRST_CAPACITY) -> None:
         self.array: NDArray[Any] = np.zeros(capacity, dtype=dtype)
         self.shown: NDArray[Any] = self.array[:0]
-        """The view that was last asked for, and its length; none if it shows an array that was since replaced."""
+        """The current view and its number of rows; ``NOT_SHOWN`` if the array was replaced since."""
         self.rows = NOT_SHOWN
 
     def reserve(self, rows: int) -> None:
-        """Make room for this many rows, keeping what is there."""
+        """Grow to this many rows and keep the values."""
         if rows > len(self.array):
             grown = np.zeros(max(rows, 2 * len(self.array)), dtype=self.array.dtype)
             grown[: len(self.array)] = self.array
@@ -134,14 +134,14 @@ class Growing:
             self.rows = NOT_SHOWN
 
     def put(self, row: int, value: Any) -> None:
-        """Write one row, making room for it if need be."""
+        """Write one row; grow if necessary."""
         try:
             self.array[row] = value
         except IndexError:
             self.reserve(row + 1)
             self.put(row, value)
         except OverflowError:
-            # Pods of absurd size may be on a node without asking us; their sum must not stop the scheduler.
+            # Pods that were bound elsewhere may have huge requests; their sum must not stop the scheduler.
             self.array[row] = np.iinfo(self.array.dtype).max
 
     def view(self, rows: int) -> NDArray[Any]:

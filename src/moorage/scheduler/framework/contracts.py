@@ -1,4 +1,4 @@
-"""What a plugin class owes to its bases: which methods wait, and what each is called with; checked when it comes in."""
+"""Checks of plugin classes at registration: methods that must be async or not, and their parameters."""
 
 import inspect
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def broken_contract(plugin: type[Plugin]) -> tuple[str, str] | None:
 
 
 def never_called(plugin: type[Plugin]) -> list[tuple[str, str]]:
-    """Find methods named like those of extension points that the class does not take part in, with their bases."""
+    """Return methods that belong to extension points which the class does not inherit from, with their base classes."""
     return [
         (name, base.__name__)
         for base in EXTENSION_POINTS.values()
@@ -81,7 +81,7 @@ def _compare(plugin: type[Plugin], name: str, promised: Any) -> tuple[str, str] 
         return f"{where} is {given!r}, which cannot be called", f"write `{_heading(name, promised)}`"
     inner = inspect.unwrap(given)
     waits = inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(inner)
-    # A decorated function or a callable object may well return something to be awaited; a plain `def` says so.
+    # A decorated function or a callable object may return an awaitable; a plain `def` does not unless annotated.
     is_plain = inner is given and (inspect.isfunction(given) or inspect.ismethod(given))
     returns = str(getattr(given, "__annotations__", {}).get("return", ""))
     is_plain = is_plain and not any(word in returns for word in _AWAITABLE)

@@ -1,4 +1,4 @@
-"""What a plugin may raise: all of it costs one attempt, even what would end a program."""
+"""Exceptions of plugins: each fails one attempt, including those that would end a program."""
 
 import asyncio
 import inspect
@@ -22,7 +22,7 @@ def written(text: str) -> str:
 
 
 def shown(answer: object) -> str:
-    """Show what a plugin answered, whatever it is; showing it may raise. A coroutine is closed: nobody awaits it."""
+    """Return the repr of a plugin's result, even if ``repr`` raises; close it if it is a coroutine."""
     if inspect.iscoroutine(answer):
         answer.close()
         return f"a coroutine of {written(answer.__qualname__)} that it does not await"
@@ -37,7 +37,7 @@ _HERE: Final = str(Path(__file__).parents[2])
 
 
 def described(error: BaseException) -> str:
-    """Put what a plugin raised into words; what was meant to end something gets advice with it.
+    """Describe an exception of a plugin; exceptions that end programs get a hint.
 
     >>> described(ValueError("no such zone"))
     'no such zone'
@@ -66,7 +66,7 @@ def pass_on_interrupt(error: BaseException) -> None:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     raised_in = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
-    # Ignored where a program is started in the background: then nobody handles it, as with Python's own handler.
+    # SIGINT is ignored in background processes; treat that like Python's default handler.
     if raised_in == "asyncio.runners" or signal.getsignal(signal.SIGINT) in (
         signal.default_int_handler,
         signal.SIG_IGN,
@@ -75,7 +75,7 @@ def pass_on_interrupt(error: BaseException) -> None:
 
 
 def place_of(error: BaseException) -> str:
-    """Say in which file of an author's an error arose, if that is not in the message already."""
+    """Return the file and line of an error in the author's code, unless the message contains it."""
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, SyntaxError) or not frames:
         return ""

@@ -1,9 +1,9 @@
-"""The extension points of groups (gates GenericWorkload and TopologyAwareWorkloadScheduling): one base class each.
+"""The extension points of groups (gates GenericWorkload and TopologyAwareWorkloadScheduling), one base class each.
 
-A group's way through them: ``generate_placements`` (where might it go as a whole?) → in each placement its pods one by
-one, through the extension points of single pods, asking ``placement_feasible`` before the first and after each →
-``score_placements`` if several will do → ``post_filter_group`` if none will. ``cycle`` is the state of the whole group;
-the state of a pod's attempt leads there by ``cycle.group``.
+The order for a group: ``generate_placements`` → in each placement the pods one by one through the extension points of
+single pods, with ``placement_feasible`` before the first and after each → ``score_placements`` if several placements
+are feasible → ``post_filter_group`` if none is. ``cycle`` is the state of the whole group; ``cycle.group`` of a pod's
+state refers to it.
 """
 
 from abc import abstractmethod
@@ -25,14 +25,14 @@ from moorage.scheduler.framework.status import IntArray, Status
 
 
 class GroupSourcePlugin(Plugin):
-    """Says which pods of its profile belong together, beside Kubernetes' own PodGroups: by label, by annotation.
+    """Defines groups of pods in addition to PodGroup objects, for example by label or annotation.
 
-    Such pods wait, are tried and start as those of a PodGroup do, whatever the feature gates. A pod stays in the group
-    that it came with. Not configurable: whoever is enabled at any extension point is asked.
+    Such pods are queued and scheduled like those of a PodGroup, regardless of feature gates. The group of a pod does
+    not change. Not configurable: every such plugin that is enabled at any extension point is called.
     """
 
     group_kinds: ClassVar[tuple[type[KubeObject], ...]] = ()
-    """Kinds whose objects say something about groups; the plugin has to list them."""
+    """Kinds whose objects describe groups; the plugin must list them."""
 
     @abstractmethod
     def group_name(self, pod: Pod) -> str:
@@ -50,15 +50,15 @@ class GroupSourcePlugin(Plugin):
         """
 
     def is_described(self, group: DescribedGroup, pod: Pod) -> bool:
-        """Tell whether a member makes no difference to a group as it was described, so that it need not be again."""
+        """Return whether a member leaves the description of a group unchanged, so that ``describe`` is not called."""
         return False
 
     def name_of_object(self, thing: KubeObject) -> str:
-        """Name the group, in the same namespace, that an object of ``group_kinds`` says something about."""
+        """Return the name of the group, in the same namespace, that an object of ``group_kinds`` describes."""
         return ""
 
     def group_changed(self, key: str) -> None:
-        """Take note that what describes a group, or a member, has come or changed; the books show it as it is now."""
+        """Handle a new or changed member or description of a group; the indexes already contain it."""
 
     def member_gone(self, pod: Pod) -> None:
         """Take note that a member is gone, or has ended."""
@@ -98,14 +98,14 @@ class PlacementGeneratePlugin(Plugin):
 
 
 class PlacementFeasiblePlugin(Plugin):
-    """Tells while the pods of a group are placed one by one whether going on makes sense. GangScheduling is one.
+    """Decides whether to continue while the pods of a group are placed one by one. GangScheduling is one.
 
-    Not configurable: whoever is enabled at any extension point is asked, and the first objection counts.
+    Not configurable: every such plugin that is enabled at any extension point is called; the first rejection counts.
     """
 
     @abstractmethod
     def placement_feasible(self, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
-        """Answer ``None`` if enough are placed, ``Status.wait`` if that may still come, ``unschedulable`` to stop."""
+        """Return ``None`` if enough pods are placed, ``Status.wait`` if more are needed, ``unschedulable`` to stop."""
 
 
 class PlacementScorePlugin(Plugin):
@@ -139,10 +139,10 @@ class PlacementScorePlugin(Plugin):
 
 
 class GroupPostFilterResult(Struct, frozen=True):
-    """What a post-filter did about a group that fits nowhere.
+    """The result of a post-filter for a group without a feasible placement.
 
-    ``nominated`` names a node by the uid of a pod; a pod that it leaves out keeps the nomination that it has.
-    ``message`` is what users read when there is no status, that is, when help was found.
+    ``nominated`` maps pod uids to nodes; other pods keep their nomination. Users see ``message`` if ``status`` is
+    ``None``, that is, if the post-filter succeeded.
     """
 
     status: Status | None
@@ -152,7 +152,7 @@ class GroupPostFilterResult(Struct, frozen=True):
 
 
 class PodGroupPostFilterPlugin(Plugin):
-    """Does something for a group that fits nowhere, such as making room for all of it."""
+    """Acts for a group without a feasible placement, for example by preemption."""
 
     @abstractmethod
     async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:

@@ -1,4 +1,4 @@
-"""Groups of pods as plugins see them: the tree of a group, where it might be placed, and what was proposed there."""
+"""Groups of pods for plugins: the tree of a group, its placements and proposals."""
 
 from collections.abc import Iterator
 from typing import Final, TypeAlias
@@ -16,9 +16,9 @@ Group: TypeAlias = PodGroup | CompositePodGroup
 
 
 class DescribedGroup(PodGroup, frozen=True, dict=True, gc=True):
-    """A PodGroup that no object of that kind stands for: a plugin describes it, from whatever it knows.
+    """A PodGroup that is described by a plugin instead of an API object.
 
-    ``problem`` says what is wrong with it; as long as something is, its pods are told so and none is tried.
+    While ``problem`` is not empty, the pods of the group report it and are not scheduled.
     """
 
     problem: str = ""
@@ -47,13 +47,13 @@ class GroupTree(Struct, frozen=True):
 
     @property
     def quorum(self) -> int:
-        """How many pods, or groups, must be placed together; 1 if each may go alone."""
+        """Number of pods, or groups, that must be placed together; 1 if each may be placed alone."""
         group = self.group
         needed = group.min_group_count if isinstance(group, CompositePodGroup) else group.min_count
         return 1 if needed is None else needed
 
     def quorum_status(self, remaining: int, scheduled: int, minimum: str = "minCount") -> Status | None:
-        """Say whether enough pods or groups are placed, or can be; ``minimum`` is what users call the number."""
+        """Return whether enough pods or groups are or can be placed; ``minimum`` is the user's name of the number."""
         quorum = self.quorum
         if scheduled >= quorum:
             return None
@@ -95,10 +95,10 @@ class Proposal(Struct, frozen=True):
 
 
 class TriedMember(Struct, frozen=True):
-    """A pod of a group that was tried: the state of its attempt, and what speaks against each node.
+    """An attempted pod of a group: the state of its attempt and the rejection of each node.
 
-    The statuses are kept for plugins that filter pods and are asked about groups afterwards; there are none if all of
-    those skipped the pod.
+    The statuses are kept for filter plugins that are called for the group later; they are empty if all of those skipped
+    the pod.
     """
 
     pod: Pod
@@ -107,12 +107,12 @@ class TriedMember(Struct, frozen=True):
 
 
 class GroupFindings(Struct):
-    """What the engine notes while the pods of a group are tried, for those who are to help afterwards."""
+    """Results of the attempts of a group's pods, for post-filters."""
 
     pre_filtered: set[str] = field(default_factory=set)
     """The plugins whose pre-filter had its turn for some pod."""
     tried: dict[str, TriedMember] = field(default_factory=dict)
-    """The pods that were tried, whether or not they fit, as it was the last time; by uid."""
+    """The last attempt of each pod, feasible or not, by uid."""
 
 
 FINDINGS: Final = StateKey[GroupFindings]("what was found out about the pods of the group")

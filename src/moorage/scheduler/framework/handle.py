@@ -1,4 +1,4 @@
-"""The few services a plugin may ask for; the engine hands them out when it builds the plugin."""
+"""The services for plugins. The engine passes a handle when it constructs a plugin."""
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -33,7 +33,7 @@ class Lister(Protocol[Object_co]):
         ...
 
     def changed_since(self, version: int) -> list[str] | None:
-        """Return the keys of what changed since a version, or ``None`` if that is too long ago to tell."""
+        """Return the keys of objects that changed since a version, or ``None`` if the version is too old."""
         ...
 
     def get(self, name: str, namespace: str = "") -> Object_co | None:
@@ -57,7 +57,7 @@ class ClusterApi(Protocol):
         ...
 
     async def get(self, thing: K) -> K:
-        """Return an object as it is stored now; raise :class:`~moorage.common.errors.NotFound` if it is gone."""
+        """Return an object as currently stored; raise :class:`~moorage.common.errors.NotFound` if it does not exist."""
         ...
 
     async def create(self, thing: K) -> K:
@@ -65,11 +65,11 @@ class ClusterApi(Protocol):
         ...
 
     async def update(self, thing: K, *, subresource: str = "") -> K:
-        """Write an object that was read and changed, and return it as stored.
+        """Write a changed object, and return it as stored.
 
-        Only what is different is sent, so fields that our struct does not know survive.
-        :class:`~moorage.common.errors.Conflict` if it changed meanwhile. The status of a custom resource that has the
-        subresource is written with ``subresource="status"`` only.
+        Only changed fields are sent, so fields without a struct member are preserved. Raise
+        :class:`~moorage.common.errors.Conflict` if the object changed since it was read. The status of a custom
+        resource with the status subresource is written only with ``subresource="status"``.
         """
         ...
 
@@ -88,7 +88,7 @@ class ClusterApi(Protocol):
         ...
 
     async def delete(self, thing: KubeObject) -> None:
-        """Ask for an object to be deleted."""
+        """Delete an object."""
         ...
 
     def record(self, event: EventNote) -> None:
@@ -129,36 +129,36 @@ class WaitingPod(Protocol):
         ...
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait with an error, so that the pod is tried again; return whether that was the first answer."""
+        """End the wait with an error, so that the pod is retried; return whether the pod was still waiting."""
         ...
 
 
 class PreemptionExtender(Protocol):
-    """A web service that has a say in who is evicted."""
+    """A web service that takes part in the choice of victims."""
 
     @property
     def name(self) -> str:
-        """What the service is called in messages."""
+        """The name of the service in messages."""
         ...
 
     @property
     def is_ignorable(self) -> bool:
-        """Whether preemption goes on without the service when it fails."""
+        """Whether preemption continues without the service when it fails."""
         ...
 
     def handles_preemption_for(self, pod: Pod) -> bool:
-        """Return whether the service wants to be asked about this pod."""
+        """Return whether the service must be called for this pod."""
         ...
 
     async def process_preemption(
         self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
     ) -> Mapping[str, Victims]:
-        """Return the nodes and victims that the service agrees with; ExtenderError says what went wrong."""
+        """Return the nodes and victims that the service accepts; raise ExtenderError if it fails."""
         ...
 
 
 class Handle(Protocol):
-    """What a plugin may ask of the scheduler around it; each plugin of a profile has its own."""
+    """The scheduler's services for a plugin; each plugin of a profile has its own handle."""
 
     @property
     def profile(self) -> str:
@@ -167,7 +167,7 @@ class Handle(Protocol):
 
     @property
     def log(self) -> PluginLog:
-        """Where to log: ``log.info(…)``, or ``log.v(4).info(…)`` for what is written with ``-v=4`` or more only."""
+        """The logger: ``log.info(…)``, or ``log.v(4).info(…)`` for messages that need ``-v=4`` or more."""
         ...
 
     @property
@@ -187,7 +187,7 @@ class Handle(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """The clock."""
         ...
 
     @property
@@ -201,15 +201,14 @@ class Handle(Protocol):
         ...
 
     def lister(self, kind: type[K]) -> Lister[K]:
-        """Return all objects of a kind; asking, in the constructor, makes the scheduler list and watch it.
+        """Return a lister of a kind. A call in the constructor makes the scheduler list and watch the kind.
 
-        Unless the plugin says otherwise by ``events_to_register``, a change of such an object wakes the pods that the
-        plugin rejected.
+        Unless ``events_to_register`` is defined, a change of such an object requeues the pods that the plugin rejected.
         """
         ...
 
     def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
-        """Return what plugins of all profiles share under a key; the first that asks makes it."""
+        """Return an object that plugins of all profiles share; the first caller creates it."""
         ...
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
@@ -225,10 +224,10 @@ class Handle(Protocol):
         ...
 
     def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
-        """Run something beside the scheduling cycles; what it raises is logged.
+        """Run a coroutine in parallel with the scheduling cycles; exceptions are logged.
 
-        It may be endless: it is cancelled when the plugin has been closed. What must not be left half done
-        (``must_finish``) is waited for instead, for some seconds, and a simulation goes on until it is done.
+        It may be endless: it is cancelled after the plugin was closed. With ``must_finish`` the shutdown waits for it
+        for some seconds, and a simulation continues until it is done.
         """
         ...
 
@@ -238,9 +237,9 @@ class Handle(Protocol):
 
 
 class PreemptionHandle(Handle, Protocol):
-    """What a plugin needs besides to make room for a pod: the filters of its profile on what-ifs, and who else waits.
+    """Additional services for preemption: the profile's filters on modified nodes, and nominated pods.
 
-    A plugin that names this type for its ``handle`` gets the same object as any other.
+    A plugin that annotates its ``handle`` parameter with this type gets the same object.
     """
 
     @property
@@ -260,7 +259,7 @@ class PreemptionHandle(Handle, Protocol):
 
     @property
     def extenders(self) -> Sequence[PreemptionExtender]:
-        """The web services that have a say in preemption, in the order in which they are asked."""
+        """The web services that take part in preemption, in the order of their calls."""
         ...
 
     @property
@@ -289,9 +288,9 @@ class PreemptionHandle(Handle, Protocol):
         ...
 
     async def place_group(self, group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
-        """Look for places for the group that is being tried, in the cluster as it is now; nothing stays placed.
+        """Find nodes for the current group in the cluster as it is now, without placing it.
 
-        A status says why there are none.
+        The status contains the reason if there are none.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What a plugin logs: under its name, as much as -v and --vmodule ask for."""
+"""Logging of plugins, under their name and limited by -v and --vmodule."""
 
 import fnmatch
 from collections.abc import Mapping
@@ -40,11 +40,10 @@ VERBOSITY: Final = Verbosity()
 
 
 class PluginLog:
-    """Logs messages with facts, such as ``log.info("no measurement", node=name)``, beside the plugin and its profile.
+    """Logs messages with values, such as ``log.info("no measurement", node=name)``; adds the plugin and its profile.
 
-    ``log.v(4).info(…)`` is written only with ``-v=4`` or more (or ``--vmodule=my_plugin=4``, by the module of the
-    plugin's class); ``if log.v(4):`` spares the work for a message that nobody reads. Warnings and errors are always
-    written.
+    ``log.v(4).info(…)`` needs ``-v=4`` or more (or ``--vmodule=my_plugin=4``, by the module of the plugin's class);
+    ``if log.v(4):`` avoids the cost of a message that is not written. Warnings and errors are always written.
     """
 
     def __init__(self, module: str, about: Mapping[str, Any], level: int = 0) -> None:
@@ -65,7 +64,7 @@ class PluginLog:
         return self._level <= VERBOSITY.of(self._module)
 
     def info(self, message: str, **facts: Any) -> None:
-        """Write a message, if so many details are asked for."""
+        """Log a message if its level is enabled."""
         if self:
             self._logger.info(message, **({"v": self._level} if self._level else {}), **facts)
 

@@ -12,14 +12,14 @@ from msgspec import Struct
 PREFIX: Final = "moorage_plugin"
 DEFAULT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 MAX_UNCOUNTED: Final = 4096
-"""A plugin's histogram is counted after so many observations, in case nobody ever reads it."""
+"""Number of observations after which a plugin's histogram is aggregated, even if it is never read."""
 
 _PLAIN: Final = re.compile(r"[a-z][a-z0-9_]*").fullmatch
 _HUMPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class MetricKind(Enum):
-    """What a metric does over time."""
+    """The type of a metric."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -40,7 +40,7 @@ class MetricSpec(Struct, frozen=True):
 
     @property
     def described(self) -> str:
-        """What stands under HELP: how stable it is, since when it is deprecated, and what it is about."""
+        """The HELP text: stability, deprecation and description."""
         deprecated = f"(Deprecated since {self.deprecated}) " if self.deprecated else ""
         return f"[{self.stability}] {deprecated}{self.help}"
 
@@ -67,7 +67,7 @@ class NumberCell:
 
 
 class HistogramCell:
-    """A histogram's buckets and sum. Observing only appends to a list, which is counted now and then, all at once."""
+    """A histogram's buckets and sum. Observing only appends to a list, which is aggregated in batches."""
 
     __slots__ = ("_counts", "_total", "_values", "bounds", "observe", "observe_all")
 
@@ -83,13 +83,13 @@ class HistogramCell:
 
     @property
     def uncounted(self) -> int:
-        """How many observations have not been counted yet."""
+        """Number of observations that are not aggregated yet."""
         return len(self._values)
 
     def fold(self) -> None:
         """Count what was observed since the last time."""
         if self._values:
-            import numpy as np  # only here: the keeper names metrics, but counts none, and must stay small
+            import numpy as np  # only here: the supervisor imports this module, and must stay small
 
             values = np.array(self._values)
             self._values.clear()
@@ -131,7 +131,7 @@ class PluginMeter(Meter, Protocol):
     """A meter that takes in metrics of plugins' own as well."""
 
     def register(self, spec: MetricSpec) -> None:
-        """Take in a metric of a plugin's own; ValueError if its name stands for another."""
+        """Register a metric of a plugin; raise ValueError if the name is already used for another."""
         ...
 
     def number(self, spec: MetricSpec, *labels: str) -> NumberCell:
@@ -144,11 +144,11 @@ class PluginMeter(Meter, Protocol):
 
 
 GaugeReading: TypeAlias = tuple[str, tuple[str, ...], float]
-"""A gauge that is on /metrics: its name, the values of its labels, and what it shows."""
+"""A gauge on /metrics: its name, label values and value."""
 
 
 class GaugeSource:
-    """A plugin that knows the numbers of some gauges of the process; they are read when somebody scrapes."""
+    """A plugin that provides gauges of the process; they are read at each scrape."""
 
     @abstractmethod
     def gauges(self) -> Iterable[GaugeReading]:
@@ -168,11 +168,11 @@ class SilentMeter:
         """Take no notice."""
 
     def number(self, spec: MetricSpec, *labels: str) -> NumberCell:
-        """Return a number that nobody else knows."""
+        """Return an unregistered number."""
         return NumberCell()
 
     def histogram(self, spec: MetricSpec, *labels: str) -> HistogramCell:
-        """Return a histogram that nobody else knows."""
+        """Return an unregistered histogram."""
         return HistogramCell(spec.buckets)
 
 
@@ -180,12 +180,12 @@ SILENT_METER = SilentMeter()
 
 
 class PluginMetrics:
-    """Makes the metrics of one plugin; they are called ``moorage_plugin_<plugin>_<name>`` and have a label ``profile``.
+    """Creates the metrics of one plugin. Their names are ``moorage_plugin_<plugin>_<name>``, with a label ``profile``.
 
     >>> metrics = PluginMetrics(SILENT_METER, "LoadAware", "default-scheduler")
-    >>> asked = metrics.counter("requests_total", "Requests to the load service.", labels=("result",))
-    >>> asked.inc(result="success")
-    >>> asked.name, asked.value(result="success")
+    >>> requests = metrics.counter("requests_total", "Requests to the load service.", labels=("result",))
+    >>> requests.inc(result="success")
+    >>> requests.name, requests.value(result="success")
     ('moorage_plugin_load_aware_requests_total', 1.0)
     """
 
@@ -276,7 +276,7 @@ class PluginGauge(_PluginMetric[NumberCell]):
         self._cell(labels).inc(by)
 
     def value(self, **labels: str) -> float:
-        """Return it as it is."""
+        """Return the value."""
         return self._cell(labels).value
 
 

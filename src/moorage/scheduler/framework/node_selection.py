@@ -1,4 +1,4 @@
-"""Node selectors over columns: each expression is asked once per distinct value of its label, not once per node."""
+"""Node selectors on columns: each expression is evaluated once per distinct label value, not once per node."""
 
 from typing import Final
 

@@ -19,7 +19,7 @@ class StatusGroup(Struct, frozen=True):
 
 
 class NodeStatuses:
-    """The status of every node; ``absent`` holds for those without a status of their own.
+    """The status of every node; ``absent`` is the status of nodes without an explicit one.
 
     >>> statuses = NodeStatuses({"a": Status.unschedulable("full")}, Status.unresolvable("no"))
     >>> statuses.histogram(3)
@@ -32,7 +32,7 @@ class NodeStatuses:
 
     @property
     def explicit(self) -> Mapping[str, Status]:
-        """The nodes that have a status of their own."""
+        """The nodes with an explicit status."""
         return self._explicit
 
     def kept(self) -> "NodeStatuses":
@@ -52,7 +52,7 @@ class NodeStatuses:
         return np.array(rows, dtype=np.int64)
 
     def distinct(self) -> Iterable[Status]:
-        """Return every status that some node has of its own."""
+        """Return every distinct explicit status."""
         return set(self.explicit.values())
 
     def reasons(self, node_count: int) -> Counter[str]:
@@ -83,7 +83,7 @@ class NodeStatuses:
 
 
 def histogram(reasons: Mapping[str, int]) -> str:
-    """Write counted reasons as upstream does: sorted as texts, so that "10 x" stands before "2 y".
+    """Format counted reasons as upstream does: sorted as text, so that "10 x" precedes "2 y".
 
     >>> histogram({"y": 2, "x": 10})
     '10 x, 2 y'

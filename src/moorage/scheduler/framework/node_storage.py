@@ -1,7 +1,7 @@
-"""Where a node table's columns are stored: what each column says of a node, and how a row is written.
+"""Storage of a node table's columns: the content of each column and the writing of rows.
 
-This much makes a table of single nodes (``NodeTable.of``). The cluster's own table, in
-``moorage.scheduler.state.cache``, adds what it takes to follow nodes and pods that come and go.
+It is sufficient for a table of single nodes (``NodeTable.of``). The cluster's table, in
+``moorage.scheduler.state.cache``, also follows changes of nodes and pods.
 """
 
 from collections.abc import Callable, Hashable
@@ -16,11 +16,11 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 Extract = Callable[[NodeInfo], Hashable]
 
 MAX_LABEL_COLUMNS: Final = 256
-"""How many label keys have columns; users may write any number of keys."""
+"""Maximum number of label columns; users may use any number of keys."""
 
 
 class ImageFacts:
-    """What is known of an image name across a table; the size is that of the node which named it first."""
+    """Size and node count of an image name in a table; the size is that of the first node with the image."""
 
     __slots__ = ("node_count", "size")
 
@@ -47,7 +47,7 @@ class CategoricalColumn:
             self._view = None
 
     def fill(self, infos: list[NodeInfo]) -> None:
-        """Number all values afresh, which also forgets those no node has any more."""
+        """Renumber all values, which also drops values that no node has."""
         self._values = Vocabulary()
         self._view = None
         self._codes.reserve(len(infos))
@@ -72,7 +72,7 @@ class NodeStorage:
     def __init__(self) -> None:
         self.infos: list[NodeInfo] = []
         self.count = 0
-        """How many there are."""
+        """Number of nodes."""
         self.row_of: dict[str, int] = {}
         self.allocatable: dict[str, Growing] = {}
         self.requested: dict[str, Growing] = {}
@@ -106,7 +106,7 @@ class NodeStorage:
         return 0
 
     def changed_since(self, position: int) -> list[int] | None:
-        """Return the rows that changed since a position, or ``None`` if that is too long ago to tell."""
+        """Return the rows that changed since a position, or ``None`` if the position is too old."""
         return []
 
     def add(self, info: NodeInfo) -> int:
@@ -136,7 +136,7 @@ class NodeStorage:
         self.write_requests(info)
 
     def write_requests(self, info: NodeInfo) -> None:
-        """Write what pods ask of a node, also where a column is missing or too short, or a sum too large for it."""
+        """Write the requests on a node, also if a column is missing or too short, or a sum exceeds its range."""
         for name in info.requested:
             if name not in self.requested:
                 self.requested[name] = Growing(np.int64)
@@ -147,7 +147,7 @@ class NodeStorage:
         self.pod_count.put(info.row, len(info.pods))
 
     def label(self, key: str) -> Categorical[str | None]:
-        """Return the column of a label, made when first asked for and kept while it is asked for."""
+        """Return the column of a label; it is created at first use and cached."""
         return self._label_views.lookup(key)
 
     def _view_label(self, key: str) -> Categorical[str | None]:

@@ -13,11 +13,11 @@ NO_ROW: Final = -1
 
 
 class NodeInfo:
-    """A node, its pods, and what they take of it.
+    """A node, its pods, and the resources they use.
 
-    ``node`` is ``None`` only inside the cache, for pods that arrived before their node; plugins never meet such a one.
-    What is read here can only be read: whoever wrote to a row would change the answers of all others. A what-if works
-    on a :meth:`copy`, so adding and removing pods there changes nothing else. ``version`` grows with every change.
+    ``node`` is ``None`` only inside the cache, for pods that arrived before their node; plugins never see that.
+    The object is read-only, because all plugins share it. Use a :meth:`copy` to add and remove pods without side
+    effects. ``version`` increases with every change.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class NodeInfo:
 
         @property
         def row(self) -> int:
-            """Where it stands in the columns; ``NO_ROW`` if it is no node of the cluster."""
+            """The row in the columns; ``NO_ROW`` if the node is not part of the cluster."""
 
         @property
         def version(self) -> int:
@@ -56,7 +56,7 @@ class NodeInfo:
 
         @property
         def nonzero_cpu(self) -> int:
-            """What the pods take of its CPU, if those that ask for none count as asking for a little."""
+            """The requested CPU of the pods, with a default for pods without a request."""
 
         @property
         def nonzero_memory(self) -> int:
@@ -68,11 +68,11 @@ class NodeInfo:
 
         @property
         def requested(self) -> Mapping[str, int]:
-            """What the pods take together."""
+            """The sum of the pods' requests."""
 
         @property
         def allocatable(self) -> Mapping[str, int]:
-            """What all pods together may take: milli-CPU, bytes, and plain counts."""
+            """The allocatable amounts: milli-CPU, bytes, and plain counts."""
 
         @property
         def labels(self) -> Mapping[str, str]:
@@ -115,11 +115,11 @@ class NodeInfo:
         self._version += 1
 
     def move_to(self, row: int) -> None:
-        """Say where the node stands from now on."""
+        """Set the row of the node."""
         self._row = row
 
     def _take(self, node: Node | None) -> None:
-        # First what may be refused: a quantity that is none must not leave half a node behind.
+        # Parse quantities first: an invalid one must not leave a partial update.
         self._allocatable: Mapping[str, int] = MappingProxyType({} if node is None else node.allocatable)
         self._labels: Mapping[str, str] = MappingProxyType({} if node is None else node.labels)
         self._node = node
@@ -187,7 +187,7 @@ class SharedNodeInfo(NodeInfo):
     __slots__ = ()
 
     def add_pod(self, pod: object) -> Never:
-        """Refuse: a plugin would change the cluster for everybody."""
+        """Raise: a plugin must not change the shared node."""
         raise TypeError(f"node {self.name} is shared by all plugins: work on node.copy()")
 
     remove_pod = replace_pod = replace_node = move_to = add_pod  # type: ignore[assignment]

@@ -39,10 +39,10 @@ class ResourceColumns:
 
 
 class NodeTable:
-    """A window on the nodes: any run of rows, perhaps one, perhaps all. Columns are read-only.
+    """A view of some or all nodes of the cluster. Columns are read-only.
 
-    What a plugin says of a row may depend on that row, the pod and the cycle only: facts about the whole cluster
-    belong in ``pre_filter`` or ``pre_score``.
+    The result for a row may depend only on that row, the pod and the cycle. Facts about the whole cluster belong in
+    ``pre_filter`` or ``pre_score``.
 
     >>> from moorage.kube.api.node import Node
     >>> table = NodeTable.of(NodeInfo(Node()))
@@ -59,7 +59,7 @@ class NodeTable:
 
     @classmethod
     def of(cls, *infos: NodeInfo) -> "NodeTable":
-        """Build a table from single nodes, leaving them as they are."""
+        """Build a table from copies of single nodes."""
         columns = NodeStorage()
         for info in infos:
             columns.add(info.copy())
@@ -73,11 +73,11 @@ class NodeTable:
         return NodeTable(self._columns, rows if self._rows is None else self._rows[rows])
 
     def late(self, size: int, find: Callable[[], RowArray]) -> "NodeTable":
-        """Return a window on so many rows of this one that are found only when somebody looks at them."""
+        """Return a table of ``size`` rows whose row numbers are computed at first use."""
         return LateWindow(self._columns, size, find)
 
     def among(self, candidates: BoolArray) -> "NodeTable":
-        """Return the same window, telling plugins that go node by node which rows still matter."""
+        """Return the same table with a mask of candidates for plugins that iterate over nodes."""
         return NodeTable(self._columns, self._rows, candidates)
 
     def candidates(self) -> Iterator[tuple[int, NodeInfo]]:
@@ -114,7 +114,7 @@ class NodeTable:
 
     @property
     def position(self) -> int:
-        """How far the log of changed rows has come; remember it to ask :meth:`changed_since` later."""
+        """Position in the log of changed rows; pass it to :meth:`changed_since` later."""
         return self._columns.position
 
     @property
@@ -123,9 +123,9 @@ class NodeTable:
         return self._columns.nodes_version
 
     def changed_since(self, position: int) -> list[int] | None:
-        """Return the rows of the cluster that changed since a position, or ``None`` if that is too long ago to tell.
+        """Return the rows of the cluster that changed since a position, or ``None`` if the position is too old.
 
-        A row may be named more than once, and one that is gone is beyond the end.
+        A row may be repeated, and a deleted one is beyond the end.
         """
         return self._columns.changed_since(position)
 
@@ -144,22 +144,22 @@ class NodeTable:
 
     @property
     def allocatable(self) -> ResourceColumns:
-        """What pods may take, per resource; CPU in thousandths."""
+        """The allocatable amounts per resource; CPU in thousandths."""
         return ResourceColumns(self._columns.allocatable, self)
 
     @property
     def requested(self) -> ResourceColumns:
-        """What pods on the nodes asked for, per resource."""
+        """The requests of the pods on the nodes, per resource."""
         return ResourceColumns(self._columns.requested, self)
 
     @property
     def nonzero_requested(self) -> ResourceColumns:
-        """CPU and memory with defaults for containers that ask for neither, as scores count them."""
+        """CPU and memory requests for scores, with defaults for containers without requests."""
         return ResourceColumns(self._columns.nonzero, self)
 
     @property
     def pod_count(self) -> IntArray:
-        """How many pods are on each node."""
+        """Number of pods on each node."""
         return self.through(self._columns.pod_count)
 
     @property
@@ -185,8 +185,8 @@ class NodeTable:
     def label(self, key: str) -> Categorical[str | None]:
         """The value of a label on each node; ``None`` where it is missing.
 
-        Of the whole cluster its ``version`` stays the same as long as no node has another value, so that what was
-        worked out from it can be kept.
+        For the whole cluster, the ``version`` of the column changes only when a value changes, so that derived results
+        can be cached.
         """
         whole = self._columns.label(key)
         return whole if self._rows is None else self._categorical(whole)
@@ -196,7 +196,7 @@ class NodeTable:
         return self.through(self._columns.image(name))
 
     def image(self, name: str) -> ImageFacts | None:
-        """What is known of an image across the cluster, whatever the window; ``None`` if no node holds it."""
+        """Facts about an image in the whole cluster; ``None`` if no node has it."""
         return self._columns.image_facts(name)
 
     @property
@@ -207,7 +207,7 @@ class NodeTable:
     def through(self, column: Growing) -> NDArray[Any]:
         """Read a column of the cluster through this window."""
         count = self._columns.count
-        # Asked for a dozen times a pod, so the usual case is not a call.
+        # Called a dozen times per pod, so the usual case avoids a call.
         whole = column.shown if column.rows == count else column.view(count)
         return whole if self._rows is None else whole[self._rows]
 
@@ -216,9 +216,9 @@ class NodeTable:
 
 
 class LateWindow(NodeTable):
-    """A window on some rows of the cluster, of which only the number is known until somebody looks through it.
+    """A table whose rows are computed at first use; only their number is known before.
 
-    Most plugins that are handed the feasible nodes before they score do not look at one of them.
+    Most plugins that get the feasible nodes before scoring do not read them.
     """
 
     __slots__ = ("_find", "_found", "_size")
@@ -241,5 +241,5 @@ class LateWindow(NodeTable):
 
     @property
     def shows_all(self) -> bool:
-        """Never: whoever has all rows needs no such window."""
+        """Always False: a table of all rows needs no lazy computation."""
         return False

@@ -306,7 +306,7 @@ class ScorePlugin(Plugin):
 
 
 class ReservePlugin(Plugin):
-    """Maintains state of its own about the resources that a pod uses on its node."""
+    """Tracks the resources that a pod uses on its node."""
 
     @abstractmethod
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:

@@ -1,4 +1,4 @@
-"""The code of plugins that are named as module:Class: which files it stands in, and how it is imported afresh."""
+"""The code of plugins named as module:Class: its files, and how to import it again."""
 
 import importlib
 import os
@@ -15,9 +15,9 @@ OWN_PACKAGE: Final = __name__.partition(".")[0]
 
 
 class PluginCode:
-    """The modules of some plugins, and those that stand beside them in the same folder and were imported, too.
+    """The modules of plugins, and imported modules from the same folder.
 
-    What is installed, and not named itself, is nobody's to load again.
+    Installed packages are not reloaded unless they are named.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
@@ -28,7 +28,7 @@ class PluginCode:
         self._installed.add(Path(__file__).absolute().parents[2])
 
     def modules(self) -> dict[str, ModuleType]:
-        """Return the modules that are loaded; pods wait meanwhile, so hundreds are told apart by their names alone."""
+        """Return the loaded modules; compares only names, because hundreds are checked while pods are pending."""
         if not self._packages:
             return {}
         homes = {home for name in self._packages if (home := _home(sys.modules.get(name))) is not None}
@@ -36,7 +36,7 @@ class PluginCode:
         return {name: module for name, module in [*sys.modules.items()] if self._is_ours(name, module, beside)}
 
     def files(self) -> list[Path]:
-        """Return the files they were read from; asked every second, so they are looked for when modules have come."""
+        """Return the files of the modules; called every second, so the list is cached until more modules are loaded."""
         if self._found[0] != len(sys.modules):
             found = (_file(module) for module in self.modules().values())
             self._found = len(sys.modules), sorted({file for file in found if file is not None})
@@ -44,9 +44,9 @@ class PluginCode:
 
     @contextmanager
     def afresh(self) -> Iterator[None]:
-        """Have the code imported anew inside a block; if the block fails, the former modules are put back.
+        """Import the code again inside a block; if the block fails, restore the previous modules.
 
-        Whoever has classes of the former modules keeps them, and they work as they did.
+        Classes of the previous modules keep working.
         """
         former = self.modules()
         for name, module in former.items():

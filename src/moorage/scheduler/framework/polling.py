@@ -1,4 +1,4 @@
-"""Outside data for plugins: fetched in the background, used as it is, and not used when it is too old."""
+"""External data for plugins: polled in the background and dropped when it is stale."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
@@ -15,12 +15,12 @@ REPEAT_SECONDS: Final = 300.0
 
 
 class Polled(Generic[T]):
-    """What an outside service last said, fetched ``every`` so many seconds.
+    """The last response of an external service, fetched ``every`` given seconds.
 
-    A cycle never waits for the service: it uses ``value``. While fetching fails the last value stays, for
-    ``stale_after`` seconds; then ``value`` is ``None``, and it is the plugin that decides what to do without
-    (``Status.skip()`` in ``pre_score`` leaves its score out). Failures are logged, at once and then every five minutes,
-    and counted in ``moorage_plugin_<plugin>_polls_total``.
+    A cycle never waits for the service: it uses ``value``. If fetching fails, the last value remains valid for
+    ``stale_after`` seconds; then ``value`` is ``None``, and the plugin decides what to do (``Status.skip()`` in
+    ``pre_score`` skips its score). Failures are logged immediately and then every five minutes, and are counted in
+    ``moorage_plugin_<plugin>_polls_total``.
 
     ::
 
@@ -59,17 +59,17 @@ class Polled(Generic[T]):
 
     @property
     def value(self) -> T | None:
-        """What the service last said; ``None`` if it never did, or too long ago."""
+        """The last value; ``None`` if there is none or it is stale."""
         return None if self.is_stale else self._latest
 
     @property
     def age(self) -> float | None:
-        """How many seconds ago the service last answered; ``None`` if it never did."""
+        """Seconds since the last successful fetch; ``None`` if there was none."""
         return None if self._fetched_at is None else self._handle.clock.now() - self._fetched_at
 
     @property
     def is_stale(self) -> bool:
-        """Whether there is nothing to go by: the service never answered, or too long ago."""
+        """Whether there is no value, or it is too old."""
         age = self.age
         return age is None or age > self._stale_after
 
@@ -79,12 +79,12 @@ class Polled(Generic[T]):
         return self._changes, self.is_stale
 
     async def start(self) -> None:
-        """Fetch for the first time, so that the first pods find something, and go on in the background."""
+        """Fetch once, so that the first pods have a value, and continue in the background."""
         await self.refresh()
         self._handle.in_background(self._poll(), name=f"polling {self.name}")
 
     async def refresh(self) -> None:
-        """Fetch now; a failure is logged and counted, and leaves the last value as it is."""
+        """Fetch now; a failure is logged and counted, and keeps the last value."""
         try:
             with outside_time():
                 async with asyncio.timeout(self._timeout):
@@ -124,7 +124,7 @@ class Polled(Generic[T]):
 
 
 def outside_time() -> AbstractContextManager[None]:
-    """Let time pass as it does outside while a block waits for another program; only virtual time takes notice."""
+    """Let real time pass while a block waits for another program; has an effect only in virtual time."""
     waiting = getattr(asyncio.get_running_loop(), "awaiting_outside", None)
     found: AbstractContextManager[None] = nullcontext() if waiting is None else waiting()
     return found

@@ -54,15 +54,15 @@ class Registry(Mapping[str, type[Plugin]]):
         return len(self._plugins.keys() | self._offers.keys())
 
     def offer(self, offers: Mapping[str, str]) -> None:
-        """Take in plugins by name as ``module:Class``, to be imported when asked for; a class of that name wins."""
+        """Add plugins by name as ``module:Class``, imported on demand; registered classes take precedence."""
         self._offers.update({name: path for name, path in offers.items() if name not in self._plugins})
 
     def is_offered(self, name: str) -> bool:
-        """Tell whether nobody registered another class under the name of an offer."""
+        """Return whether the name refers to an offer and not to a registered class."""
         return name in self._offers
 
     def register(self, plugin: type[Plugin], *, where: str = "") -> None:
-        """Take a plugin class in, or say what is wrong with it."""
+        """Register a plugin class; raise ConfigError if it is invalid."""
         where = where or getattr(plugin, "__qualname__", repr(plugin))
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
             raise ConfigError(where, f"{shown(plugin)} is not a plugin class", hint=_how_to_make_one(plugin))
@@ -93,7 +93,7 @@ class Registry(Mapping[str, type[Plugin]]):
 
     def register_entry_points(self) -> None:
         """Take in what installed packages offer under the ``moorage.scheduler.plugins`` group."""
-        from importlib.metadata import entry_points  # slow to import, as is reading what all packages say
+        from importlib.metadata import entry_points  # slow to import, and it reads the metadata of all packages
 
         for offer in entry_points(group=ENTRY_POINT_GROUP):
             where = f"entry point {offer.name} of {offer.value}"
@@ -114,7 +114,7 @@ class Registry(Mapping[str, type[Plugin]]):
         self.register(getattr(module, attribute), where=where)
 
     def build(self, name: str, *, args: Any, handle: Handle) -> Plugin:
-        """Make one instance for a profile, with the configured args and the services it asks for."""
+        """Construct an instance for a profile, with the configured args and the handle."""
         plugin = self._plugins[name]
         offered = {"args": args, "handle": handle}
         wanted = {key: offered[key] for key in _parameters(plugin) if key in offered}
@@ -126,7 +126,7 @@ class Registry(Mapping[str, type[Plugin]]):
 
 
 def extension_points(plugin: type[Plugin]) -> frozenset[str]:
-    """Return the configuration names of the extension points that a plugin class takes part in."""
+    """Return the configuration names of the extension points of a plugin class."""
     return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
 
 
@@ -181,7 +181,7 @@ def _required_parameters(plugin: type[Plugin]) -> list[str]:
 
 
 def _undefined(plugin: type[Plugin]) -> list[str]:
-    """Find methods that an extension point demands and nobody in the class's ancestry defines."""
+    """Return abstract methods of extension points that the class does not define."""
     return sorted(
         name
         for base in EXTENSION_POINTS.values()

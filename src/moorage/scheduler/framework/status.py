@@ -1,4 +1,4 @@
-"""What plugins decide: a Status for one node or one pod, a Verdict for a window of nodes."""
+"""Results of plugins: a Status for one node or one pod, a Verdict for a table of nodes."""
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -12,7 +12,7 @@ from moorage.common.arrays import NDArray
 
 BoolArray: TypeAlias = NDArray[np.bool_]
 IntArray: TypeAlias = NDArray[np.signedinteger[Any]]
-"""Integers, of 64 bits unless somebody says otherwise."""
+"""Integers, of 64 bits by default."""
 FloatArray: TypeAlias = NDArray[np.float64]
 
 MAX_NODE_SCORE: Final = 100
@@ -56,7 +56,7 @@ _GRAVITY: Final = {Code.PENDING: 0, Code.UNSCHEDULABLE: 1, Code.UNSCHEDULABLE_AN
 
 
 class Status(Struct, frozen=True):
-    """What a plugin says of a pod or node; ``None`` stands for success wherever a Status may be returned.
+    """The result of a plugin for a pod or node; ``None`` means success wherever a Status may be returned.
 
     >>> Status.unschedulable("Insufficient cpu").message
     'Insufficient cpu'
@@ -94,12 +94,12 @@ class Status(Struct, frozen=True):
 
     @classmethod
     def skip(cls) -> "Status":
-        """Say that the plugin has nothing to do with this pod, so that its later steps are left out."""
+        """Skip the plugin's later extension points for this pod."""
         return SKIP
 
     @classmethod
     def error(cls, *reasons: str, cause: BaseException | None = None) -> "Status":
-        """Say that something went wrong; the attempt fails and the pod is tried again after a backoff."""
+        """Report an error; the attempt fails and the pod is retried after a backoff."""
         return cls(Code.ERROR, reasons, cause=cause)
 
     def by(self, plugin: str) -> "Status":

@@ -1,4 +1,4 @@
-"""Who would have to go for a pod to fit on a node."""
+"""Victims of a preemption on one node, and their order."""
 
 from functools import cached_property
 from math import inf

@@ -23,11 +23,11 @@ LAST_WITH_PROVIDERS: Final = "v1beta1"
 _MULTI_POINT: Final = "multiPoint"
 _SORTING: Final = "queueSort"
 _EVERYWHERE: Final = KNOWN_POINTS - {_MULTI_POINT, _SORTING}
-"""Where a plugin may take part that is enabled at all points: there is one way only to sort the queue."""
+"""Extension points of a plugin that is enabled at all points; queueSort is excluded, since it allows only one."""
 
 
 class Converted(Struct, frozen=True):
-    """A configuration as v1, where it was found, and what is not as it was."""
+    """A converted configuration, its origin, and notes on differences."""
 
     where: str
     data: dict[str, Any]
@@ -35,7 +35,7 @@ class Converted(Struct, frozen=True):
 
 
 def convert_text(text: str, source: str) -> list[Converted]:
-    """Convert every scheduler configuration in a text, be it inside of ConfigMaps; ConfigError if there is none."""
+    """Convert every scheduler configuration in a text, also inside ConfigMaps; raise ConfigError if there is none."""
     found = [
         _converted(where, data)
         for number, document in enumerate(read_documents(text, source=source))
@@ -51,7 +51,7 @@ def convert_text(text: str, source: str) -> list[Converted]:
 
 
 def convert_provider(name: str) -> Converted:
-    """Return what --algorithm-provider stood for."""
+    """Return the configuration of an --algorithm-provider."""
     notes = Notes()
     draft = ProfileDraft(DEFAULT_SCHEDULER_NAME, "profiles[0]", notes)
     use_provider(name, draft, notes)
@@ -98,7 +98,7 @@ def _converted(where: str, data: Mapping[str, Any]) -> Converted:
 
 
 def _checked(where: str, data: dict[str, Any], notes: Notes) -> Converted:
-    """Make sure that what was written can be read; ConfigErrors says what in the old file makes that impossible."""
+    """Check that the result can be loaded; raise ConfigErrors with the cause in the old file."""
     others = _others(data)
     for name in sorted(others):
         notes.add(Effect.CHANGED, f"plugin {name}", "is not one of Kubernetes': whoever runs this must have it")
@@ -107,7 +107,7 @@ def _checked(where: str, data: dict[str, Any], notes: Notes) -> Converted:
 
 
 def _others(data: Mapping[str, Any]) -> Catalogue:
-    """Return the plugins that are not in-tree, as far as the file itself says where they take part."""
+    """Return the out-of-tree plugins with the extension points that the file names."""
     found: dict[str, set[str]] = {}
     for profile in _mappings(data.get("profiles")):
         plugins = profile.get("plugins")
@@ -126,7 +126,7 @@ def _others(data: Mapping[str, Any]) -> Catalogue:
 
 
 def _lacks_sorter(sets: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Tell whether a profile must mean a plugin of its own to sort the queue, though it does not say so there."""
+    """Return whether a profile must have its own queueSort plugin although it does not list one."""
     off = {name for point in (_MULTI_POINT, _SORTING) for name in _names(sets.get(point, {}), "disabled")}
     return not off.isdisjoint(("PrioritySort", EVERY)) and not _names(sets.get(_SORTING, {}), "enabled")
 
@@ -136,5 +136,5 @@ def _names(rows: Mapping[str, Any], field: str) -> list[str]:
 
 
 def _mappings(content: Any) -> list[Mapping[str, Any]]:
-    """Return those of a list that are objects: what else is there is told of when the result is read."""
+    """Return the objects in a list; other elements are reported when the result is loaded."""
     return [item for item in content if isinstance(item, Mapping)] if isinstance(content, list) else []

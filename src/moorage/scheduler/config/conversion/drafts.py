@@ -34,15 +34,15 @@ class ProfileDraft:
             disabled.append({"name": plugin})
 
     def enables(self, point: str, plugin: str) -> bool:
-        """Tell whether a plugin is named among those to add."""
+        """Return whether a plugin is enabled."""
         return any(entry["name"] == plugin for entry in self._set(point)["enabled"])
 
     def disables(self, point: str, plugin: str) -> bool:
-        """Tell whether a plugin is taken out, by its name or with all others."""
+        """Return whether a plugin is disabled, by name or by a wildcard."""
         return any(entry["name"] in (EVERY, plugin) for entry in self._set(point)["disabled"])
 
     def is_sorted_by_another(self) -> bool:
-        """Tell whether somebody else than PrioritySort is to sort the queue."""
+        """Return whether a plugin other than PrioritySort sorts the queue."""
         return any(entry["name"] != "PrioritySort" for entry in self._set("queueSort")["enabled"])
 
     def args(self, plugin: str) -> dict[str, Any]:

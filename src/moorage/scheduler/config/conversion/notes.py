@@ -1,4 +1,4 @@
-"""What a reader of a converted configuration must know: what moved, what has another name, what is lost."""
+"""Notes on a converted configuration: moved, renamed and lost settings."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,19 +8,19 @@ from msgspec import Struct
 
 
 class Effect(StrEnum):
-    """What became of something."""
+    """The effect of a conversion on a setting."""
 
     MOVED = "moved"
     RENAMED = "renamed"
     CHANGED = "changed"
     DROPPED = "dropped"
-    """It is not there any more, and nobody will miss it."""
+    """Removed without an effect on decisions."""
     LOST = "lost"
     """Pods will be placed otherwise, or something is no longer served: the result is not faithful."""
 
 
 class Note(Struct, frozen=True):
-    """One thing that is not as it was."""
+    """One difference."""
 
     effect: Effect
     where: str
@@ -48,7 +48,7 @@ class Notes(list[Note]):
 
 
 def as_mapping(value: Any, where: str, notes: Notes) -> Mapping[str, Any]:
-    """Return a mapping; what is none is noted and counts as empty."""
+    """Return the value if it is a mapping; otherwise record a note and return {}."""
     if value is None or isinstance(value, Mapping):
         return value or {}
     notes.lost(where, f"{_short(value)} is no mapping")
@@ -56,7 +56,7 @@ def as_mapping(value: Any, where: str, notes: Notes) -> Mapping[str, Any]:
 
 
 def as_list(value: Any, where: str, notes: Notes) -> list[Any]:
-    """Return a list; what is none is noted and counts as empty."""
+    """Return the value if it is a list; otherwise record a note and return []."""
     if value is None or isinstance(value, list):
         return value or []
     notes.lost(where, f"{_short(value)} is no list")
@@ -64,7 +64,7 @@ def as_list(value: Any, where: str, notes: Notes) -> list[Any]:
 
 
 def as_number(value: Any, where: str, notes: Notes, default: int) -> int:
-    """Return a whole number; what is none is noted, and the default counts."""
+    """Return the value if it is an integer; otherwise record a note and return the default."""
     if value is None:
         return default
     if isinstance(value, int) and not isinstance(value, bool):

@@ -40,7 +40,7 @@ _FIELDS: Final = frozenset(
 
 
 def convert_policy(policy: Mapping[str, Any], where: str, notes: Notes) -> dict[str, Any]:
-    """Return the parts of a v1 configuration that a Policy stands for: one profile, and the extenders."""
+    """Return the v1 configuration of a Policy: one profile and the extenders."""
     draft = ProfileDraft(DEFAULT_SCHEDULER_NAME, where, notes)
     filters = _filters(policy.get("predicates"), draft, f"{where}predicates", notes)
     scores = _scores(policy.get("priorities"), draft, f"{where}priorities", notes)
@@ -137,7 +137,7 @@ def _scores(priorities: Any, draft: ProfileDraft, where: str, notes: Notes) -> d
 
 
 def _way_to_fit(entries: list[Any]) -> int | None:
-    """Find the priority that says how NodeResourcesFit scores: the heaviest, the first of equals."""
+    """Return the priority that selects the strategy of NodeResourcesFit: the first with the largest weight."""
     ways = [
         (as_number(entry.get("weight"), "", Notes(), 1), -at)
         for at, entry in enumerate(entries)

@@ -1,4 +1,4 @@
-"""The plugins and their arguments in profiles of old versions."""
+"""Plugins and their arguments in profiles of old API versions."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -37,7 +37,7 @@ class OldProfile:
         self._labels: Mapping[str, Any] = {}
 
     def is_before(self, version: str) -> bool:
-        """Tell whether the configuration is older than a version."""
+        """Return whether the configuration is older than a version."""
         return self._age < VERSIONS.index(version)
 
     def convert(self, plugins: Any, plugin_config: Any) -> None:
@@ -175,7 +175,7 @@ class OldProfile:
             draft.enable("score", FIT, weight)
 
     def _settle_spread(self) -> None:
-        """Have pods without constraints of their own spread, or not, as SelectorSpread made them."""
+        """Set the default spread constraints that correspond to SelectorSpread."""
         args, notes = self._draft.args(SPREAD), self._notes
         if args.get("defaultConstraints") and not args.get("defaultingType"):
             args["defaultingType"] = "List"

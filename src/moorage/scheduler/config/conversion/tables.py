@@ -1,4 +1,4 @@
-"""What predicates, priorities and plugins of old days became. docs/reference/old-configurations.md prints all of it."""
+"""Replacements of old predicates, priorities and plugins. docs/reference/old-configurations.md prints them."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ STRATEGIES: Final = {LEAST: "LeastAllocated", MOST: "MostAllocated", RATIO: "Req
 """The scorers of resources that are strategies of NodeResourcesFit now."""
 
 SELECTOR_SPREADS: Final = frozenset(("SelectorSpread", "DefaultPodTopologySpread"))
-"""What PodTopologySpread does now for pods without constraints of their own."""
+"""The constraints of PodTopologySpread for pods without their own."""
 
 PREDICATES: Final[dict[str, tuple[str, ...]]] = {
     "CheckNodeCondition": ("TaintToleration", "NodeUnschedulable"),
@@ -45,13 +45,13 @@ PREDICATES: Final[dict[str, tuple[str, ...]]] = {
     "PodToleratesNodeTaints": ("TaintToleration",),
 }
 MANDATORY: Final = ("TaintToleration", "NodeUnschedulable")
-"""What filtered whether or not a Policy named it."""
+"""Predicates that were always active."""
 FILTERS: Final = frozenset(plugin for plugins in PREDICATES.values() for plugin in plugins)
 """The filters that a Policy could choose from; those that came later stay on."""
 
 
 class ScoredBy(Struct, frozen=True):
-    """What a priority became: a plugin, and for NodeResourcesFit its strategy. Without a plugin nothing did."""
+    """The replacement of a priority: a plugin, and for NodeResourcesFit its strategy; or nothing."""
 
     plugin: str = ""
     strategy: str = ""
@@ -97,6 +97,6 @@ REMOVED: Final = {
 """Plugins that nothing took the place of, and what to do instead."""
 
 OLD_WEIGHTS: Final = {"TaintToleration": 1, AFFINITY: 1, "InterPodAffinity": 1}
-"""What these counted for by default before v1beta3; since then it is 3, 2 and 2."""
+"""Default weights before v1beta3; later they are 3, 2 and 2."""
 
 PROVIDERS: Final = {"DefaultProvider": STRATEGIES[LEAST], "ClusterAutoscalerProvider": STRATEGIES[MOST]}

@@ -29,7 +29,7 @@ _OF_THE_PROFILE: Final = (
     "disablePreemption",
     "bindTimeoutSeconds",
 )
-"""What stood at the top when there was one profile, or for all of them."""
+"""Former top-level fields that are fields of a profile now."""
 _ADDRESSES: Final = ("healthzBindAddress", "metricsBindAddress")
 _LEASES: Final = "leases"
 _LOCK_NAMES: Final = {"lockObjectName": "resourceName", "lockObjectNamespace": "resourceNamespace"}
@@ -92,7 +92,7 @@ def _profiles(data: Mapping[str, Any], version: str, notes: Notes) -> list[dict[
 
 
 def _take_global_fields(data: Mapping[str, Any], draft: ProfileDraft, *, is_first: bool) -> None:
-    """Write into a profile what stood at the top of the configuration; say so once."""
+    """Move former top-level fields into a profile, with one note each."""
     notes = draft.notes if is_first else Notes()
     if (weight := data.get("hardPodAffinitySymmetricWeight")) is not None:
         draft.args("InterPodAffinity").setdefault("hardPodAffinityWeight", weight)
