@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+RUNNABLE := $(VENV)/.runnable
 INSTALLED := $(VENV)/.installed
 JOBS ?= 2
 SEED ?= 1
@@ -33,21 +34,33 @@ BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RA
 help:  ## Show what can be made
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(INSTALLED): pyproject.toml
+$(RUNNABLE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Moorage needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
-	@echo "Creating a virtual environment in $(VENV)"
+	@echo "Installing Moorage into the virtual environment $(VENV) (about half a minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/pip install --disable-pip-version-check --editable .
 	@touch $@
 
-demo: $(INSTALLED)  ## Run a cluster on this machine for a moment, with a sample workload
-	$(BIN)/moorage up --nodes 20 -f examples/workloads/shop.yaml --for 10s
+$(INSTALLED): $(RUNNABLE)
+	@echo "Installing the development tools into $(VENV) (a few minutes)"
+	@$(BIN)/pip install --disable-pip-version-check --editable '.[dev]'
+	@touch $@
 
-up: $(INSTALLED)  ## Run a cluster on this machine until Ctrl-C
+demo: $(RUNNABLE)  ## Run a cluster on this machine for a moment, with a sample workload
+	$(BIN)/moorage up --nodes 20 -f examples/workloads/shop.yaml --for 10s
+	@printf '%s\n' '' 'Try next:' \
+	  '  $(BIN)/moorage up                                       # a cluster until Ctrl-C, with a web page' \
+	  '  $(BIN)/moorage simulate -f examples/clusters/web-shop.yaml   # the same in virtual time' \
+	  '  $(BIN)/moorage explain POD                              # why a pod of your own cluster is pending' \
+	  '  $(BIN)/moorage new my-plugin                            # a project with a plugin of your own' \
+	  '  $(BIN)/moorage --help                                   # all commands' \
+	  '  docs/tutorial.md                                       # a first plugin in ten minutes'
+
+up: $(RUNNABLE)  ## Run a cluster on this machine until Ctrl-C
 	$(BIN)/moorage up
 
-simulate: $(INSTALLED)  ## Place the pods of a described cluster in virtual time and show what happened
+simulate: $(RUNNABLE)  ## Place the pods of a described cluster in virtual time and show what happened
 	$(BIN)/moorage simulate -f examples/clusters/web-shop.yaml
 
 test: $(INSTALLED)  ## Run the whole fast suite
