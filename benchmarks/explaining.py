@@ -8,7 +8,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from moorage.insight.explain.explain import explain_pod
+from moorage.insight.explain.pods import explain_pod
 from moorage.insight.whatif.session import Session
 from moorage.kube.manifests import documents_of
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy

@@ -6,8 +6,8 @@ from urllib.parse import quote
 import pytest
 from rich.console import Console
 
-from moorage.insight.explain.explain import explain_pod
 from moorage.insight.explain.explanation import PodExplanation
+from moorage.insight.explain.pods import explain_pod
 from moorage.insight.explain.text import print_explanation
 from tests.browser.browsing import PHONE, WIDE, Looker, ServedPage, elsewhere
 from tests.browser.clusters import MOST_ALLOCATED, fleet, others

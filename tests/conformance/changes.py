@@ -20,9 +20,9 @@ from typing import Any
 from rich.console import Console
 
 from moorage.common.errors import InputError, MoorageError
-from moorage.insight.explain.explain import explain_pod
 from moorage.insight.explain.group_search import search_group
 from moorage.insight.explain.groups import in_order, is_judged_with_its_group, view_group
+from moorage.insight.explain.pods import explain_pod
 from moorage.insight.explain.subject import Limits
 from moorage.insight.whatif.session import Session
 from moorage.kube.features import FeatureGates

@@ -140,7 +140,7 @@ def _explain(
     session: "Session", name: str, namespace: str, node: str, seconds: float
 ) -> "PodExplanation | WorkloadExplanation":
     from moorage.common.errors import InputError
-    from moorage.insight.explain.explain import explain_pod
+    from moorage.insight.explain.pods import explain_pod
     from moorage.insight.explain.workloads import explain_workload, workload_named
 
     workload = workload_named(session, name, namespace)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from moorage.insight.whatif.reading import ShowReading
+    from moorage.insight.snapshots.cluster_reader import ShowReading
     from moorage.insight.whatif.sources import LoadedCluster
     from moorage.scheduler.decisions.attempts import ShowProgress
     from moorage.scheduler.wiring.policy import Policy

@@ -31,9 +31,9 @@ def snapshot(
     """
     start_lightly()
     from moorage.common.errors import InputError
-    from moorage.insight.whatif.anonymizing import Anonymizer
-    from moorage.insight.whatif.reading import kinds_of_contents
-    from moorage.insight.whatif.snapshot import write_snapshot
+    from moorage.insight.snapshots.anonymizer import Anonymizer
+    from moorage.insight.snapshots.cluster_reader import kinds_of_contents
+    from moorage.insight.snapshots.snapshot_file import write_snapshot
     from moorage.insight.whatif.sources import ClusterSource, read_server
 
     if anonymize and (all_fields or annotations):

@@ -30,7 +30,7 @@ from moorage.cli.startup import start_lightly
 from moorage.common.durations import parse_duration
 
 if TYPE_CHECKING:
-    from moorage.insight.page.played import PlayedRun
+    from moorage.insight.page.replayed_cluster import ReplayedRun
     from moorage.insight.page.running import StartedSource
     from moorage.insight.whatif.sources import LoadedCluster
     from moorage.scheduler.wiring.policy import Policy
@@ -119,39 +119,39 @@ def _replay_log(cluster: "LoadedCluster", policies: "dict[str, Policy]", log: Pa
     if len(policies) > 1:
         raise typer.BadParameter("--compare cannot be combined with --decision-log")
     from moorage.cluster import LoggedRun, Replay, cluster_of
-    from moorage.insight.page.played import PlayedCluster, PlayedRun
+    from moorage.insight.page.replayed_cluster import ReplayedCluster, ReplayedRun
     from moorage.scheduler.decisions.decision_log import read_log
 
     (policy,) = policies.values()
     described = cluster_of(cluster.documents, features=policy.features)
     recorder = LoggedRun(read_log(log)).recorder(described.nodes, described.running)
-    return PlayedCluster(cluster, [PlayedRun(log.name, policy, Replay(recorder))], str(log))
+    return ReplayedCluster(cluster, [ReplayedRun(log.name, policy, Replay(recorder))], str(log))
 
 
 def _show_as_is(cluster: "LoadedCluster", policy: "Policy", title: str) -> "StartedSource":
-    from moorage.insight.page.still import StillCluster
+    from moorage.insight.page.static_cluster import StaticCluster
 
-    return StillCluster(cluster, policy, title)
+    return StaticCluster(cluster, policy, title)
 
 
 def _simulate(
     cluster: "LoadedCluster", policies: "dict[str, Policy]", title: str, for_: str, *, shown: bool
 ) -> "StartedSource":
-    from moorage.insight.page.played import PlayedCluster
+    from moorage.insight.page.replayed_cluster import ReplayedCluster
 
     seconds = parse_duration(for_, where="--for") if for_ else None
     runs = [_simulate_policy(cluster, name, policy, seconds, shown=shown) for name, policy in policies.items()]
-    return PlayedCluster(cluster, runs, title)
+    return ReplayedCluster(cluster, runs, title)
 
 
 def _simulate_policy(
     cluster: "LoadedCluster", name: str, policy: "Policy", until: float | None, *, shown: bool
-) -> "PlayedRun":
+) -> "ReplayedRun":
     from moorage.cluster import Replay, RunRecorder, cluster_of, simulate
-    from moorage.insight.page.played import PlayedRun
+    from moorage.insight.page.replayed_cluster import ReplayedRun
 
     recorder = RunRecorder()
     with simulation_progress(shown=shown) as progress:
         described = cluster_of(cluster.documents, features=policy.features)
         simulate(described, policy, until=until, progress=progress, recorder=recorder)
-    return PlayedRun(name, policy, Replay(recorder))
+    return ReplayedRun(name, policy, Replay(recorder))

@@ -13,7 +13,7 @@ import structlog
 from msgspec import Struct
 
 from moorage.common.errors import InputError, MoorageError
-from moorage.insight.explain.explain import explain_pod
+from moorage.insight.explain.pods import explain_pod
 from moorage.insight.whatif import questions
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, edit_from
 from moorage.insight.whatif.session import Session

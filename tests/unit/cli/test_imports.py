@@ -111,9 +111,9 @@ def test_a_cluster_starts_without_what_only_explains() -> None:
         check=True,
     )
     imported = set(ran.stdout.split())
-    assert "moorage.insight.page.live" in imported
+    assert "moorage.insight.page.live_cluster" in imported
     assert {
-        "moorage.insight.explain.explain",
+        "moorage.insight.explain.pods",
         "moorage.insight.whatif",
         "moorage.insight.whatif.session",
         "moorage.cluster.simulation.one_pass",

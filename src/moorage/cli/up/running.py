@@ -21,10 +21,10 @@ from moorage.cluster import ApiServer, ClusterOptions, EmbeddedCluster, Manifest
 from moorage.common.clock import SystemClock
 from moorage.common.errors import InputError
 from moorage.insight.explain.in_scheduler import request_for
-from moorage.insight.page.live import LiveCluster
+from moorage.insight.page.live_cluster import LiveCluster
+from moorage.insight.page.observer import PageObserver
 from moorage.insight.page.page_server import PageServer
 from moorage.insight.page.question_process import QuestionProcess
-from moorage.insight.page.watching import PageObserver
 from moorage.kube.api.documents import read_documents
 from moorage.kube.client.credentials import FixedCredentials
 from moorage.kube.client.kubeconfig import Connection

@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moorage.common.errors import InputError
-from moorage.insight.explain.fixes.leaving import CURED_BY_LEAVING, may_leave
+from moorage.insight.explain.fixes.evictions import CURED_BY_LEAVING, may_leave
 from moorage.insight.explain.fixes.nodes import MAX_SHAPES, clone_node, shapes
 from moorage.insight.explain.groups import GroupView, in_order, needing, place_most, without_gates
 from moorage.insight.explain.obstacles import Obstacles, find_obstacles

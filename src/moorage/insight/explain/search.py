@@ -12,7 +12,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from moorage.common.errors import InputError
-from moorage.insight.explain.fixes import configuration, leaving, neighbours, nodes, resources, selection, storage
+from moorage.insight.explain.fixes import (
+    configuration,
+    evictions,
+    neighbours,
+    node_selection,
+    nodes,
+    resources,
+    storage,
+)
 from moorage.insight.explain.fixes.resources import Fix
 from moorage.insight.explain.obstacles import FIT
 from moorage.insight.explain.subject import DEFAULT_SECONDS, LimitReached, Limits, Remedy, Subject
@@ -26,7 +34,7 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
     "NodeResourcesFit": (resources.lower_requests, resources.enlarge_node),
     "TaintToleration": (nodes.tolerate, nodes.untaint),
     "NodeUnschedulable": (nodes.uncordon, nodes.tolerate_cordon),
-    "NodeAffinity": (selection.loosen, nodes.label_node),
+    "NodeAffinity": (node_selection.loosen, nodes.label_node),
     "NodeDeclaredFeatures": (nodes.declare_features,),
     "NodePorts": (neighbours.free_ports,),
     "InterPodAffinity": (neighbours.drop_terms, neighbours.drop_labels, neighbours.label_domain),
@@ -168,9 +176,9 @@ def _released(subject: Subject) -> tuple[str, str, PatchObject] | None:
 def _single(subject: Subject) -> Iterator[Remedy]:
     """Try every sort of single change; if a sort is of no use alone, perhaps it lets the pod preempt."""
     if subject.may_raise_priority:
-        yield from leaving.raise_priority(subject)
+        yield from evictions.raise_priority(subject)
     yield from by_plugin(subject)
-    for fix in (nodes.add_node, leaving.delete_pods):
+    for fix in (nodes.add_node, evictions.delete_pods):
         yield from fix(subject, [])
     yield from configuration.change_arguments(subject, set(subject.obstacles.plugins()))
 
@@ -282,8 +290,8 @@ def _last(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
 def _fixes_beside_others(plugin: str) -> Iterator[Fix]:
     """List what can be done about a plugin where more is in the way: pods of the node can leave it, too."""
     yield from FIXES.get(plugin, ())
-    if plugin in leaving.CURED_BY_LEAVING:
-        yield leaving.delete_from
+    if plugin in evictions.CURED_BY_LEAVING:
+        yield evictions.delete_from
 
 
 def merged(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:

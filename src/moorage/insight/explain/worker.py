@@ -8,10 +8,10 @@ import msgspec
 
 from moorage.common.child_process import ParentChannel, lower_priority
 from moorage.common.errors import MoorageError
-from moorage.insight.explain.explain import explain_pod
 from moorage.insight.explain.in_scheduler import ExplainRequest
+from moorage.insight.explain.pods import explain_pod
 from moorage.insight.explain.text import change_line
-from moorage.insight.whatif.reading import ReadCluster, read_cluster
+from moorage.insight.snapshots.cluster_reader import ReadCluster, read_cluster
 from moorage.insight.whatif.session import Session
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.rest import ApiClient

@@ -9,9 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.common.errors import InputError
-from moorage.insight.explain.explain import explain_member, explain_pod
 from moorage.insight.explain.explanation import PodExplanation, PossibleChange, WorkloadExplanation
 from moorage.insight.explain.groups import is_judged_with_its_group, pods_that_count, view_group
+from moorage.insight.explain.pods import explain_member, explain_pod
 from moorage.insight.explain.subject import DEFAULT_SECONDS
 from moorage.insight.whatif.edits import CreateObject, ObjectId
 from moorage.insight.whatif.objects import missing

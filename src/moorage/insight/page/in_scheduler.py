@@ -17,7 +17,7 @@ from moorage.scheduler.daemon.serving.routing import Router
 from moorage.scheduler.engine.observing import AttemptObserver
 
 if TYPE_CHECKING:
-    from moorage.insight.page.live import LiveCluster
+    from moorage.insight.page.live_cluster import LiveCluster
 
 
 def allow_page(options: Options) -> Options:
@@ -31,8 +31,8 @@ class SchedulerPage(DaemonService):
     """The page of one daemon and the process that answers its questions."""
 
     def __init__(self, options: Options, instruments: Instruments) -> None:
+        from moorage.insight.page.observer import PageObserver
         from moorage.insight.page.question_process import QuestionProcess
-        from moorage.insight.page.watching import PageObserver
 
         self._clock = SteadyClock()
         self._asking = QuestionProcess(request_of(options))
@@ -52,7 +52,7 @@ class SchedulerPage(DaemonService):
 
     def start(self, parts: DaemonParts, router: Router) -> None:
         """Register the page."""
-        from moorage.insight.page.live import LiveCluster
+        from moorage.insight.page.live_cluster import LiveCluster
         from moorage.insight.page.service import PageService
 
         title = f"scheduler on {socket.gethostname()}"

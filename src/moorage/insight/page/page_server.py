@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from moorage.common.errors import InputError
 from moorage.insight.page.events import PageNews
+from moorage.insight.page.page_source import PageSource
 from moorage.insight.page.paths import EVENTS, MAX_BODY, problem, public_paths
 from moorage.insight.page.service import PageService
-from moorage.insight.page.source import PageSource
 from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply, ReplyStream
 from moorage.kube.http.server import HttpServer, is_loopback
 from moorage.scheduler.daemon.caller_tokens import CallerTokens

@@ -11,7 +11,7 @@ from moorage.common.child_process import ParentChannel, lower_priority
 from moorage.common.errors import MoorageError
 from moorage.insight.explain.in_scheduler import ExplainRequest
 from moorage.insight.explain.worker import open_session
-from moorage.insight.page.answers import answer
+from moorage.insight.page.question_handlers import answer
 from moorage.insight.page.question_process import PageAnswer, PageQuestion
 from moorage.insight.whatif.session import Session
 

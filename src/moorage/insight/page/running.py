@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from moorage.insight.page.page_server import PageServer
-from moorage.insight.page.source import PageSource
+from moorage.insight.page.page_source import PageSource
 from moorage.scheduler.daemon.caller_tokens import CallerTokens
 
 

@@ -10,9 +10,9 @@ import msgspec
 import structlog
 
 from moorage.common.errors import InputError, MoorageError
+from moorage.insight.page.page_source import PageSource
 from moorage.insight.page.paths import API, ROOT, SAFETY, assets, problem
-from moorage.insight.page.source import PageSource
-from moorage.insight.page.waiting import described, group_id, grouped, reasons_of
+from moorage.insight.page.pending_groups import described, group_id, grouped, reasons_of
 from moorage.kube.http.messages import HttpRequest, Reply
 
 MAX_LISTED: Final = 200

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from moorage.common.errors import ApiError, InputError
 from moorage.common.virtual_time import call_outside_loop
-from moorage.insight.whatif.reading import ReadCluster, ShowReading, read_cluster
+from moorage.insight.snapshots.cluster_reader import ReadCluster, ShowReading, read_cluster
+from moorage.insight.snapshots.snapshot_file import OLD_SECONDS, read_snapshot
 from moorage.insight.whatif.session import Session
-from moorage.insight.whatif.snapshot import OLD_SECONDS, read_snapshot
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.manifests import Document, documents_of, read_files

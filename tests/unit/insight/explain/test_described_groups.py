@@ -3,7 +3,7 @@
 from tests.support.gangs import COSCHEDULING
 from tests.unit.insight.explain.clusters import Object, node, pod, session
 
-from moorage.insight.explain.explain import explain_pod
+from moorage.insight.explain.pods import explain_pod
 
 CONFIG = COSCHEDULING.replace("{ARGS}", "{}")
 

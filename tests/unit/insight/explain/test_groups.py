@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from tests.unit.insight.explain.clusters import Object, node, pod, session
 
-from moorage.insight.explain.explain import explain_pod
 from moorage.insight.explain.explanation import PodExplanation
+from moorage.insight.explain.pods import explain_pod
 from moorage.insight.explain.text import group_lines
 from moorage.insight.explain.workloads import explain_workload, workload_named
 from moorage.insight.whatif.edits import edit_from

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.unit.insight.explain.clusters import HOSTNAME, ZONE, Object, node, pod, session
 
-from moorage.insight.explain.explain import explain_pod
 from moorage.insight.explain.fixes.resources import lower_requests
+from moorage.insight.explain.pods import explain_pod
 from moorage.insight.explain.search import offers
 from moorage.insight.explain.subject import LimitReached, Limits, Subject
 from moorage.insight.whatif.edits import edit_from

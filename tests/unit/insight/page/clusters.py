@@ -7,8 +7,8 @@ from moorage.cluster.files.loading import cluster_of
 from moorage.cluster.simulation.recording import RunRecorder
 from moorage.cluster.simulation.replay import Replay
 from moorage.cluster.simulation.simulation import simulate
-from moorage.insight.page.played import PlayedCluster, PlayedRun
-from moorage.insight.page.still import StillCluster
+from moorage.insight.page.replayed_cluster import ReplayedCluster, ReplayedRun
+from moorage.insight.page.static_cluster import StaticCluster
 from moorage.insight.whatif.sources import LoadedCluster
 from moorage.kube.manifests import documents_of
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
@@ -70,9 +70,9 @@ def loaded(contents: Sequence[Content] = SMALL, note: str = "") -> LoadedCluster
     return LoadedCluster(list(documents_of(contents, source="test")), note, honours_nominations=False)
 
 
-def still(contents: Sequence[Content] = SMALL, title: str = "test") -> StillCluster:
+def still(contents: Sequence[Content] = SMALL, title: str = "test") -> StaticCluster:
     """Show a cluster as it is."""
-    return StillCluster(loaded(contents), policy(), title)
+    return StaticCluster(loaded(contents), policy(), title)
 
 
 def replayed(contents: Sequence[Content], text: str = "") -> Replay:
@@ -82,8 +82,8 @@ def replayed(contents: Sequence[Content], text: str = "") -> Replay:
     return Replay(recorder)
 
 
-def played(contents: Sequence[Content], configurations: Mapping[str, str] | None = None) -> PlayedCluster:
+def played(contents: Sequence[Content], configurations: Mapping[str, str] | None = None) -> ReplayedCluster:
     """Simulate a cluster under one or more configurations, by name."""
     texts = configurations or {"as configured": ""}
-    runs = [PlayedRun(name, policy(text), replayed(contents, text)) for name, text in texts.items()]
-    return PlayedCluster(loaded(contents), runs, "cluster.yaml")
+    runs = [ReplayedRun(name, policy(text), replayed(contents, text)) for name, text in texts.items()]
+    return ReplayedCluster(loaded(contents), runs, "cluster.yaml")

@@ -11,11 +11,11 @@ from urllib.parse import quote
 import pytest
 from tests.unit.insight.page.clusters import SMALL, Content, loaded, node, pod, policy, still
 
-from moorage.insight.explain.explain import explain_pod
+from moorage.insight.explain.pods import explain_pod
 from moorage.insight.explain.text import change_line, group_line, headline, retry_lines
 from moorage.insight.page.paths import SAFETY, public_paths
 from moorage.insight.page.service import PageService
-from moorage.insight.page.still import StillCluster
+from moorage.insight.page.static_cluster import StaticCluster
 from moorage.kube.http.messages import HttpRequest, Reply
 
 Talk = Callable[[PageService], Awaitable[Any]]
@@ -24,7 +24,7 @@ JSON = [(b"content-type", b"application/json")]
 
 def served(talk: Talk, contents: tuple[Content, ...] = SMALL) -> Any:
     async def go() -> Any:
-        source: StillCluster = still(contents)
+        source: StaticCluster = still(contents)
         await source.start()
         assert source._trying is not None
         await source._trying

@@ -9,8 +9,8 @@ import pytest
 
 from moorage import CycleState, FilterPlugin, NodeInfo, NodeNames, Pod, PreFilterPlugin, ScorePlugin, Session, Status
 from moorage.common.errors import ConfigError, InputError
+from moorage.insight.snapshots.snapshot_file import write_snapshot
 from moorage.insight.whatif.edits import DeleteObject, ObjectId
-from moorage.insight.whatif.snapshot import write_snapshot
 
 
 class Good(FilterPlugin, ScorePlugin):

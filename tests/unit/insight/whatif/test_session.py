@@ -6,7 +6,7 @@ from tests.conformance.ours import BASE_GATES, REGISTRY, config_of
 from tests.unit.insight.explain.clusters import node, pod, session
 
 from moorage.common.errors import InputError
-from moorage.insight.explain.explain import explain_pod
+from moorage.insight.explain.pods import explain_pod
 from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId, PatchObject
 from moorage.insight.whatif.session import Session
 from moorage.kube.features import FeatureGates

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from moorage.common.clock import Clock
 from moorage.common.errors import InputError, did_you_mean
-from moorage.insight.page.columns import layout_of, load_of
-from moorage.insight.page.data import (
+from moorage.insight.page.api_types import (
     About,
     DecisionLine,
     NodeLayout,
@@ -17,10 +16,11 @@ from moorage.insight.page.data import (
     TimeLines,
     WaitingPodLine,
 )
-from moorage.insight.page.helping import Helping
-from moorage.insight.page.source import MAX_STEPS, page_state
-from moorage.insight.page.waiting import Help, events_of, hoped_for, pod_groups
-from moorage.insight.page.watching import PageObserver, SecondOfWork
+from moorage.insight.page.node_columns import layout_of, load_of
+from moorage.insight.page.observer import PageObserver, SecondOfWork
+from moorage.insight.page.page_source import MAX_STEPS, page_state
+from moorage.insight.page.pending_groups import Suggestion, events_of, list_retry_events, pod_groups
+from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.scheduler import Scheduler
@@ -54,7 +54,7 @@ class LiveCluster:
         self._scheduler, self._observer, self._clock = scheduler, observer, clock
         self._title, self._ask, self._moment = title, ask, moment
         self._registered: tuple[object, dict[str, list[str]]] = (None, {})
-        self._helping = Helping(self._ask_helps)
+        self._helping = SuggestionSearch(self._ask_helps)
         self._helped_at = 0.0
         self._layout: NodeLayout | None = None
         self._state: PageState | None = None
@@ -133,7 +133,7 @@ class LiveCluster:
             placed=sum(load.pods),
             bound=self._observer.bound_count,
             queues={name: count for name, count in sizes._asdict().items() if count},
-            events=hoped_for(lines, self._events()),
+            events=list_retry_events(lines, self._events()),
             groups=pod_groups(lines, self._members(lines)),
         )
 
@@ -169,7 +169,7 @@ class LiveCluster:
         self.state(run, at)
         return self._waiting
 
-    def helps(self, run: int, at: float) -> Mapping[str, Help]:
+    def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return what is known to help which group."""
         return self._helping.found
 
@@ -207,7 +207,7 @@ class LiveCluster:
     async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
         """Have a question answered beside the scheduler; what is on a node is known here."""
         if question == "node" and asked.get("deep") == "no":
-            from moorage.insight.page.answers import (
+            from moorage.insight.page.question_handlers import (
                 node_facts,
             )  # with all that explains, which a cluster that starts has no use for
 

@@ -10,8 +10,7 @@ from typing import Any, Final
 from moorage.cluster import why_not
 from moorage.common.errors import InputError, MoorageError
 from moorage.insight.explain.groups import pods_that_count
-from moorage.insight.page.columns import layout_of, load_of
-from moorage.insight.page.data import (
+from moorage.insight.page.api_types import (
     About,
     DecisionLine,
     NodeLayout,
@@ -21,10 +20,11 @@ from moorage.insight.page.data import (
     TimeLines,
     WaitingPodLine,
 )
-from moorage.insight.page.helping import Helping
-from moorage.insight.page.sessions import SessionThread
-from moorage.insight.page.source import page_state
-from moorage.insight.page.waiting import Help, events_of, hoped_for, pod_groups
+from moorage.insight.page.node_columns import layout_of, load_of
+from moorage.insight.page.page_source import page_state
+from moorage.insight.page.pending_groups import Suggestion, events_of, list_retry_events, pod_groups
+from moorage.insight.page.session_thread import SessionThread
+from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.sources import LoadedCluster
 from moorage.kube.api.pod import Pod
@@ -40,13 +40,13 @@ MAX_BATCH: Final = 500
 OTHERS: Final = "another scheduler"
 
 
-class StillCluster:
+class StaticCluster:
     """One moment of a cluster, with what an attempt would say of each pod that waits."""
 
     def __init__(self, cluster: LoadedCluster, policy: Policy, title: str) -> None:
         self._title, self._note = title, cluster.note
         self.thread = SessionThread(lambda _key: cluster.session(policy))
-        self.helping = Helping(self._ask_helps)
+        self.helping = SuggestionSearch(self._ask_helps)
         self._version = 1
         self._waiting: list[Pod] = []
         self._lines: dict[str, WaitingPodLine] = {}
@@ -131,7 +131,7 @@ class StillCluster:
             placed=self._placed,
             bound=0,
             queues=dict(Counter(line.place for line in lines)),
-            events=hoped_for(lines, self._events),
+            events=list_retry_events(lines, self._events),
             groups=pod_groups(lines, self._members),
             note=f"{left} of {len(lines)} pending pods have not been tried yet" if left else "",
         )
@@ -140,7 +140,7 @@ class StillCluster:
         """List the pods that wait."""
         return list(self._lines.values())
 
-    def helps(self, run: int, at: float) -> Mapping[str, Help]:
+    def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return what is known to help which group."""
         return self.helping.found
 

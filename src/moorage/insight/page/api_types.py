@@ -64,7 +64,7 @@ class WaitingGroup(PageData, frozen=True):
     """Whether the search for something that helps has ended."""
 
 
-class HopedForEvent(PageData, frozen=True):
+class RetryEvent(PageData, frozen=True):
     """An event that could bring pods back to the queue, how many, and the plugins that hope for it."""
 
     event: str
@@ -129,7 +129,7 @@ class PageState(PageData, frozen=True):
     groups: list[WaitingGroup]
     groups_left: int
     pods_left: int
-    events: list[HopedForEvent]
+    events: list[RetryEvent]
     pod_groups: list[GroupLine]
     load: NodeLoad
     note: str = ""

@@ -11,10 +11,10 @@ from moorage.cluster.files.loading import cluster_of
 from moorage.cluster.offline import DiscardingApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import InputError
-from moorage.insight.page.data import WaitingGroup
-from moorage.insight.page.helping import Helping
-from moorage.insight.page.live import PAUSE_SECONDS, LiveCluster
-from moorage.insight.page.watching import PageObserver
+from moorage.insight.page.api_types import WaitingGroup
+from moorage.insight.page.live_cluster import PAUSE_SECONDS, LiveCluster
+from moorage.insight.page.observer import PageObserver
+from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.scheduler.engine.binding.binder import TaskBackground
 from moorage.scheduler.engine.observing import AttemptObserver, observed_by
 from moorage.scheduler.engine.outcomes import Outcome
@@ -121,7 +121,7 @@ def test_a_search_that_failed_is_begun_again() -> None:
                 raise TimeoutError
             return {pods[0]: "a larger node"}
 
-        helping = Helping(ask, retry_seconds=0.0)
+        helping = SuggestionSearch(ask, retry_seconds=0.0)
         group = WaitingGroup("g", ("Insufficient cpu",), ("NodeResourcesFit",), 1, ("shop/a",), "no node", 0.0)
         for _ in range(2):
             version = helping.version

@@ -5,18 +5,18 @@ import asyncio
 import pytest
 from tests.unit.insight.page.clusters import SMALL, policy, replayed
 
-from moorage.insight.page.played import PlayedCluster, PlayedRun
+from moorage.insight.page.replayed_cluster import ReplayedCluster, ReplayedRun
 from moorage.insight.whatif.sources import LoadedCluster
 from moorage.kube.manifests import documents_of
 
 
 @pytest.mark.parametrize(("known", "is_helped"), [(SMALL, True), ((), False)], ids=["a cluster", "a log alone"])
 def test_help_is_looked_for_if_the_nodes_are_known(known: tuple[dict[str, object], ...], is_helped: bool) -> None:
-    run = PlayedRun("run", policy(), replayed(SMALL))
+    run = ReplayedRun("run", policy(), replayed(SMALL))
 
     async def go() -> bool:
         cluster = LoadedCluster(list(documents_of(known, source="test")), "", honours_nominations=False)
-        source = PlayedCluster(cluster, [run], "test")
+        source = ReplayedCluster(cluster, [run], "test")
         await source.start()
         try:
             assert source.state(0, 1e9).groups

@@ -13,9 +13,9 @@ from moorage.cluster.dry_run import DryRun
 from moorage.cluster.files.loading import cluster_of
 from moorage.cluster.simulation.simulation import simulate
 from moorage.common.errors import Forbidden, InputError
-from moorage.insight.whatif.anonymizing import Anonymizer
-from moorage.insight.whatif.reading import ReadCluster, read_cluster
-from moorage.insight.whatif.snapshot import SnapshotFacts, read_snapshot, write_snapshot
+from moorage.insight.snapshots.anonymizer import Anonymizer
+from moorage.insight.snapshots.cluster_reader import ReadCluster, read_cluster
+from moorage.insight.snapshots.snapshot_file import SnapshotFacts, read_snapshot, write_snapshot
 from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.client.credentials import FixedCredentials
 from moorage.kube.client.kubeconfig import Connection
@@ -104,7 +104,7 @@ def test_what_was_read_can_be_explained_and_patched(tmp_path: Path) -> None:
     write_snapshot(path, found.contents, source="here", versions=found.versions)
     contents, facts = read_snapshot(str(path))
     assert (contents, facts.source) == (found.contents, "here")
-    from moorage.insight.explain.explain import explain_pod
+    from moorage.insight.explain.pods import explain_pod
 
     with session(*contents) as opened:
         assert explain_pod(opened, "default/a").changes[0].kind == "request"

@@ -8,8 +8,8 @@ from typing import Final
 import structlog
 
 from moorage.common.errors import MoorageError
-from moorage.insight.page.data import WaitingGroup
-from moorage.insight.page.waiting import NOT_TRIED, UNTOLD, Help
+from moorage.insight.page.api_types import WaitingGroup
+from moorage.insight.page.pending_groups import NOT_TRIED, UNTOLD, Suggestion
 
 MAX_HELPED: Final = 12
 """So many groups are helped by themselves; of the others a pod's own page says what would."""
@@ -19,17 +19,17 @@ RETRY_SECONDS: Final = 10.0
 
 log = structlog.get_logger(__name__)
 
-AskHelps = Callable[[Sequence[str]], Awaitable[Mapping[str, str]]]
+FindSuggestions = Callable[[Sequence[str]], Awaitable[Mapping[str, str]]]
 """Answers for each of some pods with the first change that would let it run; empty if none was found."""
 
 
-class Helping:
+class SuggestionSearch:
     """Remembers what helps each group, and looks for what is not known yet; one search at a time."""
 
-    def __init__(self, ask: AskHelps, retry_seconds: float = RETRY_SECONDS) -> None:
+    def __init__(self, ask: FindSuggestions, retry_seconds: float = RETRY_SECONDS) -> None:
         self._ask, self._retry_seconds = ask, retry_seconds
         self._looking: asyncio.Task[None] | None = None
-        self.found: dict[str, Help] = {}
+        self.found: dict[str, Suggestion] = {}
         self.version = 0
 
     def look_at(self, groups: Sequence[WaitingGroup]) -> None:
@@ -49,7 +49,7 @@ class Helping:
                 break
             if len(self.found) >= MAX_REMEMBERED:
                 self.found.clear()
-            self.found[group.id] = Help(answers.get(example, ""))
+            self.found[group.id] = Suggestion(answers.get(example, ""))
             self.version += 1
         self.version += 1  # whoever asks then has the rest looked for: what came meanwhile, or all after an error
 

@@ -8,11 +8,11 @@ import msgspec
 
 from moorage.common.errors import InputError, MoorageError, did_you_mean
 from moorage.insight.explain import text
-from moorage.insight.explain.explain import compare, explain_pod
 from moorage.insight.explain.explanation import PodExplanation
 from moorage.insight.explain.groups import pods_that_count
 from moorage.insight.explain.obstacles import Obstacles, find_obstacles
-from moorage.insight.page.trying import try_changes
+from moorage.insight.explain.pods import compare, explain_pod
+from moorage.insight.page.what_if import try_changes
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.decision import NodeEntry

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from moorage.common.caches import LRU
 from moorage.common.errors import InputError
-from moorage.insight.page.answers import answer
+from moorage.insight.page.question_handlers import answer
 from moorage.insight.whatif.session import Session
 
 MAX_WAITING: Final = 32

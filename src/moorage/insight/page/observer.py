@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from moorage.common.caches import LRU
 from moorage.common.clock import Clock
-from moorage.insight.page.data import DecisionLine
+from moorage.insight.page.api_types import DecisionLine
 from moorage.scheduler.decisions.decision import Result
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from moorage.insight.page.data import Grouping, NodeLayout, NodeLoad
+from moorage.insight.page.api_types import Grouping, NodeLayout, NodeLoad
 from moorage.kube.api.node import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL, Node
 from moorage.scheduler.framework.nodetable import NodeTable
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.insight.page.clusters import SMALL, loaded, node, pod, policy
 
 from moorage.common.errors import InputError
-from moorage.insight.page.answers import answer
+from moorage.insight.page.question_handlers import answer
 from moorage.insight.whatif.session import Session
 
 POD = """

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from moorage.common.errors import InputError, did_you_mean
 from moorage.insight.explain.groups import pods_that_count
-from moorage.insight.page.columns import load_of
+from moorage.insight.page.node_columns import load_of
 from moorage.insight.whatif.changes import belongs_to_node, evicted
 from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId, PatchObject, edit_from, put
 from moorage.insight.whatif.objects import missing

@@ -8,8 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.cluster import ClusterMoment, RecordedDecision, Replay, WaitingRecord
-from moorage.insight.page.columns import layout_of
-from moorage.insight.page.data import (
+from moorage.insight.page.api_types import (
     About,
     DecisionLine,
     NodeLayout,
@@ -19,10 +18,11 @@ from moorage.insight.page.data import (
     TimeLines,
     WaitingPodLine,
 )
-from moorage.insight.page.helping import Helping
-from moorage.insight.page.sessions import SessionThread
-from moorage.insight.page.source import MAX_STEPS, page_state
-from moorage.insight.page.waiting import Help, events_of, hoped_for, pod_groups
+from moorage.insight.page.node_columns import layout_of
+from moorage.insight.page.page_source import MAX_STEPS, page_state
+from moorage.insight.page.pending_groups import Suggestion, events_of, list_retry_events, pod_groups
+from moorage.insight.page.session_thread import SessionThread
+from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.sources import LoadedCluster
 from moorage.kube.api.kinds import BY_TYPE
@@ -38,7 +38,7 @@ MAX_DECISIONS: Final = 200
 WAITS: Final = "waits"
 
 
-class PlayedRun:
+class ReplayedRun:
     """One simulation that was recorded, and the policy it was run under."""
 
     def __init__(self, name: str, policy: Policy, replay: Replay) -> None:
@@ -51,13 +51,13 @@ class PlayedRun:
         self.weights: dict[str, dict[str, int]] = {}
 
 
-class PlayedCluster:
+class ReplayedCluster:
     """Recorded simulations of one cluster; questions are asked of the cluster as it was at a moment."""
 
-    def __init__(self, cluster: LoadedCluster, runs: Sequence[PlayedRun], title: str) -> None:
+    def __init__(self, cluster: LoadedCluster, runs: Sequence[ReplayedRun], title: str) -> None:
         self._cluster, self._runs, self._title = cluster, runs, title
         self.thread = SessionThread(self._open)
-        self._helping: dict[Hashable, Helping] = {}
+        self._helping: dict[Hashable, SuggestionSearch] = {}
         self._lines: dict[int, TimeLines] = {}
 
     @property
@@ -128,7 +128,7 @@ class PlayedCluster:
             placed=len(moment.placed),
             bound=moment.bound,
             queues=dict(Counter(line.place for line in lines)),
-            events=hoped_for(lines, played.events),
+            events=list_retry_events(lines, played.events),
             groups=pod_groups(lines, _members(played.replay, moment)),
         )
         if self._can_help(run, at):
@@ -141,11 +141,11 @@ class PlayedCluster:
         return self._waiting(played, played.replay.at(at))
 
     @staticmethod
-    def _waiting(played: PlayedRun, moment: ClusterMoment) -> list[WaitingPodLine]:
+    def _waiting(played: ReplayedRun, moment: ClusterMoment) -> list[WaitingPodLine]:
         pods = played.replay.pods
         return [_line(pods[key], record) for key, record in moment.waiting.items()]
 
-    def helps(self, run: int, at: float) -> Mapping[str, Help]:
+    def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return what is known to help which group."""
         return self._helping_at(run, at).found
 
@@ -153,10 +153,10 @@ class PlayedCluster:
         """Tell whether to look for help: at the end of a run, not at every step there, and by more than a log alone."""
         return at >= self._runs[run].replay.seconds and bool(self._cluster.documents)
 
-    def _helping_at(self, run: int, at: float) -> Helping:
+    def _helping_at(self, run: int, at: float) -> SuggestionSearch:
         """Return what looks for help at a moment; at most of them, nothing does."""
         if not self._can_help(run, at):
-            return Helping(self._no_helps)
+            return SuggestionSearch(self._no_helps)
         end = self._runs[run].replay.seconds
         if run not in self._helping:
 
@@ -164,7 +164,7 @@ class PlayedCluster:
                 found: Mapping[str, str] = await self.thread.ask((run, end), "helps", {"pods": list(pods)})
                 return found
 
-            self._helping[run] = Helping(ask)
+            self._helping[run] = SuggestionSearch(ask)
         return self._helping[run]
 
     async def _no_helps(self, _pods: Sequence[str]) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.insight.page.data import GroupLine, HopedForEvent, WaitingGroup, WaitingPodLine
+from moorage.insight.page.api_types import GroupLine, RetryEvent, WaitingGroup, WaitingPodLine
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.queue.observing import GATED, INCOMPLETE
 
@@ -19,7 +19,7 @@ NOT_TRIED: Final = "not tried yet"
 UNTOLD: Final = "no reason reported yet"
 
 
-class Help(Struct, frozen=True):
+class Suggestion(Struct, frozen=True):
     """What was found to help a group; empty if nothing was."""
 
     text: str
@@ -53,7 +53,7 @@ def grouped(lines: Iterable[WaitingPodLine]) -> list[list[WaitingPodLine]]:
     return sorted(found.values(), key=lambda members: (-len(members), reasons_of(members[0])))
 
 
-def described(members: Sequence[WaitingPodLine], helps: Mapping[str, Help]) -> WaitingGroup:
+def described(members: Sequence[WaitingPodLine], helps: Mapping[str, Suggestion]) -> WaitingGroup:
     """Describe a group as it is shown; there may be far more groups than are."""
     reasons = reasons_of(members[0])
     name = group_id(reasons)
@@ -71,7 +71,7 @@ def described(members: Sequence[WaitingPodLine], helps: Mapping[str, Help]) -> W
     )
 
 
-def hoped_for(lines: Iterable[WaitingPodLine], events: Mapping[str, Sequence[str]]) -> list[HopedForEvent]:
+def list_retry_events(lines: Iterable[WaitingPodLine], events: Mapping[str, Sequence[str]]) -> list[RetryEvent]:
     """Count the events that pods hope for; ``events`` are those that each plugin registered for."""
     by_plugins = Counter(line.plugins for line in lines if line.plugins)
     pods: Counter[str] = Counter()
@@ -85,14 +85,14 @@ def hoped_for(lines: Iterable[WaitingPodLine], events: Mapping[str, Sequence[str
             pods[event] += count
             plugins.setdefault(event, {}).update(dict.fromkeys(who))
     return [
-        HopedForEvent(event=event, pods=count, plugins=tuple(plugins[event]))
+        RetryEvent(event=event, pods=count, plugins=tuple(plugins[event]))
         for event, count in sorted(pods.items(), key=lambda item: (-item[1], item[0]))[:MAX_EVENTS]
     ]
 
 
 def events_of(profiles: Iterable[Profile]) -> dict[str, list[str]]:
     """Say which events each plugin registered for, in all profiles together."""
-    from moorage.insight.explain.explain import (
+    from moorage.insight.explain.pods import (
         event_names,  # when somebody looks: a cluster that starts need not wait for it
     )
 

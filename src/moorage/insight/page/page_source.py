@@ -3,19 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from moorage.insight.page.data import (
+from moorage.insight.page.api_types import (
     About,
     DecisionLine,
     GroupLine,
-    HopedForEvent,
     NodeLayout,
     NodeLoad,
     PageState,
+    RetryEvent,
     RunDifference,
     TimeLines,
     WaitingPodLine,
 )
-from moorage.insight.page.waiting import MAX_SHOWN, Help, described, grouped
+from moorage.insight.page.pending_groups import MAX_SHOWN, Suggestion, described, grouped
 
 MAX_STEPS: Final = 240
 """So many points a line has at most."""
@@ -45,7 +45,7 @@ class PageSource(Protocol):
         """List the pods that wait."""
         ...
 
-    def helps(self, run: int, at: float) -> Mapping[str, Help]:
+    def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return what is known to help which group."""
         ...
 
@@ -72,7 +72,7 @@ class PageSource(Protocol):
 
 def page_state(  # noqa: PLR0913 - keywords only: what a state is made of
     lines: Sequence[WaitingPodLine],
-    helps: Mapping[str, Help],
+    helps: Mapping[str, Suggestion],
     *,
     version: int,
     layout: int,
@@ -81,7 +81,7 @@ def page_state(  # noqa: PLR0913 - keywords only: what a state is made of
     placed: int,
     bound: int,
     queues: dict[str, int],
-    events: list[HopedForEvent],
+    events: list[RetryEvent],
     groups: list[GroupLine],
     note: str = "",
 ) -> PageState:
