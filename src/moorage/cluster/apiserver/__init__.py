@@ -1,1 +1,1 @@
-"""The cluster's objects behind the rules of the Kubernetes API: the only API server of our own."""
+"""The embedded API server: objects in a store, behind the rules of the Kubernetes API."""

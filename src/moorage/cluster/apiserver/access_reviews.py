@@ -1,4 +1,4 @@
-"""Questions about who somebody is and what they may do: whoever has the token is the administrator."""
+"""Token and access reviews; the owner of the token is the administrator."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -9,7 +9,7 @@ USER: Final[Data] = {"username": "moorage-admin", "groups": ["system:masters", "
 
 
 class Reviews:
-    """Answers reviews, given how to verify a token."""
+    """Fills in the status of review objects."""
 
     def __init__(self, knows_token: Callable[[str], bool]) -> None:
         self._knows_token = knows_token
@@ -23,7 +23,7 @@ class Reviews:
         }
 
     def answer(self, plural: str, data: Data) -> Data:
-        """Fill in the status of a review whose types have been checked."""
+        """Return a review with its status; its types are already checked."""
         return {**data, "status": self._answers[plural](data.get("spec") or {})}
 
     def _token(self, spec: Data) -> Data:
@@ -33,7 +33,7 @@ class Reviews:
 
 
 def _access(spec: Data) -> Data:
-    """Allow everything to the administrator and to components of the cluster, and to nobody else."""
+    """Allow everything to the administrator and to components of the cluster, and nothing to other users."""
     groups, user = spec.get("groups") or [], spec.get("user") or ""
     is_known = user == USER["username"] or user.startswith("system:") or "system:masters" in groups
     return {"allowed": is_known and user != "system:anonymous"}

@@ -1,4 +1,4 @@
-"""The Kubernetes API over a store, without HTTP: a request in, an answer or a watch out."""
+"""The Kubernetes API on a store, without HTTP: it maps a request to a response or a watch."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -63,11 +63,11 @@ Edit = Callable[[Data], Data]
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
 SHOWS_DELETED: Final = frozenset(("pods", "namespaces", "persistentvolumeclaims", "persistentvolumes"))
-"""Resources whose deletion is answered with the object rather than with a Status."""
+"""Resources whose deletion returns the object instead of a Status."""
 
 
 class Api:
-    """A whole API server but for the network: give :meth:`answer` requests.
+    """A complete API server without the network: pass requests to :meth:`answer`.
 
     Names and uids that it makes up are drawn from ``chance``: the system's, unless a simulation is to be repeatable.
     """
@@ -107,9 +107,9 @@ class Api:
             if self.store.get("namespaces", name) is None:
                 self._writer.create(target, {**_typed_data(Namespace(ObjectMeta(name=name)), target)}, options)
         target = self._target_of_kind("scheduling.k8s.io/v1", "PriorityClass")
-        for thing in BUILT_IN_CLASSES:
-            if self.store.get(target.resource.storage, thing.name) is None:
-                self._writer.create(target, _typed_data(thing, target), options)
+        for obj in BUILT_IN_CLASSES:
+            if self.store.get(target.resource.storage, obj.name) is None:
+                self._writer.create(target, _typed_data(obj, target), options)
         target = replace(self._target_of_kind("v1", "Service"), namespace="default")
         if self.store.get("services", "default/kubernetes") is None:
             self._writer.create(target, kubernetes_service(), options)
@@ -120,7 +120,7 @@ class Api:
         return Target(resource)
 
     def answer(self, request: ApiRequest) -> ApiResponse | Watch:
-        """Carry out a request; what is refused is answered with a Status object."""
+        """Execute a request; errors are returned as Status objects."""
         try:
             return self._document(request) or self._resource_answer(request)
         except ApiError as error:
@@ -131,7 +131,7 @@ class Api:
                 self._writer.admission.quotas.settle()
 
     def _document(self, request: ApiRequest) -> ApiResponse | None:
-        """Answer what is no resource: health, version, discovery and schemas."""
+        """Return a document that is not a resource: health, version, discovery and schemas."""
         path = request.path
         if path.startswith(("/api/v1/", "/apis/")) and path.count("/") > 3:
             return None
@@ -145,8 +145,8 @@ class Api:
             return self._openapi(path)
         if path == "/":
             return ApiResponse(body_of({"paths": ["/api", "/apis", "/healthz", "/openapi/v3", "/version"]}))
-        found = self._discovery.answer(path, request.accept)
-        return ApiResponse(msgspec.json.encode(found[0]), content_type=found[1]) if found is not None else None
+        document = self._discovery.answer(path, request.accept)
+        return ApiResponse(msgspec.json.encode(document[0]), content_type=document[1]) if document is not None else None
 
     def _openapi(self, path: str) -> ApiResponse:
         match path.strip("/").split("/")[1:]:
@@ -156,14 +156,14 @@ class Api:
             case ["v3"]:
                 return ApiResponse(body_of(openapi.index(self.resources)))
             case ["v3", "api", version]:
-                found = openapi.document(self.resources, "", version, self._custom.schemas)
+                document = openapi.document(self.resources, "", version, self._custom.schemas)
             case ["v3", "apis", group, version]:
-                found = openapi.document(self.resources, group, version, self._custom.schemas)
+                document = openapi.document(self.resources, group, version, self._custom.schemas)
             case _:
-                found = None
-        if found is None:
+                document = None
+        if document is None:
             raise path_not_found()
-        return ApiResponse(body_of(found))
+        return ApiResponse(body_of(document))
 
     def _resource_answer(self, request: ApiRequest) -> ApiResponse | Watch:
         target = target_of(request.path, self.resources)
@@ -192,17 +192,17 @@ class Api:
         return self._watch(request, target) if request.is_set("watch") else self._list(request, target)
 
     def _list(self, request: ApiRequest, target: Target) -> ApiResponse:
-        chosen = selection(target.resource, request.query)
+        selected = selection(target.resource, request.query)
         version = request.number("resourceVersion")
         if version is not None and version > self.store.version:
             raise version_too_large(version, self.store.version)
         limit, token = request.number("limit"), request.query.get("continue", "")
-        page = self._lists.page(target.resource, target.namespace, chosen, limit, token)
+        page = self._lists.page(target.resource, target.namespace, selected, limit, token)
         representation = self._representation(request, target.resource)
         return ApiResponse(representation.many(page.entries, page.version, page.token, page.remaining))
 
     def _watch(self, request: ApiRequest, target: Target) -> Watch:
-        chosen = selection(target.resource, request.query, name=target.name)
+        selected = selection(target.resource, request.query, name=target.name)
         version = request.number("resourceVersion")
         is_streaming_list = request.is_set("sendInitialEvents")
         if is_streaming_list and request.query.get("resourceVersionMatch") != "NotOlderThan":
@@ -210,7 +210,7 @@ class Api:
             raise invalid(target.resource, "", [cause])
         terms = WatchTerms(
             target.namespace,
-            chosen,
+            selected,
             since=None if is_streaming_list else version or None,
             is_streaming_list=is_streaming_list,
             wants_bookmarks=request.is_set("allowWatchBookmarks"),
@@ -245,16 +245,16 @@ class Api:
     def _check_fields(
         self, request: ApiRequest, resource: ServedResource, data: Data, target: Target | None = None
     ) -> tuple[str, ...]:
-        """Look for fields that are unknown or given twice as the request wants it, and return what to warn of.
+        """Check for unknown and duplicate fields as the request's fieldValidation requires; return the warnings.
 
-        Those that a ``target`` has already are nobody's fault now.
+        Unknown fields that ``target`` already has are ignored.
         """
         if request.field_validation in ("", "Ignore"):
             return ()
         unknown, repeated = self._unknown_fields(resource, data), []
         if target is not None:
-            known = set(self._unknown_fields(resource, self._writer.find(target).data))
-            unknown = [path for path in unknown if path not in known]
+            existing = set(self._unknown_fields(resource, self._writer.find(target).data))
+            unknown = [path for path in unknown if path not in existing]
         elif request.content_type in (JSON, ""):
             repeated = repeated_fields(request.body)
         return self._writer.admission.check_fields(resource, request.field_validation, unknown, repeated)
@@ -279,9 +279,9 @@ class Api:
     def _object(self, request: ApiRequest, kind: str, resource: ServedResource | None = None) -> Data:
         """Read the object in the body; 400 if it is of another kind than the path is for."""
         data = read_object(request)
-        found = data.get("kind") or kind
-        if found != kind:
-            raise bad_request(f'{found} in version "{data.get("apiVersion", "")}" cannot be handled as a {kind}')
+        actual_kind = data.get("kind") or kind
+        if actual_kind != kind:
+            raise bad_request(f'{actual_kind} in version "{data.get("apiVersion", "")}" cannot be handled as a {kind}')
         data["kind"] = kind
         if resource is None:
             return data
@@ -317,7 +317,7 @@ class Api:
         def checked(old: Data) -> Data:
             new = edit(old)
             if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
-                raise bad_request("what is left of the object is none: it needs metadata")
+                raise bad_request("invalid patch result: metadata is missing")
             if resource.is_custom:
                 self._custom.complete(resource, new)
             elif resource.storage == DEFINITIONS and not options.subresource:
@@ -360,28 +360,28 @@ class Api:
         schema = schema_of_kind(resource.api_version, resource.name)
         return lambda data: strategic_merge(data, patch, schema)
 
-    def _apply(self, request: ApiRequest, target: Target, wanted: Data) -> ApiResponse:
+    def _apply(self, request: ApiRequest, target: Target, applied_data: Data) -> ApiResponse:
         manager, force = request.query.get("fieldManager", ""), request.is_set("force")
         check_manager(manager)
         resource = target.resource
-        found = (wanted.get("apiVersion"), wanted.get("kind"))
-        if found != (resource.api_version, resource.name) or target.subresource == "scale":
-            raise bad_request(f"apply needs the apiVersion and kind of what it is applied to, found {found}")
-        if resource.is_custom and (unknown := self._custom.unknown_fields(resource, wanted)):
+        actual = (applied_data.get("apiVersion"), applied_data.get("kind"))
+        if actual != (resource.api_version, resource.name) or target.subresource == "scale":
+            raise bad_request(f"apply requires the apiVersion and kind of the resource, found {actual}")
+        if resource.is_custom and (unknown := self._custom.unknown_fields(resource, applied_data)):
             lines = ", ".join(f".{path}: field not declared in schema" for path in unknown)
             subject = f"{target.namespace}/{target.name}; {resource.api_version}, Kind={resource.name}"
             raise bad_request(f"failed to create typed patch object ({subject}): {lines}")
-        self._check_fields(request, resource, wanted)
+        self._check_fields(request, resource, applied_data)
         options = WriteOptions(request.is_dry_run, manager, target.subresource, is_apply=True)
         if self.store.get(resource.storage, target.key) is None and not target.subresource:
-            wanted["metadata"].setdefault("name", target.name)
-            if wanted["metadata"]["name"] != target.name:
+            applied_data["metadata"].setdefault("name", target.name)
+            if applied_data["metadata"]["name"] != target.name:
                 raise bad_request("the name of the object does not match the name on the URL")
-            new = first_applied(resource, wanted, manager, self.clock)
+            new = first_applied(resource, applied_data, manager, self.clock)
             return self._shown(request, target, self._create(target, new, options).body, 201)
 
         def edit(live: Data) -> Data:
-            return applied(resource, live, wanted, manager, force=force, clock=self.clock)
+            return applied(resource, live, applied_data, manager, force=force, clock=self.clock)
 
         return self._shown(request, target, self._change(target, edit, options).body)
 
@@ -403,8 +403,8 @@ class Api:
         return data, is_gone
 
     def _delete_many(self, request: ApiRequest, target: Target, options: DeleteOptions) -> ApiResponse:
-        chosen = selection(target.resource, request.query)
-        entries = self._lists.page(target.resource, target.namespace, chosen, None, "").entries
+        selected = selection(target.resource, request.query)
+        entries = self._lists.page(target.resource, target.namespace, selected, None, "").entries
         for entry in entries:
             namespace, _, name = entry.key.rpartition("/")
             self._delete_one(Target(target.resource, namespace, name), options)
@@ -418,6 +418,6 @@ def _options(request: ApiRequest, target: Target) -> WriteOptions:
     return WriteOptions(request.is_dry_run, request.manager, part)
 
 
-def _typed_data(thing: msgspec.Struct, target: Target) -> Data:
+def _typed_data(obj: msgspec.Struct, target: Target) -> Data:
     kind = {"apiVersion": target.resource.api_version, "kind": target.resource.name}
-    return {**kind, **msgspec.to_builtins(thing)}
+    return {**kind, **msgspec.to_builtins(obj)}

@@ -15,12 +15,12 @@ from cryptography.x509.oid import NameOID
 
 VALID_DAYS: Final = 365
 _EARLY: Final = datetime.timedelta(hours=1)
-"""Clocks of containers on one machine may differ a little."""
+"""Clocks of containers may differ slightly."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerCertificate:
-    """A certificate that signs itself, and the context that serves with it."""
+    """A self-signed certificate and its TLS context."""
 
     pem: bytes
     context: ssl.SSLContext

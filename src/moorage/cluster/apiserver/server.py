@@ -48,10 +48,9 @@ GRACE_SECONDS: Final = 0.1
 class ApiServer:
     """Serves an API until it is stopped. Use it as an async context manager.
 
-    Whoever has ``token`` may do everything, nobody else anything; only this machine can connect. ``url`` is served over
-    TLS, as kubectl wants it; with ``plain``, so is ``plain_url`` without, for clients that count microseconds. With a
-    ``data_dir``, what was acknowledged is there after a restart, however the process ended. ``features`` decide which
-    kinds are served, and which fields count.
+    Requests need the ``token``, which allows everything; only this machine can connect. ``url`` uses TLS, as kubectl
+    requires; with ``plain``, ``plain_url`` is served without TLS for fast clients. With a ``data_dir``, acknowledged
+    writes survive a restart, even after a crash. ``features`` select the served kinds and fields.
     """
 
     def __init__(
@@ -129,15 +128,15 @@ class ApiServer:
             raise InputError(f"port {self._port}", f"cannot listen: {error.strerror}", hint=hint) from error
 
     def _publish_authority(self) -> None:
-        """Leave the certificate where components with a port of their own look for whom to trust."""
-        place = "/api/v1/namespaces/kube-system/configmaps"
+        """Publish the CA certificate where components with their own port look for it."""
+        path = "/api/v1/namespaces/kube-system/configmaps"
         authority = self._certificate.pem.decode()
         content = {"client-ca-file": authority, "requestheader-client-ca-file": authority}
         content |= {f"requestheader-{name}": text for name, text in PROXY_HEADERS.items()}
         body = msgspec.json.encode({"metadata": {"name": AUTHORITY}, "data": content})
         # The certificate is new at every start, the map may be there from the last one.
-        self.api.answer(ApiRequest("DELETE", f"{place}/{AUTHORITY}"))
-        self.api.answer(ApiRequest("POST", place, body=body))
+        self.api.answer(ApiRequest("DELETE", f"{path}/{AUTHORITY}"))
+        self.api.answer(ApiRequest("POST", path, body=body))
 
     async def stop(self) -> None:
         """End all watches and stop listening."""
@@ -148,7 +147,7 @@ class ApiServer:
             await self._journal.close()
 
     def _tick(self) -> None:
-        """Have every watch look at the clock now and then, with one timer for all of them; old events go."""
+        """Check the timeouts of all watches with one timer, and remove expired events."""
         self._watchers.tick()
         forget_old_events(self.api.store, self.api.clock.now())
         self._ticking = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
@@ -175,7 +174,7 @@ class ApiServer:
         return _reply(answer)
 
     async def _settled(self, journal: Journal, version: int, reply: Reply) -> Reply:
-        """Answer when what was written is on disk."""
+        """Send the response after the write is on disk."""
         try:
             await journal.settle(version)
         except ApiError as error:
@@ -205,5 +204,5 @@ def _refusal(error: ApiError) -> Reply:
 
 
 def _refuse(status: int, message: str) -> Reply:
-    """Say no to what is no request, in the API's own form."""
+    """Return a Status for a malformed HTTP request."""
     return _refusal(ApiError(message, status=status, reason=REASONS.get(status, "BadRequest")))

@@ -1,1 +1,1 @@
-"""What is done to objects before they are stored: defaults, priorities, addresses, validation."""
+"""Admission: defaults, priorities, quotas, addresses and validation of objects before they are stored."""

@@ -1,4 +1,4 @@
-"""What is done to objects on their way in: types checked, defaults filled in, priorities resolved, rules enforced."""
+"""The admission chain: check types, set defaults, resolve priorities, and validate."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -37,7 +37,7 @@ from moorage.kube.status_errors import bad_request, forbidden, invalid
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 STORAGE_CLASSES: Final = "storageclasses.storage.k8s.io"
 _SHAPES_PODS: Final = frozenset((PRIORITY_CLASSES, RUNTIMES, LIMITS))
-"""What is stored there decides about what pods look like; all that was made of specs before is void."""
+"""Resources that influence the admission of pods; a change invalidates all cached specs."""
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 PROTECTED: Final = {
     "persistentvolumeclaims": "kubernetes.io/pvc-protection",
@@ -101,13 +101,13 @@ class Admission:
         return problems
 
     def admit_new(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
-        """Return a new object as it is to be stored."""
+        """Return a new object in the form to store."""
         if resource.storage == "pods":
             return _told_of_gates(self._admit_new_pod(resource, data))
         return self._admit_fully(resource, data)
 
     def _admit_new_pod(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
-        """Admit a pod; most come from a template, and what was made of an equal spec is made of this one."""
+        """Admit a pod; most pods come from templates, so the results for equal specs are cached."""
         spec = data.get("spec")
         key = msgspec.json.encode(spec)
         if b"abelKeys" in key:
@@ -115,8 +115,8 @@ class Admission:
             key += msgspec.json.encode(data["metadata"].get("labels"))
         if self._store.list(LIMITS):
             key += data["metadata"]["namespace"].encode()
-        known = self._admitted_specs.find(key)
-        if known is None:
+        cached = self._admitted_specs.find(key)
+        if cached is None:
             admitted = self._admit_fully(resource, data)
             spec = admitted["spec"]
             quality = qos_class(spec)
@@ -124,10 +124,10 @@ class Admission:
                 self._admitted_specs.put(key, (msgspec.json.encode(spec), quality))
             admitted["status"]["qosClass"] = quality
             return admitted
-        data["spec"] = msgspec.json.decode(known[0])
-        data["status"]["qosClass"] = known[1]
+        data["spec"] = msgspec.json.decode(cached[0])
+        data["status"]["qosClass"] = cached[1]
         _typed(resource, Namespace, {"metadata": data["metadata"]})
-        _refuse(resource, data, metadata_problems(resource, data["metadata"]))
+        _raise_if_invalid(resource, data, metadata_problems(resource, data["metadata"]))
         return data
 
     def _admit_fully(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
@@ -151,10 +151,10 @@ class Admission:
         if resource.has_struct:
             data = self._admit_struct(resource, resource.type, data)
         if resource.storage == "pods" and (ranges := limit_ranges(self._store, data["metadata"]["namespace"])):
-            # Only now is everything that it asks for written down.
+            # Requests and limits are complete only now.
             check_pod(resource, data, ranges)
         gated = comparisons(data["spec"], "spec") if resource.storage == "pods" and not self._compares_taints else ()
-        _refuse(resource, data, [*_problems(resource, data), *gated])
+        _raise_if_invalid(resource, data, [*_problems(resource, data), *gated])
         _complete(resource, data)
         return data
 
@@ -172,9 +172,9 @@ class Admission:
         if not data.get("globalDefault"):
             return
         classes = (entry.typed(PriorityClass) for entry in self._store.list(PRIORITY_CLASSES))
-        known = next((item.name for item in classes if item.global_default), None)
-        if known is not None and known != data["metadata"].get("name"):
-            why = f"PriorityClass {known} is already marked as default. Only one default can exist"
+        default = next((item.name for item in classes if item.global_default), None)
+        if default is not None and default != data["metadata"].get("name"):
+            why = f"PriorityClass {default} is already marked as default. Only one default can exist"
             raise forbidden(resource, data["metadata"].get("name", ""), why)
 
     def _choose_class(self, spec: dict[str, Any]) -> None:
@@ -182,12 +182,12 @@ class Admission:
         if "storageClassName" in spec:
             return
         classes = [entry.typed(StorageClass) for entry in self._store.list(STORAGE_CLASSES)]
-        chosen = [item for item in classes if item.annotations.get(DEFAULT_CLASS) == "true"]
-        if chosen:
-            spec["storageClassName"] = max(chosen, key=lambda item: item.metadata.creation_timestamp or "").name
+        defaults = [item for item in classes if item.annotations.get(DEFAULT_CLASS) == "true"]
+        if defaults:
+            spec["storageClassName"] = max(defaults, key=lambda item: item.metadata.creation_timestamp or "").name
 
     def admit_changed(self, resource: ServedResource, old: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        """Return a changed object as it is to be stored."""
+        """Return a changed object in the form to store."""
         self.check_types(resource, data)
         if resource.storage != "namespaces":
             # A namespace that is being finalized has no finalizers, and must not get them back.
@@ -199,9 +199,9 @@ class Admission:
         elif resource.storage == SERVICES:
             keep_address(old, data)
         if resource.has_struct and data.get("spec") != old.get("spec"):
-            thing = _typed(resource, resource.type, data)
-            data = apply_difference(data, to_data(thing), to_data(with_defaults(thing)))
-        _refuse(resource, data, [*_problems(resource, data), *update_problems(resource.storage, old, data)])
+            obj = _typed(resource, resource.type, data)
+            data = apply_difference(data, to_data(obj), to_data(with_defaults(obj)))
+        _raise_if_invalid(resource, data, [*_problems(resource, data), *update_problems(resource.storage, old, data)])
         _complete(resource, data)
         return data
 
@@ -212,7 +212,7 @@ class Admission:
         """
         if data["metadata"] != old["metadata"]:
             self.check_types(resource, {"metadata": data["metadata"]})
-            _refuse(resource, data, metadata_problems(resource, data["metadata"]))
+            _raise_if_invalid(resource, data, metadata_problems(resource, data["metadata"]))
         schema = schema_of_kind(resource.api_version, resource.name)
         if schema is not None and "status" in data:
             status = {"status": data["status"]}
@@ -223,11 +223,11 @@ class Admission:
         self._devices.drop(resource, data, old)
         if resource.storage in WORDS:
             self._groups.complete(resource, data)
-            _refuse(resource, data, group_status(data))
+            _raise_if_invalid(resource, data, group_status(data))
 
     def check_types(self, resource: ServedResource, data: Mapping[str, Any]) -> None:
         """Refuse an object whose fields are of other types than theirs."""
-        # Events are checked as they are stored, whichever group they were sent to.
+        # Events are validated in their stored form, independent of the request's API group.
         api_version = "v1" if resource.storage == "events" else resource.api_version
         schema = schema_of_kind(api_version, resource.name)
         if schema is None:
@@ -238,15 +238,15 @@ class Admission:
             raise _undecodable(resource, problem)
 
     def _admit_struct(self, resource: ServedResource, struct: type[KubeObject], data: dict[str, Any]) -> dict[str, Any]:
-        thing = _typed(resource, struct, data)
-        completed = self._admit_pod(resource, thing) if isinstance(thing, Pod) else with_defaults(thing)
-        if completed is thing:
+        obj = _typed(resource, struct, data)
+        completed = self._admit_pod(resource, obj) if isinstance(obj, Pod) else with_defaults(obj)
+        if completed is obj:
             return data
-        changed: dict[str, Any] = apply_difference(data, to_data(thing), to_data(completed))
+        changed: dict[str, Any] = apply_difference(data, to_data(obj), to_data(completed))
         return changed
 
     def _admit_pod(self, resource: ServedResource, pod: Pod) -> Pod:
-        given, policy = pod.spec.priority, pod.spec.preemption_policy
+        priority, policy = pod.spec.priority, pod.spec.preemption_policy
         name = pod.name or pod.metadata.generate_name
         try:
             without = msgspec.structs.replace(pod.spec, priority=None, preemption_policy=None)
@@ -254,11 +254,11 @@ class Admission:
         except InputError as error:
             why = f"no PriorityClass with name {pod.spec.priority_class_name} was found"
             raise forbidden(resource, name, why) from error
-        if given is not None and given != admitted.spec.priority:
+        if priority is not None and priority != admitted.spec.priority:
             raise forbidden(
                 resource,
                 name,
-                f"the integer value of priority ({given}) must not be provided in pod spec; priority admission "
+                f"the integer value of priority ({priority}) must not be provided in pod spec; priority admission "
                 f"controller computed {admitted.spec.priority} from the given PriorityClass name",
             )
         if policy is not None and policy != admitted.spec.preemption_policy:
@@ -272,14 +272,14 @@ class Admission:
 
 
 def _told_of_gates(pod: dict[str, Any]) -> dict[str, Any]:
-    """Have a pod with gates say from the start what it waits for: no scheduler looks at it before they are gone."""
+    """Set the PodScheduled condition of a gated pod; schedulers ignore it until its gates are removed."""
     if pod["spec"].get("schedulingGates"):
         pod["status"]["conditions"] = [{**GATED}]
     return pod
 
 
 def _tolerate_trouble(spec: dict[str, Any]) -> None:
-    """Have a pod stay on a node that is in trouble for five minutes, unless it says otherwise."""
+    """Add the default tolerations: pods stay on unhealthy nodes for five minutes."""
     tolerations = list(spec.get("tolerations") or ())
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         tolerated = (
@@ -333,19 +333,21 @@ def _undecodable(resource: ServedResource, problem: str) -> ApiError:
 
 
 def _problems(resource: ServedResource, data: dict[str, Any]) -> list[FieldError]:
-    """Find what is wrong with an object: by the rules for its kind or, if those say nothing, by its struct."""
-    found = list(rule_problems(resource, data))
-    return found or ([] if not resource.has_struct else list(_as_causes(_typed(resource, resource.type, data))))
+    """Return the errors of an object by the rules of its kind or, if there are none, by its struct."""
+    errors = list(rule_problems(resource, data))
+    return errors or ([] if not resource.has_struct else list(_as_causes(_typed(resource, resource.type, data))))
 
 
-def _as_causes(thing: KubeObject) -> Iterator[FieldError]:
-    for problem in problems_of(thing):
+def _as_causes(obj: KubeObject) -> Iterator[FieldError]:
+    for problem in problems_of(obj):
         hint = f"; {problem.hint}" if problem.hint else ""
         yield FieldError("FieldValueInvalid", f"Invalid value: {problem.text}{hint}", problem.path)
 
 
-def _refuse(resource: ServedResource, data: Mapping[str, Any], causes: Iterator[FieldError] | list[FieldError]) -> None:
-    found = list(causes)
-    if found:
+def _raise_if_invalid(
+    resource: ServedResource, data: Mapping[str, Any], causes: Iterator[FieldError] | list[FieldError]
+) -> None:
+    errors = list(causes)
+    if errors:
         metadata = data["metadata"]
-        raise invalid(resource, metadata.get("name") or metadata.get("generateName", ""), found)
+        raise invalid(resource, metadata.get("name") or metadata.get("generateName", ""), errors)

@@ -1,4 +1,4 @@
-"""Limit ranges: how little and how much one container, pod or claim of a namespace may ask for."""
+"""Limit ranges: minimum and maximum requests of containers, pods and claims in a namespace."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -17,13 +17,13 @@ Amounts = Mapping[str, Quantity]
 
 
 def limit_ranges(store: Store, namespace: str) -> list[Data]:
-    """Return what a namespace has to say about what is in it."""
-    found = (entry.data for entry in store.sorted(LIMITS, namespace))
-    return [item for data in found for item in (data.get("spec") or {}).get("limits") or ()]
+    """Return the limits of a namespace."""
+    ranges = (entry.data for entry in store.sorted(LIMITS, namespace))
+    return [item for data in ranges for item in (data.get("spec") or {}).get("limits") or ()]
 
 
 def check_pod(resource: ServedResource, data: Data, ranges: list[Data]) -> None:
-    """Refuse a pod that asks for less or more than its namespace allows, as a whole or in one container."""
+    """Reject a pod that requests less or more than its namespace allows, in total or in one container."""
     spec = data["spec"]
     own, first = spec.get("containers") or (), spec.get("initContainers") or ()
     problems: list[str] = []
@@ -38,10 +38,10 @@ def check_pod(resource: ServedResource, data: Data, ranges: list[Data]) -> None:
 
 
 def check_claim(resource: ServedResource, data: Data, ranges: list[Data]) -> None:
-    """Refuse a claim for a volume that is smaller or larger than its namespace allows."""
-    asked = find(data, "spec.resources.requests", {})
-    found = (_problems(item, asked, {}) for item in ranges if item.get("type") == "PersistentVolumeClaim")
-    _refuse(resource, data, [problem for problems in found for problem in problems])
+    """Reject a claim for a volume that is smaller or larger than its namespace allows."""
+    requests = find(data, "spec.resources.requests", {})
+    problem_lists = (_problems(item, requests, {}) for item in ranges if item.get("type") == "PersistentVolumeClaim")
+    _refuse(resource, data, [problem for problems in problem_lists for problem in problems])
 
 
 def _refuse(resource: ServedResource, data: Data, problems: list[str]) -> None:
@@ -59,7 +59,7 @@ def _problems(item: Data, requests: Amounts, limits: Amounts) -> Iterator[str]:
         yield from _first(rule, name, {"request": requests, "limit": limits}, partial(gt, nano_value(least)))
     for name, most in (item.get("max") or {}).items():
         rule = f"maximum {name} usage per {kind} is {most}"
-        # A claim has no limits; of a container its limit is what it may use.
+        # Claims have no limits; the maximum of a container applies to its limit first.
         checked = {"limit": limits, "request": requests} if of_pods else {"request": requests}
         yield from _first(rule, name, checked, partial(lt, nano_value(most)))
     for name, ratio in (item.get("maxLimitRequestRatio") or {}).items():
@@ -68,7 +68,7 @@ def _problems(item: Data, requests: Amounts, limits: Amounts) -> Iterator[str]:
 
 
 def _first(rule: str, name: str, checked: Mapping[str, Amounts], breaks: Callable[[int], bool]) -> Iterator[str]:
-    """Say how a rule is broken first; what it is about in the first place has to be there."""
+    """Yield the first violation of a rule; the first amount must be specified."""
     for number, (word, amounts) in enumerate(checked.items()):
         if name in amounts and breaks(nano_value(amounts[name])):
             yield f"{rule}, but {word} is {amounts[name]}"
@@ -79,18 +79,18 @@ def _first(rule: str, name: str, checked: Mapping[str, Amounts], breaks: Callabl
 
 
 def _ratio(rule: str, request: Quantity, limit: Quantity, ratio: Quantity) -> Iterator[str]:
-    asked, most = nano_value(request), nano_value(limit)
-    for word, amount in (("request", asked), ("limit", most)):
+    requested, most = nano_value(request), nano_value(limit)
+    for word, amount in (("request", requested), ("limit", most)):
         if not amount:
             yield f"{rule}, but no {word} is specified or {word} is 0"
             return
-    if most * NANO > nano_value(ratio) * asked:
-        yield f"{rule}, but provided ratio is {most / asked:f}"
+    if most * NANO > nano_value(ratio) * requested:
+        yield f"{rule}, but provided ratio is {most / requested:f}"
 
 
 def _total(spec: Data, own: Any, first: Any, field: str) -> dict[str, str]:
     """Add up the containers of a pod; init containers run one at a time, so the largest of them counts."""
-    whole = find(spec, f"resources.{field}", {})
+    pod_level = find(spec, f"resources.{field}", {})
     total: dict[str, int] = {}
     for container in own:
         for name, amount in find(container, f"resources.{field}", {}).items():
@@ -99,4 +99,4 @@ def _total(spec: Data, own: Any, first: Any, field: str) -> dict[str, str]:
         for name, amount in find(container, f"resources.{field}", {}).items():
             total[name] = max(total.get(name, 0), nano_value(amount))
     added = {name: format_nanos(amount, is_binary=name != "cpu") for name, amount in total.items()}
-    return {**added, **whole}
+    return {**added, **pod_level}

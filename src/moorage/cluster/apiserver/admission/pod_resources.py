@@ -1,4 +1,4 @@
-"""What is added to a new pod: its namespace's default limits, its runtime class's overhead, and its QoS class."""
+"""Defaults for new pods: limits of the namespace, overhead of the runtime class, and the QoS class."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -14,44 +14,44 @@ _COUNTED: Final = ("cpu", "memory")
 
 
 def default_limits(spec: Data, ranges: list[Data]) -> None:
-    """Give containers the limits and requests of their namespace where they have none of their own."""
+    """Add the default limits and requests of the namespace to containers without them."""
     ranges = [item for item in ranges if item.get("type") == "Container"]
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         resources = container.setdefault("resources", {})
-        # A request follows from the limit somebody wrote rather than from the namespace.
+        # An explicit limit takes precedence over the namespace as the default of a request.
         own = {"limits": {}, "requests": resources.get("limits") or {}}
         for item in ranges:
             for field, defaults in (("limits", item.get("default")), ("requests", item.get("defaultRequest"))):
-                given = {**own[field], **(resources.get(field) or {})}
-                added = {name: amount for name, amount in (defaults or {}).items() if name not in given}
+                present = {**own[field], **(resources.get(field) or {})}
+                added = {name: amount for name, amount in (defaults or {}).items() if name not in present}
                 if added:
                     resources[field] = {**(resources.get(field) or {}), **added}
 
 
 def with_runtime_class(resource: ServedResource, name: str, spec: Data, store: Store) -> None:
-    """Add what the pod's runtime class costs, and where it is to be had; 403 if there is none of that name."""
-    chosen = spec.get("runtimeClassName")
-    if not chosen:
+    """Add the overhead and scheduling constraints of the pod's runtime class; 403 if it does not exist."""
+    class_name = spec.get("runtimeClassName")
+    if not class_name:
         if spec.get("overhead"):
             raise _rejected(resource, name, "Pod Overhead set without corresponding RuntimeClass defined Overhead")
         return
-    entry = store.get(RUNTIMES, chosen)
+    entry = store.get(RUNTIMES, class_name)
     if entry is None:
-        raise _rejected(resource, name, f'RuntimeClass "{chosen}" not found')
+        raise _rejected(resource, name, f'RuntimeClass "{class_name}" not found')
     data = entry.data
     overhead = (data.get("overhead") or {}).get("podFixed") or {}
-    given = spec.get("overhead")
-    if given and not overhead:
+    pod_overhead = spec.get("overhead")
+    if pod_overhead and not overhead:
         raise _rejected(resource, name, "Pod Overhead set without corresponding RuntimeClass defined Overhead")
-    if given and not _is_same(given, overhead):
+    if pod_overhead and not _is_same(pod_overhead, overhead):
         raise _rejected(resource, name, "Pod's Overhead doesn't match RuntimeClass's defined Overhead")
     if overhead:
         spec["overhead"] = dict(overhead)
     _place_with(resource, name, spec, data.get("scheduling") or {})
 
 
-def _is_same(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return found.keys() == wanted.keys() and all(nano_value(found[key]) == nano_value(wanted[key]) for key in wanted)
+def _is_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    return first.keys() == second.keys() and all(nano_value(first[key]) == nano_value(second[key]) for key in second)
 
 
 def _place_with(resource: ServedResource, name: str, spec: Data, scheduling: Data) -> None:
@@ -65,9 +65,9 @@ def _place_with(resource: ServedResource, name: str, spec: Data, scheduling: Dat
         selector = {**selector, key: text}
     if selector:
         spec["nodeSelector"] = selector
-    known = spec.get("tolerations") or []
-    if added := [item for item in scheduling.get("tolerations") or () if item not in known]:
-        spec["tolerations"] = [*known, *added]
+    tolerations = spec.get("tolerations") or []
+    if added := [item for item in scheduling.get("tolerations") or () if item not in tolerations]:
+        spec["tolerations"] = [*tolerations, *added]
 
 
 def _rejected(resource: ServedResource, name: str, why: str) -> Exception:
@@ -75,7 +75,7 @@ def _rejected(resource: ServedResource, name: str, why: str) -> Exception:
 
 
 def qos_class(spec: Data) -> str:
-    """Return how hard a pod is to evict: by what it asks for of CPU and memory, and whether that is all it may use.
+    """Return the QoS class of a pod by its CPU and memory requests and limits.
 
     >>> qos_class({"containers": [{"resources": {"requests": {"cpu": "1"}}}]})
     'Burstable'
@@ -92,8 +92,8 @@ def _of_containers(spec: Data) -> Iterator[Data]:
 
 
 def _counted(resources: Data) -> bool:
-    given = (resources.get(field) or {} for field in ("requests", "limits"))
-    return any(name in amounts and nano_value(amounts[name]) > 0 for amounts in given for name in _COUNTED)
+    amount_lists = (resources.get(field) or {} for field in ("requests", "limits"))
+    return any(name in amounts and nano_value(amounts[name]) > 0 for amounts in amount_lists for name in _COUNTED)
 
 
 def _is_exact(resources: Data) -> bool:

@@ -1,4 +1,4 @@
-"""What an object uses up of a quota: itself, by number, and what it asks for; and which quotas look at it."""
+"""The quota usage of objects: their number and their requests; and the scopes of quotas."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -11,7 +11,7 @@ from moorage.kube.api.struct import Data
 from moorage.kube.plain_data import find
 
 Usage = dict[str, int]
-"""Billionths, by the name that a quota has for what is counted."""
+"""Amounts in billionths by quota resource name."""
 PODS: Final = "pods"
 CLAIMS: Final = "persistentvolumeclaims"
 SERVICES: Final = "services"
@@ -19,9 +19,9 @@ DEVICE_CLAIMS: Final = "resourceclaims.resource.k8s.io"
 COUNTED_BY_NAME: Final = frozenset(
     (PODS, SERVICES, CLAIMS, "configmaps", "secrets", "replicationcontrollers", "resourcequotas")
 )
-"""What a quota counts without ``count/`` before the name, too."""
+"""Resources that quotas also count without the prefix ``count/``."""
 MUST_ASK: Final = ("cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory")
-"""Where a quota has one of these, each container has to say what it wants of it."""
+"""If a quota limits one of these, every container must specify it."""
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _STORAGE: Final = "storageclass.storage.k8s.io"
 
@@ -44,9 +44,9 @@ def usage_of(storage: str, entry: Entry) -> Usage:
 
 
 def _compute(pod: Pod) -> Usage:
-    asked, limits = _nanos(spec_requests(pod)), _nanos(limits_total(pod))
+    requests, limits = _nanos(spec_requests(pod)), _nanos(limits_total(pod))
     usage: Usage = {}
-    for name, amount in asked.items():
+    for name, amount in requests.items():
         if name in _NATIVE or name.startswith("hugepages-"):
             usage[name] = amount
         if name in _NATIVE or name.startswith("hugepages-") or is_extended(name):
@@ -60,10 +60,10 @@ def _nanos(amounts: Mapping[str, int]) -> Usage:
 
 
 def _claim(data: Data) -> Usage:
-    asked = nano_value(find(data, "spec.resources.requests.storage", "0"))
-    usage = {"requests.storage": asked}
+    requested = nano_value(find(data, "spec.resources.requests.storage", "0"))
+    usage = {"requests.storage": requested}
     if name := find(data, "spec.storageClassName"):
-        usage |= {f"{name}.{_STORAGE}/requests.storage": asked, f"{name}.{_STORAGE}/{CLAIMS}": NANO}
+        usage |= {f"{name}.{_STORAGE}/requests.storage": requested, f"{name}.{_STORAGE}/{CLAIMS}": NANO}
     return usage
 
 
@@ -95,7 +95,7 @@ def _devices(data: Data) -> Usage:
 
 
 def unspoken(spec: Data, limited: Mapping[str, Any]) -> str:
-    """Say which containers do not tell how much they want of what a quota limits; nothing, if all do."""
+    """Return a message about containers without amounts that the quota requires; empty if all have them."""
     if spec.get("resources"):
         return ""
     parts = []

@@ -16,7 +16,7 @@ Place = tuple[str, str]
 
 
 class Ledger:
-    """One quota: what it limits, and what each object of its namespace counts for."""
+    """One quota: its limits, and the usage of each object in its namespace."""
 
     def __init__(self, entry: Entry) -> None:
         self.key = entry.key
@@ -33,30 +33,32 @@ class Ledger:
         return usage if usage and is_in_scope(self.spec, storage, entry) else {}
 
     def note(self, storage: str, key: str, entry: Entry | None) -> bool:
-        """Count an object as it is now; return whether that makes a difference."""
-        place = (storage, key)
-        before, now = self._shares.get(place, {}), self.share_of(storage, entry) if entry is not None else {}
+        """Update the usage of an object; return whether it changed."""
+        object_key = (storage, key)
+        before, now = self._shares.get(object_key, {}), self.share_of(storage, entry) if entry is not None else {}
         if before == now:
             return False
         for name in {*before, *now}:
             self.used[name] += now.get(name, 0) - before.get(name, 0)
         if now:
-            self._shares[place] = now
+            self._shares[object_key] = now
         else:
-            self._shares.pop(place)
+            self._shares.pop(object_key)
         return True
 
     def excess(self, storage: str, entry: Entry) -> str:
-        """Say what an object, new or changed, would be too much of; nothing, if it fits."""
+        """Return why a new or changed object exceeds the quota; empty if it fits."""
         before, now = self._shares.get((storage, entry.key), {}), self.share_of(storage, entry)
-        wanted = {name: now[name] - before.get(name, 0) for name in now if now[name] > before.get(name, 0)}
-        over = sorted(name for name, amount in wanted.items() if self.used[name] + amount > self.limits[name])
+        increase = {name: now[name] - before.get(name, 0) for name in now if now[name] > before.get(name, 0)}
+        over = sorted(name for name, amount in increase.items() if self.used[name] + amount > self.limits[name])
         if not over:
             return ""
-        asked, used, limited = (self.written(over, amounts) for amounts in (wanted, self.used, self.limits))
-        return f"exceeded quota: {self.name}, requested: {asked}, used: {used}, limited: {limited}"
+        requested, used, limited = (
+            self.format_amounts(over, amounts) for amounts in (increase, self.used, self.limits)
+        )
+        return f"exceeded quota: {self.name}, requested: {requested}, used: {used}, limited: {limited}"
 
-    def written(self, names: Iterable[str], amounts: Usage) -> str:
+    def format_amounts(self, names: Iterable[str], amounts: Usage) -> str:
         """List amounts as messages do."""
         return ",".join(f"{name}={self.quantity(name, amounts[name])}" for name in names)
 
@@ -65,12 +67,12 @@ class Ledger:
         return format_nanos(amount, is_binary=self.hard[name].endswith("i"))
 
     def status(self) -> Data:
-        """Say how much of what is used."""
+        """Return the status of the quota."""
         return {"hard": self.hard, "used": {name: self.quantity(name, amount) for name, amount in self.used.items()}}
 
 
 class Quotas:
-    """All quotas of a store. Nobody pays for them in a namespace that has none."""
+    """All quotas of a store. They cost nothing in namespaces without quotas."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -82,7 +84,7 @@ class Quotas:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every quota says what is used of it."""
+        """Whether the status of every quota is current."""
         return not self._dirty
 
     def _changed(self, resource: str, change: StoredChange) -> None:
@@ -97,17 +99,17 @@ class Quotas:
                 self._dirty[ledger.key] = ledger
 
     def _changed_quota(self, key: str, after: Entry | None) -> None:
-        """Follow a quota: one whose spec is as it was keeps its numbers, whatever somebody wrote into its status."""
+        """Update a quota; with an unchanged spec it keeps its usage and ignores writes to its status."""
         namespace = key.partition("/")[0]
-        known = self._ledgers.get(namespace, {}).get(key)
+        ledger = self._ledgers.get(namespace, {}).get(key)
         if after is None:
             self._dirty.pop(key, None)
-            if known is not None:
+            if ledger is not None:
                 del self._ledgers[namespace][key]
             if not self._ledgers.get(namespace):
                 self._ledgers.pop(namespace, None)
-        elif known is not None and known.spec == (after.data.get("spec") or {}):
-            self._dirty[key] = known
+        elif ledger is not None and ledger.spec == (after.data.get("spec") or {}):
+            self._dirty[key] = ledger
         else:
             self._open(after)
 
@@ -125,7 +127,7 @@ class Quotas:
         return namespace in self._ledgers
 
     def check(self, resource: ServedResource, entry: Entry) -> None:
-        """Refuse an object, new or changed, that a quota of its namespace has no room for."""
+        """Reject a new or changed object that exceeds a quota of its namespace."""
         data = entry.data
         name = data["metadata"].get("name", "")
         for ledger in self._ledgers.get(entry.key.partition("/")[0], {}).values():

@@ -23,20 +23,20 @@ def give_address(resource: ServedResource, data: Data, store: Store) -> None:
     spec = data["spec"]
     if spec.get("type") == "ExternalName":
         return
-    wanted = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
-    taken = {address for other in _specs(store) for address in other.get("clusterIPs") or ()}
-    if wanted and wanted != "None" and wanted in taken:
-        why = f"failed to allocate IP {wanted}: provided IP is already allocated"
-        raise invalid(resource, data["metadata"]["name"], [invalid_value("spec.clusterIPs", [wanted], why)])
-    address = wanted or next(str(item) for item in NETWORK.hosts() if str(item) not in taken and str(item) != FIRST)
+    requested = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
+    used = {address for spec_of in _specs(store) for address in spec_of.get("clusterIPs") or ()}
+    if requested and requested != "None" and requested in used:
+        why = f"failed to allocate IP {requested}: provided IP is already allocated"
+        raise invalid(resource, data["metadata"]["name"], [invalid_value("spec.clusterIPs", [requested], why)])
+    address = requested or next(str(item) for item in NETWORK.hosts() if str(item) not in used and str(item) != FIRST)
     spec |= {"clusterIP": address, "clusterIPs": [address], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         _give_ports(spec, store)
 
 
 def _give_ports(spec: Data, store: Store) -> None:
-    taken = {port.get("nodePort") for other in _specs(store) for port in other.get("ports") or ()}
-    free = (number for number in count(FIRST_PORT) if number not in taken)
+    used = {port.get("nodePort") for spec_of in _specs(store) for port in spec_of.get("ports") or ()}
+    free = (number for number in count(FIRST_PORT) if number not in used)
     for port in spec.get("ports") or ():
         if not port.get("nodePort"):
             port["nodePort"] = next(free)

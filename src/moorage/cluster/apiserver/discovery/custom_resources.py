@@ -31,7 +31,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 class DefinitionNames(msgspec.Struct, frozen=True, rename="camel"):
-    """What the objects of a definition are called."""
+    """The names of a custom resource."""
 
     plural: str
     kind: str
@@ -57,7 +57,7 @@ class DefinedVersion(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DefinitionSpec(msgspec.Struct, frozen=True):
-    """What a definition defines."""
+    """The spec of a definition."""
 
     group: str
     names: DefinitionNames
@@ -72,7 +72,7 @@ class Definition(msgspec.Struct, frozen=True):
 
 
 class DefinitionStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What a new status takes over from the one before."""
+    """The parts of the status that are preserved."""
 
     conditions: tuple[Data, ...] | None = None
     stored_versions: tuple[str, ...] | None = None
@@ -145,7 +145,7 @@ class CustomResources:
         return [path for _, _, path in undeclared(data, {**schema, EMBEDDED: True})] if schema else []
 
     def complete(self, resource: ServedResource, data: Data) -> None:
-        """Drop what a schema does not declare, fill in defaults, and check the rest; 422 says what is wrong."""
+        """Prune undeclared fields, set defaults, and validate; raise a 422 error that lists the problems."""
         schema = self.schemas.get(f"{resource.api_version}/{resource.name}")
         if not schema:
             return
@@ -166,11 +166,11 @@ class CustomResources:
 def complete_definition(resource: ServedResource, data: Data, now: float) -> None:
     """Check a definition and give it the status of one whose names are accepted."""
     try:
-        written = msgspec.convert(data, WrittenDefinition)
+        definition = msgspec.convert(data, WrittenDefinition)
     except (msgspec.ValidationError, ValueError) as error:
         kind = f'{resource.name} in version "{resource.version}"'
         raise bad_request(f"{kind} cannot be handled as a {resource.name}: {error}") from error
-    spec = written.spec
+    spec = definition.spec
     name = data["metadata"].get("name", "")
     causes = []
     if name != f"{spec.names.plural}.{spec.group}":
@@ -183,19 +183,19 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
         causes.append(invalid_value("spec.versions", [], "must have exactly one version marked as storage version"))
     if causes:
         raise invalid(resource, name, causes)
-    data["status"] = _definition_status(data, written, format_time(now))
+    data["status"] = _definition_status(data, definition, format_time(now))
 
 
-def _definition_status(data: Data, written: WrittenDefinition, moment: str) -> Data:
-    """Say that the names are accepted; what else the status says, and which versions were ever stored, stays."""
-    spec = written.spec
-    known = written.status or DefinitionStatus()
-    conditions = [dict(condition) for condition in known.conditions or ()]
+def _definition_status(data: Data, definition: WrittenDefinition, moment: str) -> Data:
+    """Return the status with accepted names; other conditions and stored versions are preserved."""
+    spec = definition.spec
+    status_before = definition.status or DefinitionStatus()
+    conditions = [dict(condition) for condition in status_before.conditions or ()]
     for kind, reason, text in ACCEPTED:
         if all(condition.get("type") != kind for condition in conditions):
             condition = {"type": kind, "status": "True", "reason": reason, "message": text}
             conditions.append({**condition, "lastTransitionTime": moment})
-    stored = list(known.stored_versions or ())
+    stored = list(status_before.stored_versions or ())
     stored += [version.name for version in spec.versions if version.storage and version.name not in stored]
     names = {"listKind": f"{spec.names.kind}List", "singular": spec.names.kind.lower(), **data["spec"]["names"]}
     data["spec"]["names"] = names
@@ -207,8 +207,8 @@ def _copied(content: Any) -> Any:
 
 
 def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = schema.get("properties")
-    return found if isinstance(found, dict) else {}
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
 
 
 def fill_defaults(data: Any, schema: Mapping[str, Any]) -> None:
@@ -235,19 +235,19 @@ def undeclared(data: Any, schema: Mapping[str, Any], path: str = "") -> Iterator
             yield from undeclared(item, items, f"{path}[{number}]")
     if not isinstance(data, dict):
         return
-    known, others = _properties(schema), schema.get("additionalProperties")
+    properties, additional = _properties(schema), schema.get("additionalProperties")
     is_object = schema.get(EMBEDDED) is True
-    keeps = schema.get("x-kubernetes-preserve-unknown-fields") is True or others is True
+    keeps = schema.get("x-kubernetes-preserve-unknown-fields") is True or additional is True
     for name, content in data.items():
         here = f"{path}.{name}" if path else name
         if is_object and name in ("apiVersion", "kind"):
             continue
         if is_object and name == "metadata":
             yield from _undeclared_metadata(content, here)
-        elif isinstance(known.get(name), dict):
-            yield from undeclared(content, known[name], here)
-        elif isinstance(others, dict):
-            yield from undeclared(content, others, here)
+        elif isinstance(properties.get(name), dict):
+            yield from undeclared(content, properties[name], here)
+        elif isinstance(additional, dict):
+            yield from undeclared(content, additional, here)
         elif not keeps:
             yield data, name, here
 
@@ -262,13 +262,13 @@ def _undeclared_metadata(metadata: Any, path: str) -> Iterator[tuple[Data, str, 
 def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """Find where data is not as its schema wants it: types, required fields, words from lists and ranges."""
     if not _is_of_type(data, schema):
-        found = _TYPE_NAMES.get(type(data), "null")
-        why = f'Invalid value: "{found}": {path or "the object"} must be of type {schema["type"]}'
+        type_name = _TYPE_NAMES.get(type(data), "null")
+        why = f'Invalid value: "{type_name}": {path or "the object"} must be of type {schema["type"]}'
         yield FieldError("FieldValueTypeInvalid", why, path)
         return
-    allowed = schema.get("enum")
-    if isinstance(allowed, list) and data not in allowed:
-        supported = ", ".join(f'"{item}"' for item in allowed)
+    choices = schema.get("enum")
+    if isinstance(choices, list) and data not in choices:
+        supported = ", ".join(f'"{item}"' for item in choices)
         yield FieldError("FieldValueNotSupported", f"Unsupported value: {data!r}: supported values: {supported}", path)
     if isinstance(data, int | float) and not isinstance(data, bool):
         yield from _range_problems(data, schema, path)
@@ -280,10 +280,10 @@ def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator
 
 
 def _is_of_type(data: Any, schema: Mapping[str, Any]) -> bool:
-    wanted = _TYPES.get(str(schema.get("type", "")))
-    if wanted is None or schema.get("x-kubernetes-int-or-string") is True:
+    types = _TYPES.get(str(schema.get("type", "")))
+    if types is None or schema.get("x-kubernetes-int-or-string") is True:
         return True
-    return isinstance(data, wanted) and (bool in wanted or not isinstance(data, bool))
+    return isinstance(data, types) and (bool in types or not isinstance(data, bool))
 
 
 _TYPE_NAMES: Final = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -298,13 +298,13 @@ def _range_problems(data: float, schema: Mapping[str, Any], path: str) -> Iterat
 
 
 def _object_problems(data: Data, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    wanted = schema.get("required")
-    for name in wanted if isinstance(wanted, list) else ():
+    required = schema.get("required")
+    for name in required if isinstance(required, list) else ():
         if name not in data:
             yield required_value(f"{path}.{name}" if path else str(name))
-    known = _properties(schema)
-    others = schema.get("additionalProperties")
+    properties = _properties(schema)
+    additional = schema.get("additionalProperties")
     for name, content in data.items():
-        below = known.get(name, others)
+        below = properties.get(name, additional)
         if isinstance(below, dict):
             yield from schema_problems(content, below, f"{path}.{name}" if path else name)

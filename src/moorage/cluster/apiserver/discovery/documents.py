@@ -1,4 +1,4 @@
-"""What there is to ask for: the documents by which clients find groups, versions and resources."""
+"""Discovery documents: API groups, versions and resources."""
 
 from typing import Final
 
@@ -47,8 +47,8 @@ class Discovery:
             case ["api"]:
                 return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}, JSON
             case ["apis"]:
-                listed = [self._group(name) for name in groups if name]
-                return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}, JSON
+                groups_data = [self._group(name) for name in groups if name]
+                return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups_data}, JSON
             case ["apis", group] if group in groups:
                 return {"kind": "APIGroup", "apiVersion": "v1", **self._group(group)}, JSON
             case ["api", version] if version in groups[""]:
@@ -67,9 +67,9 @@ class Discovery:
         return [item for item in self._resources if (item.group, item.version) == (group, version)]
 
     def _list(self, group: str, version: str) -> Data:
-        listed = [entry for item in self._of(group, version) for entry in _legacy_entries(item)]
+        entries = [entry for item in self._of(group, version) for entry in _legacy_entries(item)]
         name = f"{group}/{version}" if group else version
-        return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": listed}
+        return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": entries}
 
     def _aggregated(self, *, is_core: bool) -> Data:
         items: list[Data] = []

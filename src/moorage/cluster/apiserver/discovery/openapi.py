@@ -36,8 +36,8 @@ def index(resources: Resources) -> Data:
     paths = {}
     for group, versions in resources.groups().items():
         for version in versions:
-            place = f"apis/{group}/{version}" if group else f"api/{version}"
-            paths[place] = {"serverRelativeURL": f"/openapi/v3/{place}?hash={resources.changes}"}
+            path = f"apis/{group}/{version}" if group else f"api/{version}"
+            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={resources.changes}"}
     return {"paths": paths}
 
 
@@ -113,7 +113,7 @@ def _content(kind: str, components: dict[str, Data]) -> Data:
 
 def _paths(item: ServedResource, name: str) -> dict[str, Data]:
     root = f"/apis/{item.group}/{item.version}" if item.group else f"/api/{item.version}"
-    place = f"{root}/namespaces/{{namespace}}/{item.plural}" if item.namespaced else f"{root}/{item.plural}"
+    path = f"{root}/namespaces/{{namespace}}/{item.plural}" if item.namespaced else f"{root}/{item.plural}"
     body = {"content": {"*/*": {"schema": {"$ref": f"#/components/schemas/{name}"}}}}
     query = [{"name": each, "in": "query", "schema": {"type": "string"}} for each in _QUERY]
 
@@ -127,6 +127,6 @@ def _paths(item: ServedResource, name: str) -> dict[str, Data]:
         }
 
     if "patch" not in item.verbs:
-        return {place: {"post": operation("post")}}
-    one = {"put": operation("put"), "patch": operation("patch"), "get": operation("get")}
-    return {place: {"post": operation("post")}, f"{place}/{{name}}": one}
+        return {path: {"post": operation("post")}}
+    operations = {"put": operation("put"), "patch": operation("patch"), "get": operation("get")}
+    return {path: {"post": operation("post")}, f"{path}/{{name}}": operations}

@@ -15,12 +15,12 @@ from moorage.kube.resources import ServedResource
 from moorage.kube.status_errors import bad_request, expired
 
 MAX_OPEN_LISTS: Final = 64
-"""Lists that are being read in pages; the one that was asked for longest ago is forgotten first."""
+"""The number of open paginated lists; the least recently used list expires first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """A piece of a list; ``token`` asks for the next one."""
+    """A page of a list; ``token`` is the continue token of the next page."""
 
     entries: list[Entry]
     version: int
@@ -38,7 +38,7 @@ class ContinueToken(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class OpenList:
-    """The objects of a list as they were when its first page was read."""
+    """A snapshot of a list, taken for its first page."""
 
     entries: list[Entry]
     version: int
@@ -84,10 +84,10 @@ class Lists:
         return self._cut(resource, token.list, token.start, limit or 1_000_000)
 
     def _cut(self, resource: ServedResource, number: int, start: int, limit: int) -> ListPage:
-        whole = self._open[number]
-        entries = whole.entries[start : start + limit]
-        remaining = len(whole.entries) - start - len(entries)
+        snapshot = self._open[number]
+        entries = snapshot.entries[start : start + limit]
+        remaining = len(snapshot.entries) - start - len(entries)
         if remaining <= 0:
-            return ListPage(entries, whole.version)
+            return ListPage(entries, snapshot.version)
         token = msgspec.json.encode(ContinueToken(number, start + len(entries), resource.storage))
-        return ListPage(entries, whole.version, base64.urlsafe_b64encode(token).decode(), remaining)
+        return ListPage(entries, snapshot.version, base64.urlsafe_b64encode(token).decode(), remaining)

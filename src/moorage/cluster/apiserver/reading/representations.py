@@ -1,4 +1,4 @@
-"""How objects are shown: as they are stored, converted to another version, as metadata only, or as a table."""
+"""Representations of objects: as stored, converted to another version, metadata only, or as a table."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -16,7 +16,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class Representation:
-    """Shows objects as they are stored: their JSON is copied, never decoded."""
+    """Returns objects as stored: their JSON is copied, never decoded."""
 
     def __init__(self, resource: ServedResource) -> None:
         self.resource = resource
@@ -49,15 +49,15 @@ class Representation:
         return b'{"type":"ADDED","object":%b}\n' % self.one(entry.body)
 
     def bookmark(self, version: int, *, ends_initial_events: bool = False) -> bytes:
-        """Write the line of a watch that only says which version it has reached."""
+        """Return a BOOKMARK event with a version."""
         metadata: Data = {"resourceVersion": str(version), "creationTimestamp": None}
         if ends_initial_events:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        thing = {"kind": self.resource.name, "apiVersion": self.resource.api_version, "metadata": metadata}
+        obj = {"kind": self.resource.name, "apiVersion": self.resource.api_version, "metadata": metadata}
         if self.resource.storage == "pods":
-            # Typed decoders want the lists that are required of a pod, though there is none.
-            thing |= {"spec": {"containers": None}, "status": {}}
-        return _encode({"type": "BOOKMARK", "object": thing}) + b"\n"
+            # Typed decoders expect the required list of containers, even in a bookmark.
+            obj |= {"spec": {"containers": None}, "status": {}}
+        return _encode({"type": "BOOKMARK", "object": obj}) + b"\n"
 
 
 class ConvertedRepresentation(Representation):
@@ -68,7 +68,7 @@ class ConvertedRepresentation(Representation):
         return _encode(self.convert(msgspec.json.decode(body)))
 
     def convert(self, data: Data) -> Data:
-        """Turn stored data into what is shown."""
+        """Convert stored data to the representation."""
         if self.resource.storage == "events":
             return from_core(data)
         return {**data, "apiVersion": self.resource.api_version}
@@ -112,8 +112,8 @@ class TableRepresentation(ConvertedRepresentation):
             meta |= {"continue": token, "remainingItemCount": remaining}
         return _encode(self._table((entry.data for entry in entries), meta))
 
-    def _table(self, things: Iterable[Data], meta: Data) -> Data:
-        return table(things, self._printer, meta, self._include)
+    def _table(self, objects: Iterable[Data], meta: Data) -> Data:
+        return table(objects, self._printer, meta, self._include)
 
     def event(self, kind: str, change: StoredChange) -> bytes:
         """Show a change as a line of a watch; the columns are sent once."""
@@ -124,29 +124,29 @@ class TableRepresentation(ConvertedRepresentation):
         return self._line("ADDED", entry.body)
 
     def _line(self, kind: str, body: bytes) -> bytes:
-        shown = self._table([msgspec.json.decode(body)], {})
+        table_data = self._table([msgspec.json.decode(body)], {})
         if not self._has_columns:
-            shown["columnDefinitions"] = []
+            table_data["columnDefinitions"] = []
         self._has_columns = False
-        return _encode({"type": kind, "object": shown}) + b"\n"
+        return _encode({"type": kind, "object": table_data}) + b"\n"
 
     def bookmark(self, version: int, *, ends_initial_events: bool = False) -> bytes:
-        """Write the line of a watch that only says which version it has reached."""
-        shown = self._table([], {"resourceVersion": str(version)})
+        """Return a BOOKMARK event with a version."""
+        table_data = self._table([], {"resourceVersion": str(version)})
         annotations = {"k8s.io/initial-events-end": "true"} if ends_initial_events else {}
         meta = {"resourceVersion": str(version), "annotations": annotations}
         row = {"cells": [], "object": {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1", "metadata": meta}}
-        return _encode({"type": "BOOKMARK", "object": shown | {"rows": [row]}}) + b"\n"
+        return _encode({"type": "BOOKMARK", "object": table_data | {"rows": [row]}}) + b"\n"
 
 
 def representation_of(resource: ServedResource, accept: str, printer: Printer, include: str) -> Representation:
-    """Choose how to show objects by what the client accepts, in its order of preference."""
+    """Choose the representation from the Accept header, in its order of preference."""
     for offer in accept.split(","):
         kind, _, parameters = offer.strip().partition(";")
-        wanted = dict(part.strip().partition("=")[::2] for part in parameters.split(";"))
+        options = dict(part.strip().partition("=")[::2] for part in parameters.split(";"))
         if kind.strip() not in ("application/json", "*/*", "application/*", ""):
             continue
-        shape = wanted.get("as", "")
+        shape = options.get("as", "")
         if shape == "Table":
             if include not in ("", "None", "Metadata", "Object"):
                 raise bad_request(f"includeObject: {include!r} is unknown; write None, Metadata or Object")
@@ -169,7 +169,7 @@ CORE_NAMES: Final = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
-"""Fields of events.k8s.io and what the core group calls them."""
+"""Fields of events.k8s.io and their names in the core group."""
 NEW_NAMES: Final = {core: new for new, core in CORE_NAMES.items()}
 
 

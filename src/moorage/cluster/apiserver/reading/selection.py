@@ -1,4 +1,4 @@
-"""Label and field selectors as they stand in a query, and what they are asked of."""
+"""Label and field selectors of a query, and the fields that they can select."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
         *("reason", "reportingComponent", "source", "type"),
     ),
 }
-"""What can be asked of a resource's objects beside name and namespace."""
+"""Selectable fields of a resource in addition to name and namespace."""
 
 _SET: Final = re.compile(r"\s*([^\s,()=!<>]+)\s+(in|notin)\s*\(([^()]*)\)\s*\Z")
 _COMPARISON: Final = re.compile(r"\s*([^\s,()=!<>]+)\s*(==|=|!=|>|<)\s*([^\s,()=!<>]*)\s*\Z")
@@ -42,7 +42,7 @@ _FIELD: Final = re.compile(r"([^=!]+)(==|=|!=)(.*)\Z", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects are asked for; ``fields`` are (path, wanted, equal or not)."""
+    """Selected objects; ``fields`` are tuples (path, value, whether equal)."""
 
     labels: LabelMatcher = EVERYTHING
     fields: tuple[tuple[str, str, bool], ...] = ()
@@ -57,19 +57,19 @@ class Selection:
         facts = entry.facts
         if facts is None:
             facts = entry.facts = facts_of(resource.storage, entry)
-        for path, wanted, is_equal in self.fields:
-            if (facts.fields.get(path, "") == wanted) is not is_equal:
+        for path, value, is_equal in self.fields:
+            if (facts.fields.get(path, "") == value) is not is_equal:
                 return False
         return self.labels.matches(facts.labels)
 
 
 def selection(resource: ServedResource, query: Mapping[str, str], *, name: str = "") -> Selection:
-    """Read the selectors of a query; 400 for what does not parse, or asks for a field that cannot be asked for."""
+    """Parse the selectors of a query; 400 for invalid syntax or unsupported fields."""
     fields = parse_fields(query.get("fieldSelector", ""))
-    known = ("metadata.name", "metadata.namespace", *FIELDS.get(resource.storage, ()))
-    renamed = tuple((_stored_field(resource, path), wanted, is_equal) for path, wanted, is_equal in fields)
+    selectable = ("metadata.name", "metadata.namespace", *FIELDS.get(resource.storage, ()))
+    renamed = tuple((_stored_field(resource, path), value, is_equal) for path, value, is_equal in fields)
     for path, _, _ in renamed:
-        if path not in known:
+        if path not in selectable:
             raise bad_request(f"field label not supported: {path}")
     if name:
         renamed = (*renamed, ("metadata.name", name, True))
@@ -79,8 +79,8 @@ def selection(resource: ServedResource, query: Mapping[str, str], *, name: str =
 def _stored_field(resource: ServedResource, path: str) -> str:
     """Name a field as the stored version does: events are stored in the shape of the core group."""
     if resource.storage == "events" and resource.group:
-        head, dot, rest = path.partition(".")
-        return {"regarding": "involvedObject", "reportingController": "reportingComponent"}.get(head, head) + dot + rest
+        head, dot, tail = path.partition(".")
+        return {"regarding": "involvedObject", "reportingController": "reportingComponent"}.get(head, head) + dot + tail
     return path
 
 
@@ -131,7 +131,7 @@ def _field(part: str) -> tuple[str, str, bool]:
 
 
 def facts_of(storage: str, entry: Entry) -> SelectableFields:
-    """Take out of an object what selectors can ask for."""
+    """Return the labels and selectable fields of an object."""
     data = entry.data
     metadata = data["metadata"]
     fields = {"metadata.name": metadata.get("name", ""), "metadata.namespace": metadata.get("namespace", "")}
@@ -148,9 +148,9 @@ def _lookup(data: Any, path: str) -> Any:
     return data.get("component") if path == "source" and isinstance(data, dict) else data
 
 
-def _text(found: Any, path: str) -> str:
-    if found is None:
+def _text(value: Any, path: str) -> str:
+    if value is None:
         return "false" if path in ("spec.unschedulable", "spec.hostNetwork") else ""
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    return str(found)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,4 +1,4 @@
-"""Watches on the wire: whoever watches is written to when something changed, without a task of its own."""
+"""Streaming of watches: changes are written to all watchers without a task per watch."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ MAX_STALL: Final = 60.0
 
 
 class Watchers:
-    """All watches under way. What changes while requests are being read is sent in one go."""
+    """All open watches. Changes that occur while requests are read are sent in one write."""
 
     def __init__(self, store: Store) -> None:
         self._streams: dict[str, set[WatchStream]] = {}
@@ -24,7 +24,7 @@ class Watchers:
         store.subscribe(self._note)
 
     def stream(self, watch: Watch) -> "WatchStream":
-        """Return a watch as an answer."""
+        """Return a watch as a streaming response."""
         return WatchStream(watch, self)
 
     def tick(self) -> None:
@@ -42,9 +42,9 @@ class Watchers:
         self._streams.get(stream.watch.resource.storage, set()).discard(stream)
 
     def wrapped(self, text: bytes) -> bytes:
-        """Wrap a text for the wire, once for all who are sent the same."""
-        known, piece = self._shared
-        if text is not known:
+        """Return a text as an HTTP chunk; equal texts share one chunk."""
+        last_text, piece = self._shared
+        if text is not last_text:
             piece = chunk(text)
             self._shared = (text, piece)
         return piece
@@ -64,7 +64,7 @@ class Watchers:
 
 
 class WatchStream:
-    """One watch as an answer that is written as it comes about."""
+    """One watch as a streaming response."""
 
     content_type = JSON
 
@@ -89,7 +89,7 @@ class WatchStream:
         self.go_on()
 
     def go_on(self) -> None:
-        """Send what is new, as far as there is room for it."""
+        """Send new events while the send buffer has room."""
         sink = self._sink
         if sink is None or sink.is_full:
             return
@@ -113,7 +113,7 @@ class WatchStream:
         return True
 
     def tick(self) -> None:
-        """Send a bookmark when one is due, and end a watch that has lasted as long as it was asked to."""
+        """Send a bookmark when one is due, and end the watch when its timeout expires."""
         self.go_on()
         sink, now = self._sink, self._loop.time()
         if sink is None:
@@ -138,7 +138,7 @@ class WatchStream:
         sink.end()
 
     def stop(self) -> None:
-        """Stop: nobody reads any more, or there is nothing more to send."""
+        """Stop: the client disconnected, or the watch is over."""
         self._sink = None
         self._watchers.discard(self)
         if self._alarm is not None:

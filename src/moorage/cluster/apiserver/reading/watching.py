@@ -1,4 +1,4 @@
-"""A watch on one resource, without I/O: it reads the log at its own pace, so a slow reader costs nobody memory."""
+"""A watch on one resource, without I/O: it reads the shared log, so slow readers need no extra memory."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ CHUNK: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class WatchTerms:
-    """What a watch was asked for; ``since`` is ``None`` to begin with what there is now."""
+    """Parameters of a watch; if ``since`` is ``None``, it begins with the current objects."""
 
     namespace: str
     selection: Selection
@@ -42,7 +42,7 @@ class Watch:
         self._log = store.log(resource.storage)
         self._selects = not terms.selection.is_everything
         self._prefix = f"{terms.namespace}/" if terms.namespace else ""
-        # Most watches ask for everything, plainly: what they get is written once for all of them.
+        # Most watches have no selector and no conversion: their events are encoded once for all of them.
         self._is_common = type(representation) is Representation and not (self._selects or self._prefix)
         self._initial: tuple[Entry, ...] = ()
         self._problem: Gone | None = None
@@ -86,11 +86,11 @@ class Watch:
             return self.ended(error)
 
     def bookmark(self) -> bytes:
-        """Say which version has been reached; only right after :meth:`take`."""
+        """Return a bookmark of the current version; only valid right after :meth:`take`."""
         return self._representation.bookmark(self._store.version)
 
     def ended(self, error: ApiError) -> bytes:
-        """Say why the watch ends, and end it."""
+        """End the watch and return its final error event."""
         self.is_over = True
         return msgspec.json.encode({"type": "ERROR", "object": error_status(error)}) + b"\n"
 

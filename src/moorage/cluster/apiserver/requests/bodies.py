@@ -33,7 +33,7 @@ def media_type(header: str) -> str:
 
 
 def read_object(request: ApiRequest) -> dict[str, Any]:
-    """Read the object in a body; 400 if there is none, 415 for formats we do not know."""
+    """Decode the object in a body; 400 if it is missing, 415 for unsupported formats."""
     kind = media_type(request.content_type)
     if kind == PROTOBUF:
         # Only kubectl and kube-scheduler send it; the library is a heavy one.
@@ -73,7 +73,7 @@ def read_options(request: ApiRequest, kind: str) -> dict[str, Any]:
 
 
 def read_json(body: bytes) -> Any:
-    """Decode JSON; 400 says where it is wrong."""
+    """Decode JSON; a 400 error reports the position of a syntax error."""
     if not body:
         raise bad_request("the request has no body")
     try:
@@ -93,23 +93,23 @@ class _Mapping(dict[str, Any]):
 
 
 def repeated_fields(body: bytes) -> list[str]:
-    """Return the paths of the fields that JSON gives more than once; it parses, so somebody has read it before.
+    """Return the paths of duplicate fields in valid JSON.
 
     >>> repeated_fields(b'{"spec": {"paused": true, "paused": false}}')
     ['spec.paused']
     """
-    found = False
+    has_duplicates = False
 
     def paired(pairs: list[tuple[str, Any]]) -> _Mapping:
-        nonlocal found
+        nonlocal has_duplicates
         mapping = _Mapping(pairs)
         if len(mapping) < len(pairs):
-            found = True
+            has_duplicates = True
             mapping.repeated = tuple(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         return mapping
 
     data = json.loads(body, object_pairs_hook=paired, parse_int=str, parse_float=str)
-    return list(_repeated(data, "")) if found else []
+    return list(_repeated(data, "")) if has_duplicates else []
 
 
 def _repeated(data: Any, path: str) -> Iterator[str]:
@@ -160,7 +160,7 @@ def read_yaml(body: bytes, *, is_strict: bool = False) -> Any:
     if len(documents) != 1:
         raise bad_request(f"a request has one object, found {len(documents)}")
     try:
-        # Through JSON, so that what JSON cannot say (dates, keys that are no text) is refused or made text here.
+        # Convert through JSON: types that JSON lacks (dates, non-string keys) are rejected or become strings here.
         data = _decode_any(msgspec.json.encode(documents[0]))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise bad_request(f"this YAML cannot be written as JSON: {error}") from error

@@ -1,6 +1,6 @@
-"""Kubernetes' protobuf, as clients send it, into the plain data of JSON.
+"""Decoding of Kubernetes' protobuf into the plain data of JSON.
 
-The message classes are built at run time from the table of fields: what the wire says depends on field numbers only.
+The message classes are built at run time from the table of fields: the encoding depends on field numbers only.
 """
 
 import base64
@@ -127,7 +127,7 @@ def _set_type(described: descriptor_pb2.FieldDescriptorProto, kind: str) -> None
 
 
 def _struct(message: Message, name: str) -> dict[str, Any]:
-    """Turn a message into what its type looks like in JSON; zeros that JSON leaves out are left out."""
+    """Convert a message to the JSON form of its type; zero values that JSON omits are omitted."""
     schema = schema_of(name)
     assert schema is not None, name
     by_number = {field.number: field for field in schema.own_fields}
@@ -196,16 +196,16 @@ def _embedded(message: Any) -> Any:
         raise bad_request(f"an embedded object is not JSON: {error}") from error
 
 
-def _schema_or(other: str) -> Callable[[Any], Any]:
-    """Make a conversion of what is either a schema or something else."""
+def _schema_or(alternative: str) -> Callable[[Any], Any]:
+    """Return a converter for a field that is either a schema or another type."""
 
     def convert(message: Any) -> Any:
         if message.HasField("schema"):
             return _struct(message.schema, _JSON_SCHEMA)
-        found = getattr(message, other)
-        if other == "schemas":
-            return [_struct(item, _JSON_SCHEMA) for item in found]
-        return found if isinstance(found, bool) else [_text(item) for item in found]
+        value = getattr(message, alternative)
+        if alternative == "schemas":
+            return [_struct(item, _JSON_SCHEMA) for item in value]
+        return value if isinstance(value, bool) else [_text(item) for item in value]
 
     return convert
 

@@ -1,4 +1,4 @@
-"""Requests and answers of the API, without HTTP: what was asked, of which resource, and how it was meant."""
+"""Requests and responses of the API, without HTTP, and the resource that a path refers to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ INSIDE_OF_PODS: Final = {
     "portforward": "port to forward",
     "proxy": "server to reach",
 }
-"""What only a real kubelet can give, and what is asked for by it."""
+"""Subresources that need a real kubelet, and their names in messages."""
 JSON: Final = "application/json"
 
 
@@ -43,7 +43,7 @@ class ApiRequest:
         raise bad_request(f"{flag}: {text!r} is neither true nor false")
 
     def number(self, name: str) -> int | None:
-        """Return a whole number of the query; 400 if it is none, or negative."""
+        """Return an integer parameter of the query; 400 if it is invalid or negative."""
         text = self.query.get(name, "")
         if not text:
             return None
@@ -53,7 +53,7 @@ class ApiRequest:
 
     @property
     def options(self) -> str:
-        """The kind of the options that the query stands for."""
+        """The kind of options that the query represents."""
         return OPTIONS.get(self.method, "CreateOptions")
 
     @property
@@ -63,7 +63,7 @@ class ApiRequest:
 
     @property
     def field_validation(self) -> str:
-        """What to do about unknown fields; 422 for anything but what there is."""
+        """The fieldValidation mode; 422 for unsupported modes."""
         text = self.query.get("fieldValidation", "")
         if text not in ("", "Ignore", "Strict", "Warn"):
             raise invalid_options(
@@ -73,7 +73,7 @@ class ApiRequest:
 
     @property
     def manager(self) -> str:
-        """Who writes: the field manager, or the name of the program."""
+        """The field manager, or the name of the client program."""
         return self.query.get("fieldManager", "") or self.user_agent.partition("/")[0] or "unknown"
 
 
@@ -86,7 +86,7 @@ def is_dry_run(text: str, options: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """What to answer; ``warnings`` go into headers that kubectl prints."""
+    """A response; kubectl prints the headers of its ``warnings``."""
 
     body: bytes
     status: int = 200

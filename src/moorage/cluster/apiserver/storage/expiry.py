@@ -1,4 +1,4 @@
-"""Events are news, not records: an hour after it was last seen, an event is forgotten."""
+"""Expiry of events: an event is deleted an hour after it was last observed."""
 
 from typing import Any, Final
 
@@ -10,9 +10,9 @@ EVENTS: Final = "events"
 
 
 def forget_old_events(store: Store, now: float) -> int:
-    """Take out the events nobody has seen for an hour; return how many.
+    """Delete the events that were last observed more than an hour ago; return their number.
 
-    They are stored oldest first, so the search ends at the first one that is young.
+    Events are stored in order of creation, so the search stops at the first recent one.
     """
     forgotten = 0
     for entry in store.list(EVENTS):
@@ -26,7 +26,7 @@ def forget_old_events(store: Store, now: float) -> int:
 
 
 def last_seen(event: dict[str, Any]) -> float:
-    """Return when an event was last seen, whichever way it counts its repetitions."""
+    """Return when an event was last observed; supports both formats of event series."""
     series = event.get("series") or {}
     times = (event.get("lastTimestamp"), event.get("eventTime"), series.get("lastObservedTime"))
     return max(_moment(text) for text in (*times, event["metadata"].get("creationTimestamp")))

@@ -1,8 +1,8 @@
-"""A store kept in SQLite: every change is on disk before its writer gets an answer.
+"""Persistence in SQLite: every change is on disk before its writer gets a response.
 
-Changes are collected while a transaction is being written and go into the next one together, so that a hundred writers
-pay for one flush of the disk. A thread of its own writes; the loop never waits for the disk. What cannot be written is
-undone, so that nobody reads what its writer was answered had failed; the next change tries again.
+Changes that arrive while a transaction is written go into the next one, so many writers share one flush of the disk.
+A separate thread writes; the event loop never waits for the disk. Changes that cannot be written are undone, so
+that readers never see a write that was reported as failed; the next change retries.
 """
 
 import asyncio
@@ -127,10 +127,10 @@ class Journal:
             raise self._undone[1]
         if version <= self._committed:
             return
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((version, done))
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((version, future))
         self._write_soon()
-        await done
+        await future
 
     async def _write(self) -> None:
         """Write batches until nothing is left."""
@@ -170,7 +170,7 @@ class Journal:
             raise
 
     def _undo(self, changes: list[tuple[str, StoredChange]], failure: ServerError) -> None:
-        """Bring the store back to what is on disk, and notify those who wait."""
+        """Restore the state on disk, and fail the waiting writers."""
         self._pending = []
         self._undone = (range(changes[0][1].version, self.store.version + 1), failure)
         first: dict[tuple[str, str], Entry | None] = {}
@@ -186,21 +186,21 @@ class Journal:
             self._is_undoing = False
         self._committed = self.store.version
         waiting, self._waiting = self._waiting, []
-        for _, done in waiting:
-            if not done.done():
-                done.set_exception(failure)
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(failure)
 
     def _notify(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for version, done in waiting:
+        for version, future in waiting:
             if version > self._committed:
-                self._waiting.append((version, done))
-            elif not done.done():
-                done.set_result(None)
+                self._waiting.append((version, future))
+            elif not future.done():
+                future.set_result(None)
 
 
 def _make_private(folder: Path, file: Path) -> None:
-    """Let nobody else read what is kept: secrets are among it. The folder may have been there before."""
+    """Restrict access to the owner, because the data includes secrets; the directory may have existed before."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
@@ -221,7 +221,7 @@ class _Stored(msgspec.Struct):
 def _is_object(body: bytes, key: str) -> bool:
     """Return whether a row holds an object, and the one that its key names."""
     try:
-        found = msgspec.json.decode(body, type=_Stored).metadata
+        metadata = msgspec.json.decode(body, type=_Stored).metadata
     except (*UNREADABLE, TypeError):
         return False
-    return key == (f"{found.namespace}/{found.name}" if found.namespace else found.name)
+    return key == (f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name)

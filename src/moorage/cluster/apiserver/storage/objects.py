@@ -1,4 +1,4 @@
-"""The store seen through our structs, past the API's rules: simulations and tests put things into it as they are."""
+"""Typed access to the store without the API's rules, for simulations and tests."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -49,58 +49,60 @@ class ObjectStore:
 
     def get(self, kind: type[T], name: str, namespace: str = "") -> T | None:
         """Return one object, or ``None``."""
-        found = self.store.get(_storage(kind), f"{namespace}/{name}" if namespace else name)
-        return found.typed(kind) if found is not None else None
+        entry = self.store.get(_storage(kind), f"{namespace}/{name}" if namespace else name)
+        return entry.typed(kind) if entry is not None else None
 
     def list(self, kind: type[T]) -> Iterator[T]:
         """Go through all objects of a kind, oldest first."""
         return (entry.typed(kind) for entry in self.store.list(_storage(kind)))
 
-    def current(self, thing: T) -> T:
-        """Return an object as it is now; :class:`NotFound` if it is gone, or another one has its name."""
-        found = self.get(type(thing), thing.name, thing.namespace)
-        if found is None or (thing.uid and found.uid != thing.uid):
-            raise NotFound(f'{type(thing).__name__.lower()}s "{thing.name}" not found')
-        return found
+    def current(self, obj: T) -> T:
+        """Return the current version of an object; :class:`NotFound` if it was deleted or replaced."""
+        stored = self.get(type(obj), obj.name, obj.namespace)
+        if stored is None or (obj.uid and stored.uid != obj.uid):
+            raise NotFound(f'{type(obj).__name__.lower()}s "{obj.name}" not found')
+        return stored
 
-    def create(self, thing: T) -> T:
+    def create(self, obj: T) -> T:
         """Store a new object; it gets a uid and a creation time if it has none."""
         number = self.store.version + 1
-        if not thing.name and thing.metadata.generate_name:
-            thing = replace(thing, metadata=replace(thing.metadata, name=f"{thing.metadata.generate_name}{number}"))
-        if self.store.get(_storage(type(thing)), thing.key) is not None:
-            raise AlreadyExists(f'{type(thing).__name__.lower()}s "{thing.name}" already exists')
-        return self.put(thing)
+        if not obj.name and obj.metadata.generate_name:
+            obj = replace(obj, metadata=replace(obj.metadata, name=f"{obj.metadata.generate_name}{number}"))
+        if self.store.get(_storage(type(obj)), obj.key) is not None:
+            raise AlreadyExists(f'{type(obj).__name__.lower()}s "{obj.name}" already exists')
+        return self.put(obj)
 
-    def put(self, thing: T) -> T:
+    def put(self, obj: T) -> T:
         """Store an object, whatever was there under its name; it gets a uid and a creation time if it has none."""
         number = self.store.version + 1
         meta = replace(
-            thing.metadata,
-            uid=thing.uid or f"uid-of-{number}",
-            creation_timestamp=thing.metadata.creation_timestamp or format_time(self._clock.now()),
+            obj.metadata,
+            uid=obj.uid or f"uid-of-{number}",
+            creation_timestamp=obj.metadata.creation_timestamp or format_time(self._clock.now()),
         )
-        return self.store.put_typed(_storage(type(thing)), replace(thing, metadata=meta))
+        return self.store.put_typed(_storage(type(obj)), replace(obj, metadata=meta))
 
-    def update(self, thing: T) -> T:
+    def update(self, obj: T) -> T:
         """Replace an object by a changed one made from its current version."""
-        before = self.current(thing)
-        if thing.metadata.resource_version not in ("", before.metadata.resource_version):
-            found, wanted = before.metadata.resource_version, thing.metadata.resource_version
-            raise Conflict(f"{thing.key} was changed meanwhile: it has version {found}, the update is of {wanted}")
-        return self._write(before, thing)
+        before = self.current(obj)
+        if obj.metadata.resource_version not in ("", before.metadata.resource_version):
+            stored_version, base_version = before.metadata.resource_version, obj.metadata.resource_version
+            raise Conflict(
+                f"{obj.key} was modified: it has version {stored_version}, the update is based on {base_version}"
+            )
+        return self._write(before, obj)
 
-    def remove(self, thing: KubeObject) -> None:
+    def remove(self, obj: KubeObject) -> None:
         """Take an object out for good."""
-        self.current(thing)
-        self.store.remove(_storage(type(thing)), thing.key)
+        self.current(obj)
+        self.store.remove(_storage(type(obj)), obj.key)
 
     def _write(self, before: T, after: T) -> T:
         resource = _storage(type(after))
         entry = self.store.get(resource, after.key)
         if entry is None or entry.is_typed:
             return self.store.put_typed(resource, after)
-        # It was written as JSON: the fields our structs do not know stay as they are.
+        # The entry was written as JSON: fields that are not in our structs are preserved.
         data = apply_difference(entry.data, to_data(before), to_data(after))
         return self.store.put(resource, after.key, data).typed(type(after))
 
@@ -116,5 +118,5 @@ def _kinds() -> Mapping[str, type[KubeObject]]:
 
 @cache
 def _kinds_of(_count: int) -> Mapping[str, type[KubeObject]]:
-    """Find the struct of a resource; asked again when plugins have added kinds."""
+    """Return the struct of a resource; looked up again after plugins have added kinds."""
     return {storage.storage_of(kind): kind for kind in BY_TYPE}

@@ -1,8 +1,8 @@
 """Versioned objects and the log of their changes; without any I/O and without rules.
 
-An object is kept as it was written: as JSON, with every field the writer sent, or as one of our structs. The other form
-is made when somebody asks for it and remembered, so that a simulation never encodes and a list is never encoded twice.
-What may be written is for ``objects`` (structs) and :mod:`~moorage.cluster.apiserver.api` (JSON) to say.
+An object is stored in the form in which it was written: as JSON with all fields, or as one of our structs. The other
+form is computed on demand and cached, so that simulations never encode and lists are never encoded twice.
+Rules for writes are in ``objects`` (structs) and :mod:`~moorage.cluster.apiserver.api` (JSON).
 """
 
 from bisect import bisect_right
@@ -18,18 +18,18 @@ from moorage.kube.api.meta import KubeObject
 
 T = TypeVar("T", bound=KubeObject)
 HISTORY: Final = 10_000
-"""How many changes of one resource can be watched from the past."""
+"""The number of past changes of a resource that a watch can start from."""
 MAX_OBJECT_BYTES: Final = 4 * 1024 * 1024
 """A request has an end; an object that every request makes a little longer has one, too."""
 MAX_HISTORY_BYTES: Final = 32 * 1024 * 1024
-"""How many bytes of them, at most: a hundred small changes of a large object are a hundred large objects."""
+"""The maximum size of these changes: each change holds a full copy of its object."""
 
 _encode_json: Final = msgspec.json.Encoder().encode
 _decode_json: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class SelectableFields(msgspec.Struct, frozen=True):
-    """What selectors ask about an object."""
+    """The labels and fields of an object that selectors can match."""
 
     labels: Mapping[str, str]
     fields: Mapping[str, str]
@@ -50,7 +50,7 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """How many bytes of JSON are held; none for a struct that nobody asked for as JSON."""
+        """The size of the cached JSON; 0 for a struct that was never encoded."""
         return len(self._body) if self._body is not None else 0
 
     @property
@@ -85,7 +85,7 @@ class StoredChange:
 
     @property
     def event(self) -> str:
-        """What a watch on everything calls this change."""
+        """The event type in a watch without selectors."""
         return "ADDED" if self.before is None else "DELETED" if self.after is None else "MODIFIED"
 
     def line(self, event: str) -> bytes:
@@ -132,9 +132,9 @@ class Log:
         if len(self._changes) > 2 * self._history:
             self._forget(len(self._changes) - self._history)
         elif self._bytes > MAX_HISTORY_BYTES:
-            surplus, left = 0, self._bytes
-            while left > MAX_HISTORY_BYTES // 2 and surplus < len(self._changes) - 1:
-                left -= _held(self._changes[surplus])
+            surplus, remaining_bytes = 0, self._bytes
+            while remaining_bytes > MAX_HISTORY_BYTES // 2 and surplus < len(self._changes) - 1:
+                remaining_bytes -= _held(self._changes[surplus])
                 surplus += 1
             self._forget(surplus)
 
@@ -192,8 +192,8 @@ class Store:
 
     def get(self, resource: str, key: str) -> Entry | None:
         """Return one object, or ``None``."""
-        found = self._objects.get(resource)
-        return found.get(key) if found is not None else None
+        objects = self._objects.get(resource)
+        return objects.get(key) if objects is not None else None
 
     def resources(self) -> tuple[str, ...]:
         """Return the resources that there are or were objects of."""
@@ -221,15 +221,15 @@ class Store:
         self.version += 1
         return self._keep(resource, Entry(key, self.version, body))
 
-    def put_typed(self, resource: str, thing: T, **changes: Any) -> T:
+    def put_typed(self, resource: str, obj: T, **changes: Any) -> T:
         """Write a struct, with some fields changed, and return it with its new version.
 
         The changes must leave true what was derived from the struct already: that is taken along.
         """
         self.version += 1
-        metadata = msgspec.structs.replace(thing.metadata, resource_version=str(self.version))
-        stored = msgspec.structs.replace(thing, metadata=metadata, **changes)
-        stored.__dict__.update(thing.__dict__)
+        metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self.version))
+        stored = msgspec.structs.replace(obj, metadata=metadata, **changes)
+        stored.__dict__.update(obj.__dict__)
         self._keep(resource, Entry(stored.key, self.version, None, stored))
         return stored
 

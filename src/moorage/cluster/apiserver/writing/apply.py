@@ -1,4 +1,4 @@
-"""Server-side apply: a manager says which fields it wants, and owns them from then on."""
+"""Server-side apply: a field manager applies fields and owns them."""
 
 import copy
 from typing import Any
@@ -28,74 +28,78 @@ from moorage.kube.status_errors import invalid_options
 BEFORE_FIRST_APPLY = "before-first-apply"
 
 
-def applied(resource: ServedResource, live: Data, wanted: Data, manager: str, *, force: bool, clock: Clock) -> Data:
+def applied(resource: ServedResource, live: Data, desired: Data, manager: str, *, force: bool, clock: Clock) -> Data:
     """Return an object with a manager's fields applied; 409 names the fields that others own and want otherwise."""
     schema = schema_of_kind(resource.api_version, resource.name)
     entries = live["metadata"].get("managedFields") or []
     if not entries and "uid" in live["metadata"]:
         entries = [owner(resource, BEFORE_FIRST_APPLY, "Update", fields_of(live, resource), "", clock)]
-    wanted["metadata"].pop("managedFields", None)
-    fields = fields_of(wanted, resource)
-    mine: Tree = next((item["fieldsV1"] for item in entries if is_entry_of(item, manager, "Apply", "")), {})
-    others = [item for item in entries if not is_entry_of(item, manager, "Apply", "")]
-    merged: Data = _merge(copy.deepcopy(live), wanted, schema)
+    desired["metadata"].pop("managedFields", None)
+    fields = fields_of(desired, resource)
+    previous: Tree = next((item["fieldsV1"] for item in entries if is_entry_of(item, manager, "Apply", "")), {})
+    foreign = [item for item in entries if not is_entry_of(item, manager, "Apply", "")]
+    merged: Data = _merge(copy.deepcopy(live), desired, schema)
     changed = changed_fields(live, merged, fields, fields_of(live, resource))
-    conflicts = [(item, _common(item["fieldsV1"], changed)) for item in others]
+    conflicts = [(item, _common(item["fieldsV1"], changed)) for item in foreign]
     if not force:
-        _refuse([(item, found) for item, found in conflicts if found])
+        _raise_conflict([(item, overlap) for item, overlap in conflicts if overlap])
     owned_by_others: Tree = {}
-    for item in others:
+    for item in foreign:
         owned_by_others = union(owned_by_others, item["fieldsV1"])
-    _drop(merged, minus(minus(mine, fields), owned_by_others))
-    kept = [{**item, "fieldsV1": left} for item, found in conflicts if (left := minus(item["fieldsV1"], found))]
-    merged["metadata"]["managedFields"] = [*kept, owner(resource, manager, "Apply", fields, "", clock)]
+    _drop(merged, minus(minus(previous, fields), owned_by_others))
+    remaining_entries = [
+        {**item, "fieldsV1": remaining}
+        for item, overlap in conflicts
+        if (remaining := minus(item["fieldsV1"], overlap))
+    ]
+    merged["metadata"]["managedFields"] = [*remaining_entries, owner(resource, manager, "Apply", fields, "", clock)]
     return merged
 
 
-def _merge(live: Any, wanted: Any, schema: Schema | None) -> Any:
-    if not isinstance(live, dict) or not isinstance(wanted, dict):
-        return wanted
-    for name, content in wanted.items():
+def _merge(live: Any, desired: Any, schema: Schema | None) -> Any:
+    if not isinstance(live, dict) or not isinstance(desired, dict):
+        return desired
+    for name, content in desired.items():
         live[name] = _merge_field(live.get(name), content, schema.field(name) if schema is not None else None)
     return live
 
 
-def _merge_field(live: Any, wanted: Any, field: Field | None) -> Any:
+def _merge_field(live: Any, desired: Any, field: Field | None) -> Any:
     if field is not None and field.list_type == "atomic":
-        return wanted
-    if isinstance(wanted, dict):
-        return _merge(live, wanted, field.schema if field is not None and not field.shape else None)
-    if not isinstance(wanted, list) or not isinstance(live, list) or field is None:
-        return wanted
+        return desired
+    if isinstance(desired, dict):
+        return _merge(live, desired, field.schema if field is not None and not field.shape else None)
+    if not isinstance(desired, list) or not isinstance(live, list) or field is None:
+        return desired
     if field.list_type == "set":
-        return live + [item for item in wanted if item not in live]
+        return live + [item for item in desired if item not in live]
     if field.list_type != "map":
-        return wanted
-    places = {item_key(item, field): number for number, item in enumerate(live)}
-    for item in wanted:
-        place = places.get(item_key(item, field))
-        if place is None:
+        return desired
+    positions = {item_key(item, field): number for number, item in enumerate(live)}
+    for item in desired:
+        position = positions.get(item_key(item, field))
+        if position is None:
             live.append(item)
         else:
-            live[place] = _merge(live[place], item, field.schema)
+            live[position] = _merge(live[position], item, field.schema)
     return live
 
 
 def _common(first: Tree, second: Tree) -> Tree:
     """Return the leaves that both have."""
-    found: Tree = {}
+    common: Tree = {}
     for key, below in first.items():
         if key not in second or key == ".":
             continue
         if not below or not second[key]:
-            found[key] = below
+            common[key] = below
         elif inner := _common(below, second[key]):
-            found[key] = inner
-    return found
+            common[key] = inner
+    return common
 
 
 def _drop(data: Any, tree: Tree) -> None:
-    """Take fields out that nobody wants any more."""
+    """Remove fields that no manager owns any more."""
     for key, below in tree.items():
         if key == ".":
             continue
@@ -109,28 +113,30 @@ def _drop(data: Any, tree: Tree) -> None:
 
 
 def _drop_item(data: list[Any], key: str, below: Tree) -> None:
-    wanted = msgspec.json.decode(key[2:])
+    desired = msgspec.json.decode(key[2:])
     for item in list(data):
-        is_it = item == wanted if key.startswith("v:") else is_item(item, wanted)
-        if is_it and ("." in below or key.startswith("v:")):
+        is_match = item == desired if key.startswith("v:") else is_item(item, desired)
+        if is_match and ("." in below or key.startswith("v:")):
             data.remove(item)
-        elif is_it:
+        elif is_match:
             _drop(item, below)
 
 
-def _refuse(conflicts: list[tuple[Data, Tree]]) -> None:
+def _raise_conflict(conflicts: list[tuple[Data, Tree]]) -> None:
     if not conflicts:
         return
     causes = []
-    for entry, found in conflicts:
-        who = f'conflict with "{entry["manager"]}"' + (
+    for entry, fields in conflicts:
+        message = f'conflict with "{entry["manager"]}"' + (
             "" if entry["operation"] == "Apply" else f" using {entry['apiVersion']}"
         )
-        causes += [{"reason": "FieldManagerConflict", "message": who, "field": _path(leaf)} for leaf in leaves(found)]
-    listed = ", ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
+        causes += [
+            {"reason": "FieldManagerConflict", "message": message, "field": _path(leaf)} for leaf in leaves(fields)
+        ]
+    summary = ", ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
     number = len(causes)
     raise Conflict(
-        f"Apply failed with {number} conflict{'' if number == 1 else 's'}: {listed}",
+        f"Apply failed with {number} conflict{'' if number == 1 else 's'}: {summary}",
         status=409,
         reason="Conflict",
         details={"causes": causes},
@@ -151,14 +157,14 @@ def _path(leaf: tuple[str, ...]) -> str:
     return text
 
 
-def first_applied(resource: ServedResource, wanted: Data, manager: str, clock: Clock) -> Data:
+def first_applied(resource: ServedResource, desired: Data, manager: str, clock: Clock) -> Data:
     """Return a new object that its manager owns all fields of."""
-    wanted["metadata"].pop("managedFields", None)
-    wanted["metadata"]["managedFields"] = [owner(resource, manager, "Apply", fields_of(wanted, resource), "", clock)]
-    return wanted
+    desired["metadata"].pop("managedFields", None)
+    desired["metadata"]["managedFields"] = [owner(resource, manager, "Apply", fields_of(desired, resource), "", clock)]
+    return desired
 
 
 def check_manager(manager: str) -> None:
-    """Refuse an apply that does not say who applies."""
+    """Reject an apply without a field manager."""
     if not manager:
         raise invalid_options("PatchOptions", required_value("fieldManager", "is required for apply patch"))

@@ -1,8 +1,8 @@
-"""Who owns which field: managedFields, for server-side apply.
+"""managedFields: the owners of fields, for server-side apply.
 
-Owners are kept from the first server-side apply of an object on; before that nobody asks. A set of fields is a tree as
-the API writes it: ``f:name`` for a field, ``k:{…}`` for an item of a list with keys, ``v:…`` for an item of a set, and
-``.`` for the thing itself.
+Owners are tracked from the first server-side apply of an object. A set of fields is a tree in the API's notation:
+``f:name`` for a field, ``k:{…}`` for an item of a list with keys, ``v:…`` for an item of a set, and ``.`` for the
+object itself.
 """
 
 from collections.abc import Iterator, Mapping
@@ -81,13 +81,13 @@ def union(first: Tree, second: Tree) -> Tree:
 
 def minus(first: Tree, second: Tree) -> Tree:
     """Return the fields of the first that the second does not have; a parent stays while it has children."""
-    left: Tree = {}
+    difference: Tree = {}
     for key, below in first.items():
         if key not in second:
-            left[key] = below
+            difference[key] = below
         elif remaining := minus(below, second[key]):
-            left[key] = remaining
-    return left
+            difference[key] = remaining
+    return difference
 
 
 def leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -125,40 +125,40 @@ def _step(data: Any, key: str) -> Any:
         return data.get(key[2:]) if isinstance(data, dict) else None
     if key == ".":
         return True
-    wanted = msgspec.json.decode(key[2:])
+    selector = msgspec.json.decode(key[2:])
     if not isinstance(data, list):
         return None
     if key.startswith("v:"):
-        return next((item for item in data if item == wanted), None)
-    return next((item for item in data if is_item(item, wanted)), None)
+        return next((item for item in data if item == selector), None)
+    return next((item for item in data if is_item(item, selector)), None)
 
 
-def is_item(item: Any, wanted: Mapping[str, Any]) -> bool:
+def is_item(item: Any, selector: Mapping[str, Any]) -> bool:
     """Return whether an item of a list is the one with these keys."""
     defaults = {"protocol": "TCP"}
-    return isinstance(item, dict) and all(item.get(name, defaults.get(name)) == text for name, text in wanted.items())
+    return isinstance(item, dict) and all(item.get(name, defaults.get(name)) == text for name, text in selector.items())
 
 
 def note_update(resource: ServedResource, old: Data, new: Data, manager: str, subresource: str, clock: Clock) -> None:
-    """After a write that is no apply, have the writer own what it changed, if anybody keeps track of owners."""
+    """Update the owners after an ordinary write: the writer owns the changed fields, if owners are tracked."""
     entries = old["metadata"].get("managedFields")
     if not entries:
         new["metadata"].pop("managedFields", None)
         return
     tree, old_tree = fields_of(new, resource), fields_of(old, resource)
     changed = changed_fields(old, new, tree, old_tree)
-    gone = minus(old_tree, tree)
-    kept: list[Data] = []
+    removed = minus(old_tree, tree)
+    remaining_entries: list[Data] = []
     own: Tree = {}
     for entry in entries:
         if is_entry_of(entry, manager, "Update", subresource):
             own = entry["fieldsV1"]
-        elif fields := minus(minus(entry["fieldsV1"], changed), gone):
-            kept.append({**entry, "fieldsV1": fields})
-    own = minus(union(own, changed), gone)
+        elif fields := minus(minus(entry["fieldsV1"], changed), removed):
+            remaining_entries.append({**entry, "fieldsV1": fields})
+    own = minus(union(own, changed), removed)
     if own:
-        kept.append(owner(resource, manager, "Update", own, subresource, clock))
-    new["metadata"]["managedFields"] = kept
+        remaining_entries.append(owner(resource, manager, "Update", own, subresource, clock))
+    new["metadata"]["managedFields"] = remaining_entries
 
 
 def is_entry_of(entry: Data, manager: str, operation: str, subresource: str) -> bool:

@@ -1,4 +1,4 @@
-"""Parts of objects with verbs of their own: a pod's binding and eviction, a workload's scale."""
+"""Subresources: binding and eviction of pods, scale of workloads."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -60,9 +60,9 @@ def bind(writer: Writer, target: Target, binding: Data, *, is_dry_run: bool) -> 
 def _note_scheduled(pod: Data, now: str) -> None:
     status = pod.setdefault("status", {})
     status.pop("nominatedNodeName", None)
-    others = [item for item in status.get("conditions") or () if item.get("type") != "PodScheduled"]
+    conditions_before = [item for item in status.get("conditions") or () if item.get("type") != "PodScheduled"]
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    status["conditions"] = [*others, condition]
+    status["conditions"] = [*conditions_before, condition]
 
 
 def evict(writer: Writer, target: Target, eviction: Data) -> Data:
@@ -104,14 +104,14 @@ def _take_from_budget(writer: Writer, target: Target, pod: Data, *, is_dry_run: 
         raise TooManyRequests(
             message, status=429, reason="TooManyRequests", retry_after=10, details={"causes": [cause]}
         )
-    allowed = status.get("disruptionsAllowed", 0)
-    if allowed <= 0:
+    disruptions_allowed = status.get("disruptionsAllowed", 0)
+    if disruptions_allowed <= 0:
         raise eviction_blocked(name, status.get("desiredHealthy", 0), status.get("currentHealthy", 0))
     disrupted = {**(status.get("disruptedPods") or {}), target.name: format_time(writer.clock.now())}
-    new = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
-    place = Target(_BUDGETS, target.namespace, name)
+    new = {**status, "disruptionsAllowed": disruptions_allowed - 1, "disruptedPods": disrupted}
+    budget_target = Target(_BUDGETS, target.namespace, name)
     options = WriteOptions(is_dry_run=is_dry_run, manager="moorage", subresource="status")
-    writer.change(place, lambda budget: budget | {"status": new}, options)
+    writer.change(budget_target, lambda budget: budget | {"status": new}, options)
 
 
 def _is_broken_already(pod: Data, budget: Data, status: Data) -> bool:
@@ -138,11 +138,11 @@ def scale_of(data: Data) -> Data:
     selector = find(data, "spec.selector", {})
     labels = selector.get("matchLabels", selector) if isinstance(selector, dict) else {}
     text = ",".join(f"{key}={value}" for key, value in sorted(labels.items()) if isinstance(value, str))
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    copied = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": {name: metadata[name] for name in kept if name in metadata},
+        "metadata": {name: metadata[name] for name in copied if name in metadata},
         "spec": {"replicas": find(data, "spec.replicas", 0)},
         "status": {"replicas": find(data, "status.replicas", 0), "selector": text},
     }

@@ -43,7 +43,7 @@ OWNERS: Final = frozenset(
         *(f"{name}.apps" for name in APPS),
     }
 )
-"""Whose dependents the garbage collector of this cluster looks after; nobody would let go of the others again."""
+"""Kinds whose dependents the garbage collector handles; finalizers on other kinds would never be removed."""
 USER_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
 STATUS_KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
     "deployments.apps": ("labels",),
@@ -86,14 +86,14 @@ class DeleteOptions:
 
     @classmethod
     def read(cls, query: Mapping[str, str], body: Mapping[str, Any]) -> "DeleteOptions":
-        """Take options from the body and, where that says nothing, from the query; 400 for what makes no sense."""
+        """Read options from the body, with the query as default; 400 for invalid options."""
         preconditions = body.get("preconditions") or {}
         dry = body.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
         grace = body.get("gracePeriodSeconds", query.get("gracePeriodSeconds") or None)
         policy = body.get("propagationPolicy") or query.get("propagationPolicy", "")
         if not isinstance(policy, str) or policy not in ("", *POLICIES):
-            known = ("Foreground", "Background", "Orphan", "nil")
-            raise invalid_options("DeleteOptions", unsupported_value("propagationPolicy", policy, known))
+            supported = ("Foreground", "Background", "Orphan", "nil")
+            raise invalid_options("DeleteOptions", unsupported_value("propagationPolicy", policy, supported))
         if not isinstance(preconditions, dict) or not isinstance(dry, list):
             raise bad_request("DeleteOptions: preconditions are an object, dryRun is a list")
         if body.get("orphanDependents") is True and not policy:
@@ -107,14 +107,14 @@ class DeleteOptions:
         )
 
 
-def _grace_period(found: Any) -> int | None:
-    if found is None:
+def _grace_period(value: Any) -> int | None:
+    if value is None:
         return None
     try:
-        grace = int(found)
+        grace = int(value)
     except (TypeError, ValueError) as error:
-        raise bad_request(f"gracePeriodSeconds: {found!r} is not a number of seconds") from error
-    # Negative means "at once", but is kept apart upstream; nobody can tell the difference.
+        raise bad_request(f"gracePeriodSeconds: {value!r} is not a number of seconds") from error
+    # Negative means immediately; upstream stores it differently, without visible effect.
     return min(max(grace, 1 if grace < 0 else 0), 2**31 - 1)
 
 
@@ -185,7 +185,7 @@ class Writer:
             raise forbidden(target.resource, metadata.get("name", ""), why)
 
     def _reset(self, resource: ServedResource, data: Data) -> None:
-        """Take out what only the server says, and start with the status a new object has."""
+        """Remove fields that only the server sets, and set the initial status."""
         for name in (*SYSTEM_METADATA, "resourceVersion", "selfLink"):
             data["metadata"].pop(name, None)
         if resource.has_status and resource.storage not in KEEPS_STATUS:
@@ -194,9 +194,9 @@ class Writer:
                 data["status"] = dict(INITIAL_STATUS[resource.storage])
 
     def change(self, target: Target, edit: Callable[[Data], Data], options: WriteOptions) -> Entry:
-        """Replace an object by what an edit makes of it, and return it as stored.
+        """Replace an object by the result of an edit, and return the stored object.
 
-        An edit that changes nothing is no change. An object that waited for its last finalizer is gone after this.
+        An edit without differences is not a change. Removing the last finalizer of a terminating object deletes it.
         """
         resource, entry = target.resource, self.find(target)
         old = entry.data
@@ -241,12 +241,12 @@ class Writer:
             raise conflict(resource, target.name)
 
     def _merged(self, resource: ServedResource, old: Data, new: Data, options: WriteOptions) -> Data:
-        """Let a write change only what it may: its subresource, or everything but that."""
+        """Restrict a write to the fields that it may change: its subresource, or everything else."""
         metadata, was = new["metadata"], old["metadata"]
-        kept: tuple[str, ...] = ()
+        protected: tuple[str, ...] = ()
         if options.subresource == "status":
-            kept = USER_METADATA if resource.is_custom else STATUS_KEEPS.get(resource.storage, ())
-        for name in ("name", "namespace", *SYSTEM_METADATA, *kept):
+            protected = USER_METADATA if resource.is_custom else STATUS_KEEPS.get(resource.storage, ())
+        for name in ("name", "namespace", *SYSTEM_METADATA, *protected):
             if name in was:
                 metadata[name] = was[name]
             else:
@@ -297,19 +297,19 @@ class Writer:
         return resource.storage != "namespaces" or not (data.get("spec") or {}).get("finalizers")
 
     def _check_preconditions(self, target: Target, metadata: Data, options: DeleteOptions) -> None:
-        for name, wanted, found in (
+        for name, expected, actual in (
             ("UID", options.uid, metadata["uid"]),
             ("ResourceVersion", options.version, metadata["resourceVersion"]),
         ):
-            if wanted and wanted != found:
-                raise precondition_failed(target.resource, target.name, name, wanted, found)
+            if expected and expected != actual:
+                raise precondition_failed(target.resource, target.name, name, expected, actual)
 
     def _add_policy(self, resource: ServedResource, metadata: Data, policy: str) -> None:
         """Leave what becomes of the dependents to the garbage collector, by a finalizer it knows."""
         if not policy or resource.storage not in OWNERS:
             return
-        others = [item for item in metadata.get("finalizers") or [] if item not in (ORPHAN, FOREGROUND)]
-        finalizers = [*others, POLICIES[policy]] if POLICIES[policy] else others
+        unchanged = [item for item in metadata.get("finalizers") or [] if item not in (ORPHAN, FOREGROUND)]
+        finalizers = [*unchanged, POLICIES[policy]] if POLICIES[policy] else unchanged
         if finalizers:
             metadata["finalizers"] = finalizers
         else:
@@ -324,28 +324,28 @@ class Writer:
         grace = options.grace if options.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
         if "deletionTimestamp" in metadata:
             # A deletion can be made quicker, never slower.
-            known = int(metadata.get("deletionGracePeriodSeconds", 0))
-            return min(known, grace) if options.grace is not None else known
+            current = int(metadata.get("deletionGracePeriodSeconds", 0))
+            return min(current, grace) if options.grace is not None else current
         return int(grace)
 
     def _mark(self, resource: ServedResource, data: Data, grace: int) -> None:
         metadata = data["metadata"]
-        known = metadata.get("deletionGracePeriodSeconds")
-        if "deletionTimestamp" in metadata and (known is None or grace >= known):
+        current = metadata.get("deletionGracePeriodSeconds")
+        if "deletionTimestamp" in metadata and (current is None or grace >= current):
             return
         asked_at = self.clock.now()
         if "deletionTimestamp" in metadata:
-            asked_at = parse_time(metadata["deletionTimestamp"]) - (known or 0)
+            asked_at = parse_time(metadata["deletionTimestamp"]) - (current or 0)
         metadata["deletionTimestamp"] = format_time(asked_at + grace)
         metadata["deletionGracePeriodSeconds"] = grace
-        if "generation" in metadata and known is None:
+        if "generation" in metadata and current is None:
             metadata["generation"] += 1
         if resource.storage == "namespaces":
             data["status"] = {**(data.get("status") or {}), "phase": "Terminating"}
 
 
 def select_own_pods(job: Data) -> None:
-    """Have a job select its pods by its uid, as the API server does unless told otherwise."""
+    """Set the default selector of a job: its UID."""
     spec = job["spec"]
     if spec.get("manualSelector"):
         return

@@ -43,7 +43,7 @@ def test_an_update_of_an_old_version_is_a_conflict():
     objects = ObjectStore(VirtualClock())
     first = objects.create(make_pod("a"))
     objects.update(first)
-    with pytest.raises(Conflict, match="was changed meanwhile"):
+    with pytest.raises(Conflict, match="was modified"):
         objects.update(first)
 
 

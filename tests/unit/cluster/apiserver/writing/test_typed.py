@@ -11,7 +11,7 @@ from moorage.cluster.apiserver.requests.request import ApiRequest, ApiResponse
 from moorage.cluster.apiserver.storage.store import Entry
 from moorage.cluster.apiserver.writing.typed import bind_pod, merge_status
 from moorage.cluster.controllers.actions import Patch, build_request
-from moorage.cluster.controllers.kubelet import ended, running
+from moorage.cluster.controllers.kubelet import running, terminated
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.codec import decode, encode
 from moorage.kube.api.meta import ObjectMeta
@@ -103,7 +103,7 @@ def test_json_is_left_to_the_api() -> None:
     assert not merge_status(api.store, entry, {"phase": "Running"})
 
 
-@pytest.mark.parametrize("status", [running, ended])
+@pytest.mark.parametrize("status", [running, terminated])
 def test_what_kubelets_write(status: Any) -> None:
     pod = replace(
         make_pod("p", requests={"cpu": "1"}, node="n"), metadata=ObjectMeta(name="p", namespace="default", uid=UID)

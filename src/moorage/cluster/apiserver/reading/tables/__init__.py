@@ -1,1 +1,1 @@
-"""What `kubectl get` prints."""
+"""Server-side tables, as `kubectl get` prints them."""

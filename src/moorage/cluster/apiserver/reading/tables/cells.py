@@ -1,4 +1,4 @@
-"""What the cells of tables are made of: paths through objects, ages and images."""
+"""Cells of tables: field paths, ages and images."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def columns(*names: str) -> tuple[Column, ...]:
 
 
 def age(moment: str | None, now: float) -> str:
-    """Say how long ago something was, as kubectl does.
+    """Return the age of a timestamp in kubectl's format.
 
     >>> age("2026-01-01T00:00:00Z", parse_time("2026-01-01T00:05:30Z"))
     '5m30s'
@@ -78,25 +78,25 @@ def created(data: Data, now: float) -> str:
 
 
 def plain(*paths: str) -> Callable[[Data, float], list[Any]]:
-    """Fill cells by paths; ``age`` stands for the age, and ``born`` for the moment it counts from."""
+    """Return a function that fills cells from paths; ``age`` is the age, ``born`` the creation timestamp."""
 
     def cell(data: Data, path: str, now: float) -> Any:
         if path == "age":
             return created(data, now)
-        return data["metadata"].get("creationTimestamp", "") if path == "born" else shown(find(data, path))
+        return data["metadata"].get("creationTimestamp", "") if path == "born" else format_cell(find(data, path))
 
     return lambda data, now: [cell(data, path, now) for path in paths]
 
 
-def shown(found: Any) -> Any:
+def format_cell(value: Any) -> Any:
     """Put what was found in a cell."""
-    if isinstance(found, bool):
-        return str(found).lower()
-    if isinstance(found, list):
-        return ",".join(str(item) for item in found) or "<none>"
-    if isinstance(found, dict):
-        return len(found)
-    return found if isinstance(found, str | int | float) and found != "" else "<none>"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ",".join(str(item) for item in value) or "<none>"
+    if isinstance(value, dict):
+        return len(value)
+    return value if isinstance(value, str | int | float) and value != "" else "<none>"
 
 
 def images(data: Data, path: str = "spec.template.spec.containers") -> tuple[str, str]:
@@ -107,8 +107,8 @@ def images(data: Data, path: str = "spec.template.spec.containers") -> tuple[str
 
 def selector(data: Data, path: str = "spec.selector") -> str:
     """Return a selector as text."""
-    found = find(data, path, {})
-    labels = found.get("matchLabels", found)
+    selector_data = find(data, path, {})
+    labels = selector_data.get("matchLabels", selector_data)
     return ",".join(f"{key}={text}" for key, text in sorted(labels.items()) if isinstance(text, str)) or "<none>"
 
 

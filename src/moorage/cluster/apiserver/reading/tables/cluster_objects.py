@@ -36,11 +36,11 @@ def _node(data: Data, now: float) -> list[Any]:
 
 def _service(data: Data, now: float) -> list[Any]:
     ports = find(data, "spec.ports", [])
-    shown = ",".join(f"{item.get('port')}/{item.get('protocol', 'TCP')}" for item in ports) or "<none>"
+    port_list = ",".join(f"{item.get('port')}/{item.get('protocol', 'TCP')}" for item in ports) or "<none>"
     address = find(data, "spec.clusterIP", "<none>")
     kind = find(data, "spec.type", "ClusterIP")
     name = data["metadata"]["name"]
-    return [name, kind, address, "<none>", shown, created(data, now), selector(data)]
+    return [name, kind, address, "<none>", port_list, created(data, now), selector(data)]
 
 
 def _event(data: Data, now: float) -> list[Any]:
@@ -105,11 +105,11 @@ def _binding(data: Data, now: float) -> list[Any]:
     role = f"{find(data, 'roleRef.kind')}/{find(data, 'roleRef.name')}"
     subjects = data.get("subjects") or []
 
-    def named(kind: str) -> str:
-        found = (item for item in subjects if item.get("kind") == kind)
-        return ", ".join("/".join(filter(None, (item.get("namespace"), item.get("name")))) for item in found)
+    def format_subjects(kind: str) -> str:
+        matching = (item for item in subjects if item.get("kind") == kind)
+        return ", ".join("/".join(filter(None, (item.get("namespace"), item.get("name")))) for item in matching)
 
-    kinds = [named(kind) for kind in ("User", "Group", "ServiceAccount")]
+    kinds = [format_subjects(kind) for kind in ("User", "Group", "ServiceAccount")]
     return [data["metadata"]["name"], role, created(data, now), *kinds]
 
 

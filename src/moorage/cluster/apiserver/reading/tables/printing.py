@@ -23,7 +23,7 @@ class Printer:
     now: Callable[[], float]
 
 
-def table(things: Iterable[Data], printer: Printer, meta: Data, include: str) -> Data:
+def table(objects: Iterable[Data], printer: Printer, meta: Data, include: str) -> Data:
     """Write objects as a Table."""
     now = printer.now()
     return {
@@ -31,48 +31,48 @@ def table(things: Iterable[Data], printer: Printer, meta: Data, include: str) ->
         "apiVersion": "meta.k8s.io/v1",
         "metadata": meta,
         "columnDefinitions": [column.definition() for column in printer.columns],
-        "rows": [{"cells": list(printer.cells(thing, now)), "object": _included(thing, include)} for thing in things],
+        "rows": [{"cells": list(printer.cells(obj, now)), "object": _included(obj, include)} for obj in objects],
     }
 
 
-def _included(thing: Data, include: str) -> Data | None:
+def _included(obj: Data, include: str) -> Data | None:
     if include == "None":
         return None
     if include == "Object":
-        return thing
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": thing["metadata"]}
+        return obj
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
 def printer_of(storage: str, now: Callable[[], float], custom: Sequence[Mapping[str, Any]] = ()) -> Printer:
     """Return how objects of a resource are printed; ``custom`` are a definition's additionalPrinterColumns."""
-    if known := WORKLOADS.get(storage) or CLUSTER_OBJECTS.get(storage) or SERVER_SETTINGS.get(storage):
-        return Printer(*known, now)
+    if builtin := WORKLOADS.get(storage) or CLUSTER_OBJECTS.get(storage) or SERVER_SETTINGS.get(storage):
+        return Printer(*builtin, now)
     if not custom:
         return Printer(columns("Name", "Age"), plain("metadata.name", "age"), now)
-    named = [item for item in custom if isinstance(item.get("jsonPath"), str)]
+    columns_with_path = [item for item in custom if isinstance(item.get("jsonPath"), str)]
     own = tuple(
         Column(str(item.get("name", "")), str(item.get("type", "string")), priority=int(item.get("priority") or 0))
-        for item in named
+        for item in columns_with_path
     )
 
     def cells_of(data: Data, moment: float) -> list[Any]:
-        return [data["metadata"]["name"], *(_custom_cell(data, item, moment) for item in named)]
+        return [data["metadata"]["name"], *(_custom_cell(data, item, moment) for item in columns_with_path)]
 
     return Printer((*columns("Name"), *own), cells_of, now)
 
 
 def _custom_cell(data: Data, column: Mapping[str, Any], now: float) -> Any:
-    found = _at(data, column["jsonPath"])
+    value = _at(data, column["jsonPath"])
     if column.get("type") == "date":
-        return age(found if isinstance(found, str) else None, now)
-    return found if isinstance(found, str | int | float) or found is None else str(found)
+        return age(value if isinstance(value, str) else None, now)
+    return value if isinstance(value, str | int | float) or value is None else str(value)
 
 
 def _at(data: Any, path: str) -> Any:
     """Follow a JSON path of fields (``.a.b``, ``['a.b']``) and places (``[0]``); ``None`` if it ends nowhere."""
-    for quoted, place, name in _STEP.findall(path):
-        if place and isinstance(data, list):
-            data = data[int(place)] if int(place) < len(data) else None
+    for quoted, index, name in _STEP.findall(path):
+        if index and isinstance(data, list):
+            data = data[int(index)] if int(index) < len(data) else None
         else:
             data = data.get(quoted or name) if isinstance(data, dict) else None
     return data

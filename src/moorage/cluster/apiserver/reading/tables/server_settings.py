@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from moorage.cluster.apiserver.reading.tables.cells import Cells, Column, columns, created, duration, plain, shown
+from moorage.cluster.apiserver.reading.tables.cells import Cells, Column, columns, created, duration, format_cell, plain
 from moorage.kube.api.struct import Data
 from moorage.kube.plain_data import find
 
@@ -12,9 +12,9 @@ ADMISSION: Final = "admissionregistration.k8s.io"
 
 
 def _items(data: Data, path: str) -> list[Data]:
-    """Return what a list has; these kinds are stored as they are written, so it may be anything."""
-    found = find(data, path, [])
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    """Return the mappings in a list; these kinds are stored without validation, so it may contain anything."""
+    items = find(data, path, [])
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def _counted(path: str) -> Cells:
@@ -33,7 +33,7 @@ def _policy(path: str) -> Cells:
 def _policy_binding(data: Data, now: float) -> list[Any]:
     namespace, name = find(data, "spec.paramRef.namespace", ""), find(data, "spec.paramRef.name", "")
     param = (f"{namespace}/{name}" if namespace else name) if find(data, "spec.paramRef", {}) else "<unset>"
-    return [data["metadata"]["name"], shown(find(data, "spec.policyName")), param or "*", created(data, now)]
+    return [data["metadata"]["name"], format_cell(find(data, "spec.policyName")), param or "*", created(data, now)]
 
 
 def _api_service(data: Data, now: float) -> list[Any]:
@@ -51,15 +51,15 @@ def _signing_request(data: Data, now: float) -> list[Any]:
     state += ",Issued" if find(data, "status.certificate", "") else ""
     seconds = find(data, "spec.expirationSeconds", None)
     return [
-        *(data["metadata"]["name"], created(data, now), shown(find(data, "spec.signerName"))),
-        *(shown(find(data, "spec.username")), duration(seconds) if isinstance(seconds, int) else "<none>", state),
+        *(data["metadata"]["name"], created(data, now), format_cell(find(data, "spec.signerName"))),
+        *(format_cell(find(data, "spec.username")), duration(seconds) if isinstance(seconds, int) else "<none>", state),
     ]
 
 
 def _flow_schema(data: Data, now: float) -> list[Any]:
     return [
-        *(data["metadata"]["name"], shown(find(data, "spec.priorityLevelConfiguration.name"))),
-        *(shown(find(data, "spec.matchingPrecedence")), shown(find(data, "spec.distinguisherMethod.type"))),
+        *(data["metadata"]["name"], format_cell(find(data, "spec.priorityLevelConfiguration.name"))),
+        *(format_cell(find(data, "spec.matchingPrecedence")), format_cell(find(data, "spec.distinguisherMethod.type"))),
         *(created(data, now), _status_of(data, "Dangling")),
     ]
 

@@ -1,4 +1,4 @@
-"""Pods and what makes them, as `kubectl get` prints them."""
+"""Tables of pods and workloads, as `kubectl get` prints them."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -32,7 +32,7 @@ def pod_cells(pod: dict[str, Any], age: str) -> list[Any]:
 
 
 def pod_status(pod: dict[str, Any]) -> str:
-    """Say in a word how a pod is: what its containers wait for or ended with, or its phase."""
+    """Return kubectl's status of a pod: the reason of a waiting or terminated container, or its phase."""
     status = pod.get("status") or {}
     if "deletionTimestamp" in pod["metadata"]:
         return "Terminating"
@@ -90,13 +90,13 @@ def _job(data: Data, now: float) -> list[Any]:
     status = data.get("status") or {}
     conditions = {item.get("type") for item in status.get("conditions", ()) if item.get("status") == "True"}
     state = next((name for name in ("Complete", "Failed", "Suspended") if name in conditions), "Running")
-    done = f"{status.get('succeeded', 0)}/{find(data, 'spec.completions', find(data, 'spec.parallelism', 1))}"
+    completions = f"{status.get('succeeded', 0)}/{find(data, 'spec.completions', find(data, 'spec.parallelism', 1))}"
     took = ""
     if status.get("startTime"):
         end = parse_time(status["completionTime"]) if status.get("completionTime") else now
         took = duration(max(0, int(end - parse_time(status["startTime"]))))
     name = data["metadata"]["name"]
-    return [name, state, done, took, created(data, now), *images(data), selector(data)]
+    return [name, state, completions, took, created(data, now), *images(data), selector(data)]
 
 
 def _cron_job(data: Data, now: float) -> list[Any]:
@@ -129,9 +129,9 @@ def _autoscaler(data: Data, now: float) -> list[Any]:
 
 
 def _target(metric: Data) -> str:
-    name, wanted = find(metric, "resource.name", "metric"), find(metric, "resource.target", {})
-    percent = wanted.get("averageUtilization")
-    return f"{name}: <unknown>/{f'{percent}%' if percent is not None else wanted.get('averageValue', '<auto>')}"
+    name, target = find(metric, "resource.name", "metric"), find(metric, "resource.target", {})
+    percent = target.get("averageUtilization")
+    return f"{name}: <unknown>/{f'{percent}%' if percent is not None else target.get('averageValue', '<auto>')}"
 
 
 def _budget(data: Data, now: float) -> list[Any]:
