@@ -19,8 +19,7 @@ from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Parked
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.framework.status import Code
 from moorage.scheduler.plugins.catalogue import IN_TREE
-from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.queue.groups import QueuedGroup
+from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 from moorage.scheduler.wiring.parts import Observers, Tuning, assemble
 from moorage.scheduler.wiring.policy import Policy
 
@@ -51,7 +50,7 @@ class GroupReplay(Replay):
         self.millis = 0
         self.version = 0
         self.popped: dict[str, QueuedPodInfo] = {}
-        self._tried: dict[str, QueuedGroup] = {}
+        self._tried: dict[str, QueuedPodGroupInfo] = {}
 
     async def carry_out(self, step: Json) -> Json:
         """Carry out a step and report where it left every pod and group."""
@@ -75,7 +74,7 @@ class GroupReplay(Replay):
 
     def _do_pop(self, step: Json) -> Json | None:
         entity = self.queue.pop()
-        if not isinstance(entity, QueuedGroup):
+        if not isinstance(entity, QueuedPodGroupInfo):
             if entity is None:
                 return None
             self.popped[entity.key] = entity
@@ -108,7 +107,7 @@ class GroupReplay(Replay):
 
     def report(self) -> Json:
         """Say where every pod and every group is."""
-        groups = [info for info in self.queue.entries() if isinstance(info, QueuedGroup)]
+        groups = [info for info in self.queue.entries() if isinstance(info, QueuedPodGroupInfo)]
         pods = {info.key: self._described(info, "inFlight") for info in self._flying()}
         pods |= {info.key: self._described(info, self._place(info)) for info in self.queue}
         told: Json = {"time": self.millis / 1000, "pods": pods}
@@ -121,7 +120,7 @@ class GroupReplay(Replay):
         is_grouped = info.pod.spec.scheduling_group is not None
         return "errorBackoff" if place == "backoff" and (is_grouped or not info.rejectors) else str(place)
 
-    def _of_group(self, group: QueuedGroup) -> Json:
+    def _of_group(self, group: QueuedPodGroupInfo) -> Json:
         told = super()._described(group, self._place(group.members[0]))
         groups = self._scheduler.cache.groups
         assert groups is not None

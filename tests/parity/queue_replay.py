@@ -16,7 +16,7 @@ from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.framework.events import Action, ClusterEvent
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.hints import ProfileQueueing
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.testing.rig import Rig
@@ -134,7 +134,7 @@ class Replay:
         action = Action(0)
         for name in step["event"]["actions"]:
             action |= ACTIONS[name]
-        self.queue.move_all(ClusterEvent(step["event"]["resource"], action))
+        self.queue.move_all_to_active_or_backoff(ClusterEvent(step["event"]["resource"], action))
 
     def _decoded(self, content: Json) -> KubeObject:
         self.version += 1

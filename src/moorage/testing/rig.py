@@ -30,7 +30,7 @@ from moorage.scheduler.framework.plugin import (
     ScorePlugin,
 )
 from moorage.scheduler.framework.status import Code, Status
-from moorage.scheduler.queue.nominations import Nominations
+from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.state.cache import Cache
 from moorage.scheduler.state.claim_index import ClaimIndex
 from moorage.scheduler.state.objects import ObjectCache, Objects
@@ -41,10 +41,10 @@ K = TypeVar("K", bound=KubeObject)
 S = TypeVar("S")
 
 
-def nominations_of(*pods: Pod) -> Nominations:
+def nominations_of(*pods: Pod) -> PodNominator:
     """Return a nominator that knows these pods, nominated as their status says."""
     queued = {pod.key: pod for pod in pods}
-    nominations = Nominations(queued.get)
+    nominations = PodNominator(queued.get)
     for pod in pods:
         nominations.add(pod)
     return nominations

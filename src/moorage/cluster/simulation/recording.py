@@ -11,8 +11,8 @@ from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.attempts import AttemptLog
 from moorage.scheduler.decisions.decision import Result
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
-from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.queue.observing import UNSCHEDULABLE, QueueObserver
+from moorage.scheduler.queue.entities import QueuedPodInfo
+from moorage.scheduler.queue.observer import UNSCHEDULABLE, QueueObserver
 
 MAX_REPEATS: Final = 20
 """A pod that fails alike more often than this is left alone until something new happens to it: it may go on all day."""

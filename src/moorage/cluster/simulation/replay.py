@@ -12,7 +12,7 @@ from moorage.common.arrays import NDArray
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.status import IntArray
-from moorage.scheduler.queue.observing import ACTIVE
+from moorage.scheduler.queue.observer import ACTIVE
 
 CHECKPOINT_STEPS: Final = 5000
 """A copy is kept every so many steps, so that going back is no farther than that."""

@@ -20,8 +20,8 @@ from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.attempts import AttemptLog, ShowProgress, not_tried
 from moorage.scheduler.decisions.decision import Decision, Result
-from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.queue.observing import GATED, INCOMPLETE, UNSCHEDULABLE
+from moorage.scheduler.queue.entities import QueuedPodInfo
+from moorage.scheduler.queue.observer import GATED, INCOMPLETE, UNSCHEDULABLE
 from moorage.scheduler.wiring.parts import Observers, Tuning, kinds_of
 from moorage.scheduler.wiring.policy import Policy
 

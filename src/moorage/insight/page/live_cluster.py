@@ -24,7 +24,7 @@ from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.scheduler import Scheduler
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 
 PAUSE_SECONDS: Final = 1.0
 BUSY_SHARE: Final = 20.0

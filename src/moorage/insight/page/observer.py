@@ -10,7 +10,7 @@ from moorage.insight.page.api_types import DecisionLine
 from moorage.scheduler.decisions.decision import Result
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 
 if TYPE_CHECKING:
     from moorage.cluster import FailedAttempt

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from moorage.insight.page.api_types import GroupLine, RetryEvent, WaitingGroup, WaitingPodLine
 from moorage.scheduler.engine.profile import Profile
-from moorage.scheduler.queue.observing import GATED, INCOMPLETE
+from moorage.scheduler.queue.observer import GATED, INCOMPLETE
 
 MAX_SHOWN: Final = 50
 """So many groups are sent with every state; the rest is asked for page by page."""

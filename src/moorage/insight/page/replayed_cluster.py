@@ -28,7 +28,7 @@ from moorage.insight.whatif.sources import LoadedCluster
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.pod import Pod
 from moorage.kube.manifests import Document, documents_of
-from moorage.scheduler.queue.observing import GATED
+from moorage.scheduler.queue.observer import GATED
 from moorage.scheduler.wiring.policy import Policy
 
 MAX_DECISIONS: Final = 200

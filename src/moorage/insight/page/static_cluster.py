@@ -30,7 +30,7 @@ from moorage.insight.whatif.sources import LoadedCluster
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode
 from moorage.scheduler.engine.outcomes import Parked
-from moorage.scheduler.queue.observing import ACTIVE, GATED, UNSCHEDULABLE
+from moorage.scheduler.queue.observer import ACTIVE, GATED, UNSCHEDULABLE
 from moorage.scheduler.wiring.policy import Policy
 
 BATCH_SECONDS: Final = 0.2

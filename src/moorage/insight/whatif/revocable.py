@@ -11,7 +11,7 @@ from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Parked
 from moorage.scheduler.engine.services import Services
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 
 

@@ -44,8 +44,7 @@ from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.scheduler.framework.plugin import Plugin, PreEnqueuePlugin
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.queue.groups import QueuedGroup
+from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 from moorage.scheduler.state.pod_groups import PodGroups
 from moorage.scheduler.wiring.parts import Observers, Tuning
 from moorage.scheduler.wiring.policy import Policy
@@ -337,7 +336,7 @@ class Session:
         self._done(mark)
         return outcome
 
-    def queued_group(self, key: str) -> QueuedGroup | None:
+    def queued_group(self, key: str) -> QueuedPodGroupInfo | None:
         """Put the members that wait together as the queue would; ``None`` if none does."""
         groups = self.groups()
         group = groups.group(key)
@@ -348,19 +347,21 @@ class Session:
         root = groups.root_of_group(group)
         if root is None:
             raise InputError(f"PodGroup {key}", "a group that it is part of is not there")
-        entity: QueuedGroup | None = None
+        entity: QueuedPodGroupInfo | None = None
         for leaf in groups.leaf_keys(root):
             members = groups.members(leaf)
             for pod in members.unscheduled() if members is not None else ():
                 found = self.scheduler.queue.find(pod)
                 info = QueuedPodInfo(pod, self._clock.now() if found is None else found.timestamp)
                 if entity is None:
-                    entity = QueuedGroup(root, info)
+                    entity = QueuedPodGroupInfo(root, info)
                 else:
                     entity.insert(info)
         return entity
 
-    async def _attempt_group(self, queued: QueuedGroup, gates: tuple[Status, ...], *, preempts: bool) -> GroupOutcome:
+    async def _attempt_group(
+        self, queued: QueuedPodGroupInfo, gates: tuple[Status, ...], *, preempts: bool
+    ) -> GroupOutcome:
         assert self.scheduler.groups is not None
         watching = self._watching
         await self.scheduler.groups.try_group(queued, preempts=preempts)

@@ -16,7 +16,7 @@ from moorage.scheduler.engine.cycle.search_result import Choice, SearchResult, S
 from moorage.scheduler.engine.outcomes import Dropped, Outcome, Placed
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.status import BoolArray
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 
 
 class ChoiceQuestion(Struct, frozen=True):

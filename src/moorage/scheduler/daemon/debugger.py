@@ -12,7 +12,7 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.client.list_watch import UNFINISHED_PODS
 from moorage.kube.client.rest import ApiClient
 from moorage.scheduler.engine.scheduler import Scheduler
-from moorage.scheduler.queue.observing import Story
+from moorage.scheduler.queue.observer import Story
 
 MAX_STORY: Final = 10
 

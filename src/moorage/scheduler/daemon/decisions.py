@@ -6,7 +6,7 @@ import structlog
 
 from moorage.scheduler.engine.outcomes import Failed, Parked
 from moorage.scheduler.framework.logs import VERBOSITY
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 
 LEVEL: Final = 2
 SLOW_SECONDS: Final = 0.1

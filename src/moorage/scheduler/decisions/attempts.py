@@ -14,8 +14,8 @@ from moorage.scheduler.engine.cycle.search_result import Choice, ExtendedNodes, 
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
-from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.queue.observing import GATED, INCOMPLETE
+from moorage.scheduler.queue.entities import QueuedPodInfo
+from moorage.scheduler.queue.observer import GATED, INCOMPLETE
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 
 ShowProgress: TypeAlias = Callable[[int, int, float], None]

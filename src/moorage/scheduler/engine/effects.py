@@ -10,7 +10,7 @@ from moorage.scheduler.engine.failures import FailureHandler
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Parked
 from moorage.scheduler.engine.services import Services
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 
 OnFailure: TypeAlias = Callable[[QueuedPodInfo, Parked | Failed], None]

@@ -132,7 +132,7 @@ class EventHandlers:
         else:
             self._groups.add_waiting(pod)
             self._queue.add(pod)
-            self._queue.move_all(UNSCHEDULED_POD_ADD, None, pod)
+            self._queue.move_all_to_active_or_backoff(UNSCHEDULED_POD_ADD, None, pod)
 
     def _leave_queue(self, pod: Pod) -> None:
         self._queue.end_nomination(pod)
@@ -210,7 +210,7 @@ class EventHandlers:
                 self._resize_updated(old, new)
             self._try(self._cache.update_pod, new)
             for event in pod_changes(old, new):
-                self._queue.move_all(event, old, new)
+                self._queue.move_all_to_active_or_backoff(event, old, new)
         elif new.spec.node_name:
             self._count(new)
             if self._groups is not None:
@@ -229,7 +229,7 @@ class EventHandlers:
         if pod.node_name or not is_final:
             if is_final or self._cache.pod(pod.uid) is not None:
                 self._try(self._cache.remove_pod, pod)
-            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
+            self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod, None)
         if not (pod.node_name and is_final) and (pod.scheduler_name in self._profiles or self._cache.is_assumed(pod)):
             self._waiting_pod_deleted(pod)
 
@@ -237,19 +237,19 @@ class EventHandlers:
         """Take in a node; pods that were rejected may fit on it."""
         self._objects[Node].put(node)
         self._cache.add_node(node)
-        self._queue.move_all(NODE_ADD, None, node)
+        self._queue.move_all_to_active_or_backoff(NODE_ADD, None, node)
 
     def node_updated(self, old: Node, new: Node) -> None:
         """Follow a change of a node; a mere heartbeat wakes nobody."""
         self._objects[Node].put(new)
         self._cache.update_node(new)
         for event in node_changes(old, new):
-            self._queue.move_all(event, old, new)
+            self._queue.move_all_to_active_or_backoff(event, old, new)
 
     def node_deleted(self, node: Node) -> None:
         """Forget a node; the queue is notified first, as upstream has it."""
         self._objects[Node].drop(node)
-        self._queue.move_all(NODE_DELETE, node, None)
+        self._queue.move_all_to_active_or_backoff(NODE_DELETE, node, None)
         try:
             self._cache.remove_node(node.name)
         except CacheError as refusal:
@@ -313,10 +313,10 @@ class EventHandlers:
             self._cache.add_pod(pod)
         except CacheError as refusal:
             _warn(pod, refusal)
-        self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+        self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_ADD, None, pod)
         if assumed is not None and assumed.metadata.labels != pod.metadata.labels:
             # Wake whoever minded the labels that it had on its way to the node; upstream lets that pass.
-            self._queue.move_all(ASSIGNED_POD_RELABELLED, assumed, pod)
+            self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_RELABELLED, assumed, pod)
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
         # A repeated event must not queue a pod twice.
@@ -350,14 +350,16 @@ class EventHandlers:
             return
         if not self._waiting.reject_waiting(assumed.uid, REMOVED):
             self._try(self._cache.forget, assumed)
-        self._queue.move_all(ASSIGNED_POD_DELETE, assumed, None)
+        self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, assumed, None)
 
     def _nomination_ended(self, pod: Pod) -> None:
         """Wake pods that had to leave room for a nominated pod: those of its priority and below."""
-        self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority)
+        self._queue.move_all_to_active_or_backoff(
+            ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority
+        )
 
     def _notify(self, action: Action, kind: type[KubeObject], old: KubeObject | None, new: KubeObject | None) -> None:
-        self._queue.move_all(ClusterEvent(event_resource(kind), action), old, new)
+        self._queue.move_all_to_active_or_backoff(ClusterEvent(event_resource(kind), action), old, new)
 
     @staticmethod
     def _try(action: Callable[[Pod], None], pod: Pod) -> None:

@@ -11,7 +11,7 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.client.event_note import EventNote
 from moorage.scheduler.engine.outcomes import Failed, Parked
 from moorage.scheduler.engine.services import Services
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.scheduler.state.objects import ObjectCache
 

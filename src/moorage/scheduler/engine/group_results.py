@@ -12,7 +12,7 @@ from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Parked
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.groups import Group, GroupTree, Proposal
 from moorage.scheduler.framework.status import Code, Status
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 
 UNPLACEABLE: Final = "pod group is unschedulable"
 """What the status of a group begins with that was not judged by a plugin alone."""

@@ -174,7 +174,7 @@ class GroupSources:
             self._groups.put(after)
             (queued.group_added if before is None else queued.group_updated)(after)
             action = Action.ADD if before is None else Action.UPDATE
-        self._queue.move_all(ClusterEvent(Resource.POD_GROUP, action), before, after)
+        self._queue.move_all_to_active_or_backoff(ClusterEvent(Resource.POD_GROUP, action), before, after)
 
     def _members(self, key: str, newcomer: Pod | None) -> Iterator[Pod]:
         known = self._groups.members(key)

@@ -9,8 +9,7 @@ from moorage.scheduler.engine.cycle.search_result import Choice, ExtendedNodes, 
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked
 from moorage.scheduler.framework.status import Code
-from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.queue.groups import QueuedGroup
+from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 
 
 class Stopwatch(Protocol):
@@ -44,7 +43,7 @@ class AttemptObserver:
     def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
         """Learn which node was chosen, and what extenders added; not called where there are no extenders."""
 
-    def trying_group(self, queued: QueuedGroup) -> None:
+    def trying_group(self, queued: QueuedPodGroupInfo) -> None:
         """Learn that a group is tried from now on; groups that are given up without a search are not announced."""
 
     def settled(self, queued: QueuedPodInfo, found: SearchResult | ExtendedNodes | None) -> None:
@@ -91,7 +90,7 @@ class ObserverChain(AttemptObserver):
         for observer in self._observers:
             observer.chosen(queued, choice)
 
-    def trying_group(self, queued: QueuedGroup) -> None:
+    def trying_group(self, queued: QueuedPodGroupInfo) -> None:
         """Notify all."""
         for observer in self._observers:
             observer.trying_group(queued)

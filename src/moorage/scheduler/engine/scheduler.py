@@ -39,10 +39,9 @@ from moorage.scheduler.framework.handle import ClusterApi
 from moorage.scheduler.framework.metering import SILENT_METER, PluginMeter
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.queue.groups import QueuedGroup
-from moorage.scheduler.queue.nominations import Nominations
-from moorage.scheduler.queue.observing import QueueObserver
+from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
+from moorage.scheduler.queue.nominator import PodNominator
+from moorage.scheduler.queue.observer import QueueObserver
 from moorage.scheduler.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE, SchedulingQueue
 from moorage.scheduler.state.cache import Cache
 from moorage.scheduler.state.objects import Objects
@@ -84,7 +83,7 @@ class Scheduler:
         self.observer = observer
         self._cross_check = cross_check
         self.cache, self.objects = Cache(), Objects()
-        self.nominator = Nominations(self._queued_pod, self.objects[Pod])
+        self.nominator = PodNominator(self._queued_pod, self.objects[Pod])
         self.cache.groups = self._follow_groups(features, describes_groups(config, registry))
         self.services = Services(
             cache=self.cache,
@@ -209,7 +208,7 @@ class Scheduler:
         queued = self.queue.pop()
         if queued is None:
             return None
-        if isinstance(queued, QueuedGroup):
+        if isinstance(queued, QueuedPodGroupInfo):
             assert self.groups is not None
             await self.groups.try_group(queued)
             return Tried()

@@ -15,7 +15,7 @@ from moorage.scheduler.engine.waiting import WaitingPods
 from moorage.scheduler.framework.cycle import StateKey
 from moorage.scheduler.framework.handle import ClusterApi
 from moorage.scheduler.framework.metering import SILENT_METER, PluginMeter
-from moorage.scheduler.queue.nominations import Nominations
+from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.state.cache import Cache
 from moorage.scheduler.state.objects import Objects
 
@@ -70,7 +70,7 @@ class Services(Struct):
     clock: Clock
     features: FeatureGates
     cluster: ClusterApi
-    nominator: Nominations
+    nominator: PodNominator
     background: Background
     activate: Callable[[Mapping[str, Pod]], None]
     shared: dict[StateKey[Any], tuple[Any, tuple[type[KubeObject], ...]]] = field(default_factory=dict)

@@ -24,7 +24,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 from moorage.scheduler.plugins.default_preemption.dry_run import WhatIf, start_time
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 
 UNKNOWN_NODE: Final = Status.unschedulable("node(s) were not known to the extender yet")
 

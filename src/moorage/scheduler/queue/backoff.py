@@ -1,4 +1,4 @@
-"""Pods that wait out a penalty after a failed attempt, the longer the more attempts failed."""
+"""The backoff queue: pods wait after a failed attempt, longer with every failure."""
 
 import math
 from collections.abc import Iterator
@@ -6,17 +6,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.scheduler.queue.entries import KeyedHeap, QueuedPodInfo, SortGuard
+from moorage.scheduler.queue.entities import QueuedEntity
+from moorage.scheduler.queue.heap import KeyedHeap
+from moorage.scheduler.queue.sort_guard import SortGuard
 
 WINDOW: Final = 1.0
-"""Pods whose penalty ends within the same second are released together, in the order of the queue-sort plugin."""
+"""Pods whose backoff ends within the same second are released together, in the order of the QueueSort plugin."""
 
 _NANO: Final = 10**9
 _NEVER: Final = -math.inf
 
 
 class Backoff(Struct, frozen=True):
-    """How long a pod waits, in seconds: ``initial`` doubled with every failure, up to ``maximum``; 0 turns it off.
+    """The backoff in seconds: ``initial``, doubled with every failure, up to ``maximum``; 0 disables it.
 
     >>> [Backoff().duration(failures) for failures in range(1, 7)]
     [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
@@ -26,29 +28,29 @@ class Backoff(Struct, frozen=True):
     maximum: float = 10.0
 
     def duration(self, failures: int, size: int = 1) -> float:
-        """Return the penalty for so many failures in a row; a group of some size has a higher maximum."""
+        """Return the backoff after consecutive failures; the maximum increases with the size of a group."""
         if failures == 0:
             return 0.0
         initial, maximum = round(self.initial * _NANO), round(self.maximum * _NANO)
         if size > 1:
             maximum = int(maximum * math.sqrt(size))
         shift = failures - 1
-        # Compared by shifting the maximum down, as upstream does: doubling would overflow there.
+        # Shift the maximum instead of the initial value, as upstream does: doubling overflows in Go.
         return (maximum if initial > maximum >> shift else initial << shift) / _NANO
 
 
 class BackoffQueue:
-    """Pods that were rejected, and apart from them pods whose attempt ended in an error.
+    """Two heaps: rejected pods, and pods whose attempt ended in an error.
 
-    With ``aligned`` (gate SchedulerPopFromBackoffQ) penalties end on whole seconds, and pods rejected may be taken
-    early when nothing else is to be done. Pods after an error always wait.
+    With ``aligned`` (gate SchedulerPopFromBackoffQ) backoffs end on whole seconds, and rejected pods may be popped
+    early if no other pod is ready. Pods after an error always wait.
     """
 
     def __init__(self, sort: SortGuard, backoff: Backoff, *, aligned: bool) -> None:
         self._sort_key = sort.key
         self._backoff = backoff
         self._aligned = aligned
-        # Only the second part of a key is the plugin's: penalties end in their order whatever it does.
+        # Only the second part of a key is the plugin's: backoffs end in order even if the plugin fails.
         self._rejected = KeyedHeap(lambda key, info: (key[0], *(sort.guarded(part, info) for part in key[1:])))
         self._failed = KeyedHeap()
         self.entries = (self._rejected.entries, self._failed.entries)
@@ -59,12 +61,12 @@ class BackoffQueue:
     def __contains__(self, key: str) -> bool:
         return key in self._rejected or key in self._failed
 
-    def __iter__(self) -> Iterator[QueuedPodInfo]:
+    def __iter__(self) -> Iterator[QueuedEntity]:
         yield from self._rejected
         yield from self._failed
 
-    def expiry(self, info: QueuedPodInfo) -> float:
-        """Return when a pod's penalty ends; it is computed once per failed attempt."""
+    def expiry(self, info: QueuedEntity) -> float:
+        """Return when a pod's backoff ends; it is computed once for each failed attempt."""
         failures = info.consecutive_errors or info.unschedulable_count
         if failures == 0 or self._backoff.maximum == 0:
             return _NEVER
@@ -72,16 +74,16 @@ class BackoffQueue:
             info.backoff_expiration = self._window(info.timestamp + self._backoff.duration(failures, info.size))
         return info.backoff_expiration
 
-    def is_backing_off(self, info: QueuedPodInfo, now: float) -> bool:
-        """Return whether a pod must still wait; in the second in which its penalty ends it must."""
+    def is_backing_off(self, info: QueuedEntity, now: float) -> bool:
+        """Return whether the backoff has not ended; it includes the second in which it ends."""
         return self.expiry(info) >= self._window(now)
 
-    def get(self, key: str) -> QueuedPodInfo | None:
-        """Return the entry of a pod, by its name."""
+    def get(self, key: str) -> QueuedEntity | None:
+        """Return the entity with this key."""
         return self._rejected.get(key) or self._failed.get(key)
 
-    def put(self, info: QueuedPodInfo) -> None:
-        """Add a pod; one that nobody rejected failed by an error."""
+    def put(self, info: QueuedEntity) -> None:
+        """Add an entity; without rejectors it failed with an error."""
         expiry = self.expiry(info)
         if not (info.unschedulable_plugins or info.pending_plugins):
             self._failed.put(info, expiry)
@@ -90,29 +92,31 @@ class BackoffQueue:
         else:
             self._rejected.put(info, (expiry,))
 
-    def remove(self, key: str) -> QueuedPodInfo | None:
-        """Take a pod out by its name; return it, if it was there."""
+    def remove(self, key: str) -> QueuedEntity | None:
+        """Remove and return the entity with this key."""
         return self._rejected.remove(key) or self._failed.remove(key)
 
-    def pop_early(self) -> QueuedPodInfo | None:
-        """Take the pod whose penalty ends first, though it has not ended; never one after an error."""
+    def pop_early(self) -> QueuedEntity | None:
+        """Remove and return the rejected pod whose backoff ends first, before it ends."""
         return self._rejected.pop()
 
-    def drain(self) -> Iterator[QueuedPodInfo]:
-        """Take out all pods: the rejected ones in order, then the failed ones."""
+    def drain(self) -> Iterator[QueuedEntity]:
+        """Remove all entities: the rejected ones in order, then the failed ones."""
         yield from self._rejected.drain()
         yield from self._failed.drain()
 
-    def release(self, now: float) -> Iterator[QueuedPodInfo]:
-        """Take out all pods whose penalty is over."""
+    def release(self, now: float) -> Iterator[QueuedEntity]:
+        """Remove all entities whose backoff ended."""
         window = self._window(now)
         while (head := self._rejected.first_key()) is not None and head[0] < window:
-            yield self._taken(self._rejected)
+            if (info := self._rejected.pop()) is not None:
+                yield info
         while (expiry := self._failed.first_key()) is not None and expiry < window:
-            yield self._taken(self._failed)
+            if (info := self._failed.pop()) is not None:
+                yield info
 
     def next_expiry(self) -> float | None:
-        """Return when the first penalty ends, if anyone waits."""
+        """Return when the first backoff ends."""
         head, failed = self._rejected.first_key(), self._failed.first_key()
         if head is None:
             return None if failed is None else float(failed)
@@ -124,36 +128,30 @@ class BackoffQueue:
         self._failed.check_invariants()
         for info in self._rejected:
             assert info.key not in self._failed, f"{info.key} backs off twice"
-            assert info.rejectors, f"{info.key} failed by an error but is filed among the rejected"
+            assert info.rejectors, f"{info.key} failed with an error but is among the rejected"
         for info in self._failed:
-            assert not info.rejectors, f"{info.key} was rejected but is filed among the errors"
+            assert not info.rejectors, f"{info.key} was rejected but is among the failed"
 
-    def _window(self, moment: float) -> float:
-        return math.floor(moment) if self._aligned else moment
-
-    @staticmethod
-    def _taken(heap: KeyedHeap) -> QueuedPodInfo:
-        info = heap.pop()
-        assert info is not None
-        return info
+    def _window(self, time: float) -> float:
+        return math.floor(time) if self._aligned else time
 
 
 class Ticker:
-    """The moments first, first + period, first + 2·period, …, and the next one that is due."""
+    """A periodic timer without a thread: the ticks are first, first + period, first + 2·period, …."""
 
     def __init__(self, first: float, period: float) -> None:
         self.next = first
-        """The first tick that was not taken yet."""
+        """The first tick that was not taken."""
         self._period = period
 
-    def first_after(self, moment: float) -> float:
-        """Return the first tick to come that lies after a moment."""
-        if self.next > moment:
+    def first_after(self, time: float) -> float:
+        """Return the first tick after a time."""
+        if self.next > time:
             return self.next
-        return self.next + (math.floor((moment - self.next) / self._period) + 1) * self._period
+        return self.next + (math.floor((time - self.next) / self._period) + 1) * self._period
 
     def take(self, now: float) -> float | None:
-        """Return the last tick that has come and was not taken yet; earlier ones that were missed are skipped."""
+        """Take and return the last tick that is due; missed earlier ones are skipped."""
         if now < self.next:
             return None
         self.next = self.first_after(now)

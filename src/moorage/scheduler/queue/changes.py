@@ -1,4 +1,4 @@
-"""What has changed about a pod or node, as the events that plugins register for."""
+"""Compares two versions of a pod or node, and returns the events that plugins can register for."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,9 +11,9 @@ from moorage.scheduler.framework.events import Action, ClusterEvent, Resource
 
 
 def pod_changes(old: Pod, new: Pod, *, is_target: bool = False) -> list[ClusterEvent]:
-    """Name what changed about a pod; a change nobody can register for by name is one plain Update.
+    """Return the events for a changed pod; other changes are one event with the action Update.
 
-    ``is_target`` says that it is the waiting pod itself, not another one, that changed.
+    ``is_target`` means that the pending pod itself changed, not another pod.
     """
     if new.node_name:
         resource = Resource.ASSIGNED_POD
@@ -24,7 +24,7 @@ def pod_changes(old: Pod, new: Pod, *, is_target: bool = False) -> list[ClusterE
 
 
 def node_changes(old: Node, new: Node) -> list[ClusterEvent]:
-    """Name what changed about a node; changes that cannot matter, such as heartbeats, are none."""
+    """Return the events for a changed node; irrelevant changes, such as heartbeats, cause no event."""
     return [ClusterEvent(Resource.NODE, action) for action, has_changed in _NODE_CHANGES if has_changed(old, new)]
 
 
@@ -32,7 +32,7 @@ def _scaled_down(old: Pod, new: Pod) -> bool:
     if old.spec is new.spec and not (has_kubelet_report(old) or has_kubelet_report(new)):
         return False
     before, after = placed_milli_requests(old), placed_milli_requests(new)
-    return any(name not in after or asked > after[name] for name, asked in before.items())
+    return any(name not in after or amount > after[name] for name, amount in before.items())
 
 
 def _scaled_up(old: Pod, new: Pod) -> bool:
@@ -53,7 +53,7 @@ def _amounts(resources: ResourceList) -> dict[str, int]:
 
 def _allocatable_changed(old: Node, new: Node) -> bool:
     before, after = old.status.allocatable, new.status.allocatable
-    # Written differently may still be the same: "1" and "1000m".
+    # Different strings can be the same amount: "1" and "1000m".
     return before != after and _amounts(before) != _amounts(after)
 
 
@@ -69,13 +69,13 @@ _POD_CHANGES: Final[tuple[tuple[Action, Callable[[Pod, Pod], bool]], ...]] = (
         Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
         lambda old, new: bool(old.spec.scheduling_gates) and not new.spec.scheduling_gates,
     ),
-    # Tolerations can only be added, so that their number tells.
+    # Tolerations can only be added, so comparing their number is enough.
     (Action.UPDATE_POD_TOLERATION, lambda old, new: len(old.spec.tolerations) != len(new.spec.tolerations)),
     (Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, _claims_changed),
 )
 
 _NODE_CHANGES: Final[tuple[tuple[Action, Callable[[Node, Node], bool]], ...]] = (
-    # Upstream has no event for a lifted cordon: it counts as a taint that went away.
+    # Upstream has no event for uncordon: it counts as a removed taint.
     (Action.UPDATE_NODE_TAINT, lambda old, new: old.spec.unschedulable and not new.spec.unschedulable),
     (Action.UPDATE_NODE_ALLOCATABLE, _allocatable_changed),
     (Action.UPDATE_NODE_LABEL, lambda old, new: old.labels != new.labels),

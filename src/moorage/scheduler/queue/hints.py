@@ -1,4 +1,4 @@
-"""Who wakes whom: did an event cure what plugins rejected a pod for? The hints that they registered say so."""
+"""Queueing hints: they decide whether an event may make a rejected pod schedulable."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
@@ -16,32 +16,33 @@ from moorage.scheduler.framework.plugin import (
     QueueSortPlugin,
 )
 from moorage.scheduler.queue.backoff import Backoff
-from moorage.scheduler.queue.entries import Gates, QueuedPodInfo
-from moorage.scheduler.queue.inflight import Happening
-from moorage.scheduler.queue.observing import QueueObserver, report_failure
+from moorage.scheduler.queue.entities import QueuedEntity, QueuedPodGroupInfo
+from moorage.scheduler.queue.gates import Gates
+from moorage.scheduler.queue.in_flight_events import InFlightEvent
+from moorage.scheduler.queue.observer import QueueObserver, report_failure
 
 EXTENDER: Final = "Extender"
-"""The name under which rejections by extenders are kept: a plugin that is registered for every event."""
+"""The rejector of pods that extenders reject: it is registered for every event."""
 
 
 class ProfileQueueing(Struct, frozen=True):
-    """What the queue needs of a profile: who may hold pods back, and which events each plugin registered for."""
+    """The settings of the queue for one profile: its PreEnqueue plugins, and the registered events of all plugins."""
 
     pre_enqueue: Sequence[PreEnqueuePlugin] = ()
     registrations: Mapping[str, Sequence[EventRegistration]] = field(default_factory=dict)
 
     @property
     def group_plugins(self) -> frozenset[str]:
-        """The plugins that hope for nothing but events of a pod's own group."""
+        """The plugins that are registered only for events of a pod's own group."""
         return frozenset(
             plugin
-            for plugin, registered in self.registrations.items()
-            if registered and all(registration.same_group for registration in registered)
+            for plugin, registrations in self.registrations.items()
+            if registrations and all(registration.same_group for registration in registrations)
         )
 
 
 class Queueing(Struct, frozen=True):
-    """What the queue needs of a configuration: what sorts it, its profiles by name, and how long pods back off."""
+    """The settings of the queue: the QueueSort plugin, the profiles by name, and the backoff."""
 
     sort: QueueSortPlugin
     profiles: Mapping[str, ProfileQueueing]
@@ -55,7 +56,7 @@ def build_gates(profiles: Mapping[str, ProfileQueueing], observer: QueueObserver
 
 
 class RequeueStrategy(Enum):
-    """What to do with a pod after an event."""
+    """The queue to which an event moves a pod."""
 
     SKIP = "stay"
     AFTER_BACKOFF = "after backoff"
@@ -63,18 +64,19 @@ class RequeueStrategy(Enum):
 
 
 class Interest(Struct, frozen=True):
-    """Who registered for an event: for each profile its plugins with their hints, in order of registration."""
+    """The plugins registered for an event, with their hints, by profile and in order of registration."""
 
     label: str
     is_wildcard: bool
     hints: Mapping[str, tuple[tuple[str, HintFunction | None], ...]]
-    places: tuple[tuple[str, str], ...]
+    registered: tuple[tuple[str, str], ...]
+    """The names of all profiles and plugins that are registered."""
     plugins: frozenset[str]
-    group_places: tuple[tuple[str, str], ...] = ()
-    """Those of the places whose plugins wake members of the event's own group only."""
+    registered_for_group: tuple[tuple[str, str], ...] = ()
+    """Those registered only for members of the event's own group."""
 
     def __bool__(self) -> bool:
-        return self.is_wildcard or bool(self.places)
+        return self.is_wildcard or bool(self.registered)
 
 
 class Hints:
@@ -86,11 +88,11 @@ class Hints:
         self._interests: dict[ClusterEvent, Interest] = {}
 
     def has(self, profile: str) -> bool:
-        """Tell whether there is such a profile."""
+        """Return whether there is a profile of this name."""
         return profile in self._profiles
 
     def interest_in(self, event: ClusterEvent) -> Interest:
-        """Return who registered for an event; found once, then remembered."""
+        """Return the plugins registered for an event; the result is cached."""
         interest = self._interests.get(event)
         if interest is None:
             interest = self._interests[event] = self._find_interest(event)
@@ -106,21 +108,21 @@ class Hints:
             )
             for name, profile in self._profiles.items()
         }
-        places = dict.fromkeys((name, plugin) for name, asked in hints.items() for plugin, _ in asked)
-        plugins = frozenset(plugin for _, plugin in places)
-        of_group = {
+        registered = dict.fromkeys((name, plugin) for name, of_profile in hints.items() for plugin, _ in of_profile)
+        plugins = frozenset(plugin for _, plugin in registered)
+        for_group = {
             (name, plugin): None
             for name, profile in self._profiles.items()
             for plugin, registrations in profile.registrations.items()
             for registration in registrations
             if registration.event.covers(event) and registration.same_group
         }
-        return Interest(event.label, event.is_wildcard, hints, tuple(places), plugins, tuple(of_group))
+        return Interest(event.label, event.is_wildcard, hints, tuple(registered), plugins, tuple(for_group))
 
-    def strategy_for(self, info: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
-        """Decide what an event means for a pod, by the hints of the plugins that rejected it.
+    def strategy_for(self, info: QueuedEntity, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
+        """Return the strategy for a pod after an event, from the hints of the plugins that rejected it.
 
-        For a group the best answer of all its members counts; one that nobody rejected is ready for another try.
+        The strategy of a group is the strongest of all its members; a member without rejectors is retried.
         """
         if info.is_group:
             return self._best_strategy(info, event, old, new)
@@ -131,13 +133,13 @@ class Hints:
         interest = self.interest_in(event)
         if interest.is_wildcard:
             return RequeueStrategy.AFTER_BACKOFF if _concerns(info, new) else RequeueStrategy.SKIP
-        asked = interest.hints.get(info.scheduler_name)
-        if asked is None:
-            # No such profile: nothing can be said against another try.
+        hints = interest.hints.get(info.scheduler_name)
+        if hints is None:
+            # There is no such profile, hence no hint against a retry.
             return RequeueStrategy.AFTER_BACKOFF
         strategy = RequeueStrategy.SKIP
-        for plugin, hint in asked:
-            if plugin not in rejectors or not self._says_queue(plugin, hint, interest.label, (info.pod, old, new)):
+        for plugin, hint in hints:
+            if plugin not in rejectors or not self._is_queue_hint(plugin, hint, interest.label, (info.pod, old, new)):
                 continue
             if plugin in pending:
                 return RequeueStrategy.IMMEDIATELY
@@ -146,7 +148,7 @@ class Hints:
                 break
         return strategy
 
-    def _best_strategy(self, group: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
+    def _best_strategy(self, group: QueuedPodGroupInfo, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
         best = RequeueStrategy.SKIP
         members = group.members
         if any(not (member.unschedulable_plugins or member.pending_plugins) for member in members):
@@ -159,15 +161,15 @@ class Hints:
                 best = strategy
         return best
 
-    def strategy_after(self, info: QueuedPodInfo, happenings: Iterable[Happening] | None) -> RequeueStrategy:
-        """Decide what to do with a pod that failed, by what happened during its attempt; the strongest answer counts.
+    def strategy_after(self, info: QueuedEntity, events: Iterable[InFlightEvent] | None) -> RequeueStrategy:
+        """Return the strategy for a pod whose attempt failed: the strongest for all events during the attempt.
 
-        ``None`` says that it is not known what happened, because the attempt was declared done before it failed.
+        ``None`` means that the events are unknown, because ``done`` was called before the attempt failed.
         """
-        if happenings is None or not info.rejectors:
+        if events is None or not info.rejectors:
             return RequeueStrategy.AFTER_BACKOFF
         best = RequeueStrategy.SKIP
-        for _, event, _, old, new in happenings:
+        for _, event, _, old, new in events:
             strategy = self.strategy_for(info, event, old, new)
             if strategy is RequeueStrategy.IMMEDIATELY:
                 return strategy
@@ -177,16 +179,16 @@ class Hints:
                     break
         return best
 
-    def _says_queue(self, plugin: str, hint: HintFunction | None, event: str, asked: tuple[Pod, Any, Any]) -> bool:
+    def _is_queue_hint(self, plugin: str, hint: HintFunction | None, event: str, args: tuple[Pod, Any, Any]) -> bool:
         if hint is None:
             return True
         began = perf_counter()
         try:
-            helps = hint(*asked) is QueueingHint.QUEUE
+            helps = hint(*args) is QueueingHint.QUEUE
         except PLUGIN_FAULTS as problem:
             pass_on_interrupt(problem)
-            # A broken hint must not strand the pod (nor end the scheduler): upstream takes it for a Queue, too.
-            report_failure(self._observer, plugin, asked[0], problem)
+            # Like upstream, treat a failed hint as Queue, so that the pod is not stuck.
+            report_failure(self._observer, plugin, args[0], problem)
             helps, outcome = True, "Error"
         else:
             outcome = "Queue" if helps else "QueueSkip"
@@ -195,6 +197,6 @@ class Hints:
         return helps
 
 
-def _concerns(info: QueuedPodInfo, new: Any) -> bool:
-    """Return whether a wildcard event is for this pod: for all, unless it names one object."""
-    return new is None or (isinstance(new, Pod) and new.uid == info.uid)
+def _concerns(info: QueuedEntity, new: Any) -> bool:
+    """Return whether a wildcard event concerns this pod: all pods, unless the event has a new object."""
+    return new is None or (isinstance(new, Pod) and new.uid == info.pod.uid)

@@ -1,23 +1,25 @@
-"""Who is next: the scheduling queue, a state machine without threads, timers or I/O.
+"""The scheduling queue: a state machine without threads, timers or I/O.
 
     add ──> active ──pop──> in flight ──done──> (placed, or gone)
               ↑ ↑               │ add_unschedulable
               │ │               ↓
-              │ └──flush── backoff        (an error, or an event that helps came during or soon after the attempt)
+              │ └──flush── backoff        (an error, or a helpful event during or soon after the attempt)
               │ ↑               │
               │ └─pop (idle)────┘         (gate SchedulerPopFromBackoffQ; never after an error)
               └──event── unschedulable    (no event has helped yet; flushed after five minutes)
-                   └──── gated            (a pre-enqueue plugin objects: asked again at its events)
+                   └──── gated            (a PreEnqueue plugin rejects the pod; called again at its events)
 
-A pod is in exactly one of these places. Pods are filed by namespace and name, so that one created again replaces its
-namesake; pods in flight and nominations go by uid. Who wakes whom is decided by the queueing hints of the plugins that
-rejected a pod. All order is deterministic: the queue-sort plugin's, then first come, first served.
+A pod is in exactly one of these queues. Pods are stored by namespace and name, so that a recreated pod replaces the
+former one; in-flight pods and nominations are stored by UID. The queueing hints of the plugins that rejected a pod
+decide which events requeue it. The order is deterministic: that of the QueueSort plugin, then that of insertion.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -33,14 +35,27 @@ from moorage.scheduler.framework.events import (
 )
 from moorage.scheduler.framework.handle import Lister
 from moorage.scheduler.framework.plugin import QueueSortPlugin
-from moorage.scheduler.queue.backoff import WINDOW, Backoff, Ticker
+from moorage.scheduler.queue.backoff import WINDOW, Backoff, BackoffQueue, Ticker
 from moorage.scheduler.queue.changes import pod_changes
-from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.queue.groups import GroupQueue, QueuedGroup, is_member
+from moorage.scheduler.queue.entities import QueuedEntity, QueuedPodGroupInfo, QueuedPodInfo
+from moorage.scheduler.queue.groups import GroupQueue, is_member
+from moorage.scheduler.queue.heap import KeyedHeap
 from moorage.scheduler.queue.hints import Hints, Interest, ProfileQueueing, Queueing, RequeueStrategy, build_gates
-from moorage.scheduler.queue.nominations import Nominations
-from moorage.scheduler.queue.observing import ACTIVE, POD_POPPED, QueueObserver
-from moorage.scheduler.queue.places import Places
+from moorage.scheduler.queue.in_flight_events import InFlightEvents
+from moorage.scheduler.queue.nominator import PodNominator
+from moorage.scheduler.queue.observer import (
+    ACTIVE,
+    BACKOFF,
+    GATED,
+    IN_FLIGHT,
+    INCOMPLETE,
+    PENDING,
+    POD_POPPED,
+    UNSCHEDULABLE,
+    QueueObserver,
+)
+from moorage.scheduler.queue.sort_guard import SortGuard
+from moorage.scheduler.queue.unschedulable import UnschedulablePods
 from moorage.scheduler.state.pod_groups import PodGroups
 
 UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
@@ -57,13 +72,25 @@ log = structlog.get_logger(__name__)
 PreCheck = Callable[[Pod], bool]
 
 
-class SchedulingQueue(Places):
-    """The pods that wait for a node, alone or as groups. One caller at a time: the loop, between cycles.
+class QueueSizes(NamedTuple):
+    """The number of pods in each queue."""
 
-    Nothing happens by itself: whoever runs the queue calls :meth:`flush` when :meth:`next_wakeup` has come.
+    active: int
+    backoff: int
+    unschedulable: int
+    gated: int
+    in_flight: int
+    incomplete: int = 0
+    pending: int = 0
+
+
+class SchedulingQueue:
+    """The pending pods and groups. It has one caller at a time: the loop, between cycles.
+
+    Nothing happens by itself: the caller runs :meth:`flush` at the time that :meth:`next_wakeup` returns.
     """
 
-    def __init__(  # noqa: PLR0913 - keywords only, named once, where the scheduler is put together
+    def __init__(  # noqa: PLR0913 - keywords only, named once, where the scheduler is built
         self,
         *,
         clock: Clock,
@@ -73,26 +100,34 @@ class SchedulingQueue(Places):
         max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
         pop_from_backoff: bool = True,
         pods: Lister[Pod] | None = None,
-        nominator: Nominations | None = None,
+        nominator: PodNominator | None = None,
         groups: PodGroups | None = None,
         observer: QueueObserver | None = None,
     ) -> None:
-        gates = build_gates(profiles, observer)
-        super().__init__(
-            clock=clock,
-            sort=sort,
-            gates=gates,
-            backoff=backoff,
-            pop_from_backoff=pop_from_backoff,
-            observer=observer,
-        )
+        self._clock = clock
+        self._observer = observer
+        self._pop_from_backoff = pop_from_backoff
+        self._unschedulable = UnschedulablePods()
+        self._in_flight = InFlightEvents()
+        self._configure(sort, profiles, backoff or Backoff())
         self._max_unschedulable = max_unschedulable
-        self._hints = Hints(profiles, observer)
         self.groups = None if groups is None else GroupQueue(groups, self, clock)
-        self.nominator = Nominations(self.queued_pod, pods) if nominator is None else nominator
+        """The pending members of groups; ``None`` without groups (gate GenericWorkload)."""
+        self.nominator = PodNominator(self.queued_pod, pods) if nominator is None else nominator
         now = clock.now()
         self._backoff_ticker = Ticker((math.floor(now) if pop_from_backoff else now) + WINDOW, WINDOW)
-        self._parked_ticker = Ticker(now, UNSCHEDULABLE_FLUSH_PERIOD)
+        self._unschedulable_ticker = Ticker(now, UNSCHEDULABLE_FLUSH_PERIOD)
+
+    def _configure(self, sort: QueueSortPlugin, profiles: Mapping[str, ProfileQueueing], backoff: Backoff) -> None:
+        """Use these plugins, with empty active and backoff queues."""
+        guard = SortGuard(sort, self._observer)
+        self._gates = build_gates(profiles, self._observer)
+        self._hints = Hints(profiles, self._observer)
+        self._sort_key = guard.key
+        self._active = KeyedHeap(guard.guarded)
+        self._backoff = BackoffQueue(guard, backoff, aligned=self._pop_from_backoff)
+        self._entries: tuple[dict[str, list[Any]], ...]
+        self._entries = (self._active.entries, *self._backoff.entries, self._unschedulable.entries)
 
     def reconfigure(self, queueing: Queueing) -> None:
         """Replace the plugins, and sort and admit all pending pods again.
@@ -100,52 +135,43 @@ class SchedulingQueue(Places):
         Rejected pods are retried after their backoff, because the plugin that rejected them may be gone.
         """
         label, now = CONFIGURATION_CHANGED.label, self._clock.now()
-        self._hints = Hints(queueing.profiles, self._observer)
         if self._in_flight:
             self._record(CONFIGURATION_CHANGED, label, None, None)
-        active, backing_off, rejected = self._active, self._backoff, list(self._parked)
-        self._sort_by(queueing.sort, build_gates(queueing.profiles, self._observer), queueing.backoff)
+        active, backing_off, rejected = self._active, self._backoff, list(self._unschedulable)
+        self._configure(queueing.sort, queueing.profiles, queueing.backoff)
         # In the former order, so that pods with equal keys keep it.
         for info in active.drain():
             if self._gates.admit(info):
                 self._active.put(info, self._sort_key(info))
             else:
-                self.hold_back(info, label)
+                self.gate(info, label)
         for info in backing_off.drain():
             # Without SchedulerPopFromBackoffQ pods are admitted when their backoff ends.
             if self._pop_from_backoff and not self._gates.admit(info):
-                self.hold_back(info, label)
+                self.gate(info, label)
             else:
                 self._backoff.put(info)
         for info in rejected:
-            self._parked.remove(info.key)
+            self._unschedulable.remove(info.key)
             self.requeue(info, RequeueStrategy.AFTER_BACKOFF, label, now)
 
-    def serves(self, profile: str) -> bool:
-        """Tell whether pods of a scheduler name belong here."""
-        return self._hints.has(profile)
-
-    def find(self, pod: Pod) -> QueuedPodInfo | None:
-        """Return the waiting pod of this namespace and name."""
-        return self._find(pod.key)
-
     def add(self, pod: Pod) -> None:
-        """Take in a new pod; it goes to the active pods unless a pre-enqueue plugin objects."""
+        """Add a new pod to the active queue, unless a PreEnqueue plugin rejects it."""
         now = self._clock.now()
         info = QueuedPodInfo(pod, now)
-        # Before any gate: a gated pod keeps its nomination.
+        # Before the gates: a gated pod keeps its nomination.
         if pod.status.nominated_node_name or pod.metadata.uid in self.nominator:
             self.nominator.add(pod)
         self._drop(info.key)
         if self.groups is not None and is_member(pod):
             self.groups.add(info, POD_ADDED)
         else:
-            self.make_active(info, POD_ADDED, now)
+            self.move_to_active(info, POD_ADDED, now)
 
-    def pop(self) -> QueuedPodInfo | None:
-        """Take the pod that is to be tried next, or ``None``; it is in flight until :meth:`done`.
+    def pop(self) -> QueuedEntity | None:
+        """Remove and return the first pod or group, or ``None``; its pods are in flight until :meth:`done`.
 
-        When no pod is active, one that was rejected is tried before its penalty is over.
+        If the active queue is empty, a rejected pod is popped from the backoff queue before its backoff ends.
         """
         while True:
             info = self._active.pop()
@@ -160,7 +186,7 @@ class SchedulingQueue(Places):
                 continue
             uid = info.pod.metadata.uid
             self.nominator.note_presence(uid)
-            # Somebody added a pod again while it was being tried: that attempt goes on, this entry is dropped.
+            # The pod was added again during its attempt: that attempt continues, and this entry is dropped.
             if uid in self._in_flight.pods:
                 continue
             self._in_flight.start(uid)
@@ -171,10 +197,9 @@ class SchedulingQueue(Places):
                 self.count_rejectors(info, -1)
             return info
 
-    def _pop_members(self, group: QueuedPodInfo) -> bool:
-        """Note that a group is being tried with all of its members; return False if none is left to try."""
+    def _pop_members(self, group: QueuedPodGroupInfo) -> bool:
+        """Record all members of a popped group as in flight; return False if the group is empty."""
         assert self.groups is not None
-        assert isinstance(group, QueuedGroup)
         self.groups.popped(group)
         for info in group.members:
             info.attempts += 1
@@ -191,20 +216,20 @@ class SchedulingQueue(Places):
         return group.size > 0
 
     def done(self, uid: str) -> None:
-        """Note that an attempt is over, or so far that events during it do not matter any more."""
+        """Record that an attempt ended, or that later events cannot matter for it."""
         dropped = self._in_flight.done(uid)
         if dropped is None or self._observer is None:
             return
-        for happening in dropped:
-            self._observer.in_flight(happening.label, -1)
+        for event in dropped:
+            self._observer.in_flight(event.label, -1)
         self._observer.in_flight(POD_POPPED, -1)
 
     def add_unschedulable(self, info: QueuedPodInfo, pod: Pod) -> bool:
-        """Take a pod back after a failed attempt, in its latest version; the attempt is done.
+        """Add the latest version of a pod after a failed attempt, and end the attempt.
 
-        ``info.rejected_by`` must have been called: a pod that nobody rejected failed by an error and is tried
-        again after its penalty; one that was rejected waits for an event that helps, unless one came meanwhile.
-        Return False, and leave the queue alone, if a pod of this name is already waiting.
+        The caller has called ``info.rejected_by``. A pod without rejectors failed with an error and is retried after
+        its backoff. A rejected pod becomes unschedulable, unless a helpful event arrived during the attempt.
+        Return False, and change nothing, if the queue already contains a pod with this name.
         """
         key = pod.key
         if self._find(key) is not None:
@@ -226,7 +251,7 @@ class SchedulingQueue(Places):
         self.count_rejectors(info, +1)
         if is_grouped:
             assert self.groups is not None
-            # What happened during the attempt is not asked about: the group as a whole decides what becomes of it.
+            # The events during the attempt are ignored: the group is requeued as a whole by GroupQueue.finish.
             self.done(pod.uid)
             self.groups.add(info, POD_ADDED)
             return True
@@ -236,7 +261,7 @@ class SchedulingQueue(Places):
         return True
 
     def update(self, old: Pod, new: Pod) -> None:
-        """Follow a change of a waiting pod, which may be just what it needed; an unknown pod is a new one."""
+        """Update a pending pod, which the change may make schedulable; add it if it is not in the queue."""
         events = pod_changes(old, new, is_target=True)
         if new.uid in self._in_flight:
             for event in events:
@@ -249,31 +274,29 @@ class SchedulingQueue(Places):
                 return
             self.nominator.update(old, new)
             return
-        if (info := self._active.get(key)) is not None:
+        info = self._find(key)
+        if info is None:
+            self.add(new)
+        elif key in self._active:
             info = info.with_pod(new)
             self._active.put(info, self._sort_key(info))
             self.nominator.update(old, new)
-            return
-        if (info := self._backoff.get(key)) is not None:
+        elif key in self._backoff:
             self._backoff.put(info.with_pod(new))
             self.nominator.update(old, new)
-            return
-        parked = self._parked.get(key)
-        if parked is None:
-            self.add(new)
         else:
-            self._update_parked(parked, old, new, events)
+            self._update_unschedulable(info, old, new, events)
 
     def delete(self, pod: Pod) -> None:
-        """Forget a pod that is gone or was placed by somebody else."""
+        """Remove a pod that was deleted or bound."""
         if pod.metadata.uid in self.nominator:
             self.nominator.remove(pod)
         self._drop(pod.key)
 
     def end_nomination(self, pod: Pod, placed_on: str = "") -> None:
-        """Take a pod's nomination back; unless it was placed just there, others may have the room that was left for it.
+        """Remove a pod's nomination; other pods may use the nominated node if the pod was placed elsewhere.
 
-        Upstream wakes them only if the nomination is in the pod's status: the others wait until they are flushed.
+        Upstream requeues them only if the nomination is in the pod's status; otherwise they wait for the flush.
         """
         if pod.metadata.uid not in self.nominator:
             return
@@ -281,73 +304,74 @@ class SchedulingQueue(Places):
         self.nominator.remove(pod)
         if nominated != placed_on:
             freed = pod.on_node(nominated)
-            self.move_all(NOMINATION_ENDED, freed, None, lambda other: other.priority <= pod.priority)
+            self.move_all_to_active_or_backoff(
+                NOMINATION_ENDED, freed, None, lambda other: other.priority <= pod.priority
+            )
 
-    def move_all(
+    def move_all_to_active_or_backoff(
         self, event: ClusterEvent, old: Any = None, new: Any = None, pre_check: PreCheck | None = None
     ) -> None:
-        """Wake the pods that an event may have helped, and remember it for the pods in flight.
+        """Requeue the pods that an event may make schedulable, and record the event for in-flight pods.
 
-        ``pre_check`` narrows down which pods are looked at.
+        ``pre_check`` preselects pods.
         """
-        # Every pod that is bound comes by here, so nobody waiting must cost nothing.
-        if not self._parked.entries and not self._in_flight.pods:
+        # Called for every bound pod: without pending pods this must cost nothing.
+        if not self._unschedulable.entries and not self._in_flight.pods:
             return
         interest = self._hints.interest_in(event)
         if not interest:
             return
         if interest.is_wildcard:
-            found = list(self._parked)
+            candidates = list(self._unschedulable)
         else:
-            found = self._parked.rejected_by(interest.places)
-            for gate in interest.places:
-                found += self._parked.gated_by(gate, partial(self._reconsidered, *gate))
-            if interest.group_places and self.groups is not None:
-                found += self.groups.gated_by(interest.group_places, new if new is not None else old)
+            candidates = self._unschedulable.rejected_by(interest.registered)
+            for gate in interest.registered:
+                candidates += self._unschedulable.gated_by(gate, partial(self._reconsidered, *gate))
+            if interest.registered_for_group and self.groups is not None:
+                candidates += self.groups.gated_by(interest.registered_for_group, new if new is not None else old)
         if pre_check is not None:
-            found = [info for info in found if pre_check(info.pod)]
-        if found or self._in_flight:
-            self._move(found, event, interest, old, new)
+            candidates = [info for info in candidates if pre_check(info.pod)]
+        if candidates or self._in_flight:
+            self._move(candidates, event, interest, old, new)
 
     def activate(self, pods: Iterable[Pod]) -> None:
-        """Have pods tried again at once, whatever their penalty; one in flight comes back as if an event had helped.
+        """Move pods to the active queue regardless of their backoff; in-flight pods are retried if they fail.
 
-        Naming any member of a group is naming all of it that waits.
+        A member activates its group.
         """
         now = self._clock.now()
         for pod in pods:
             key = pod.key
             if self.groups is not None and is_member(pod):
-                key = self.groups.entry_of(pod) or key
-            if (info := self._parked.get(key)) is not None:
-                self.make_active(info, FORCE_ACTIVATE.label, now)
+                key = self.groups.find_entity_key(pod) or key
+            if (info := self._unschedulable.get(key)) is not None:
+                self.move_to_active(info, FORCE_ACTIVATE.label, now)
             elif (info := self._backoff.remove(key)) is not None:
-                self.make_active(info, FORCE_ACTIVATE.label, now, from_backoff=True)
+                self.move_to_active(info, FORCE_ACTIVATE.label, now, from_backoff=True)
             elif pod.uid in self._in_flight and not (self.groups is not None and is_member(pod)):
                 self._record(FORCE_ACTIVATE, FORCE_ACTIVATE.label, None, pod)
 
     def flush(self, now: float) -> None:
-        """Release pods whose penalty is over (every second) and wake those parked for too long (every 30 s).
+        """Release pods whose backoff ended (every second) and pods unschedulable for too long (every 30 s).
 
-        May be called at any time: pods are looked at as of the last tick, so that a late call releases no more than a
-        punctual one.
+        May be called at any time: the time of the last tick counts, so that a late call releases the same pods.
         """
-        if now < self._backoff_ticker.next and now < self._parked_ticker.next:
+        if now < self._backoff_ticker.next and now < self._unschedulable_ticker.next:
             return
         if (tick := self._backoff_ticker.take(now)) is not None:
             for info in self._backoff.release(tick):
-                self.make_active(info, BACKOFF_COMPLETE, now, from_backoff=True)
-        if (tick := self._parked_ticker.take(now)) is not None:
-            self._flush_parked(tick)
+                self.move_to_active(info, BACKOFF_COMPLETE, now, from_backoff=True)
+        if (tick := self._unschedulable_ticker.take(now)) is not None:
+            self._flush_unschedulable(tick)
 
     def next_wakeup(self) -> float | None:
-        """Return the first moment at which :meth:`flush` may release a pod, or ``None`` when nobody waits for it."""
-        moments: list[float] = []
+        """Return the first time at which :meth:`flush` may release a pod, or ``None``."""
+        times: list[float] = []
         if (expiry := self._backoff.next_expiry()) is not None:
-            moments.append(self._backoff_ticker.first_after(expiry))
-        if (oldest := self._parked.oldest()) is not None:
-            moments.append(self._parked_ticker.first_after(oldest + self._max_unschedulable))
-        return min(moments, default=None)
+            times.append(self._backoff_ticker.first_after(expiry))
+        if (oldest := self._unschedulable.oldest()) is not None:
+            times.append(self._unschedulable_ticker.first_after(oldest + self._max_unschedulable))
+        return min(times, default=None)
 
     def _drop(self, key: str) -> None:
         for entries in self._entries:
@@ -356,12 +380,12 @@ class SchedulingQueue(Places):
         else:
             if self.groups is not None:
                 self.groups.remove(key)
-            return  # as nearly always: a pod that was bound has been popped before
-        info = self._active.remove(key) or self._backoff.remove(key) or self._parked.remove(key)
+            return  # the usual case: a bound pod was popped before
+        info = self._active.remove(key) or self._backoff.remove(key) or self._unschedulable.remove(key)
         if info is not None:
             self.count_rejectors(info, -1)
 
-    def _pop_early(self) -> QueuedPodInfo | None:
+    def _pop_early(self) -> QueuedEntity | None:
         if not self._pop_from_backoff:
             return None
         info = self._backoff.pop_early()
@@ -369,38 +393,38 @@ class SchedulingQueue(Places):
             self.notify_moved(info, ACTIVE, POPPED_EARLY)
         return info
 
-    def _update_parked(self, info: QueuedPodInfo, old: Pod, new: Pod, events: list[ClusterEvent]) -> None:
+    def _update_unschedulable(self, info: QueuedPodInfo, old: Pod, new: Pod, events: list[ClusterEvent]) -> None:
         info.pod = new
-        self._parked.put(info)
+        self._unschedulable.put(info)
         self.nominator.update(old, new)
         now = self._clock.now()
         for event in events:
             strategy = self._hints.strategy_for(info, event, old, new)
-            # Upstream goes on here without SchedulerPopFromBackoffQ and may file the pod in two places; we do not.
+            # Without SchedulerPopFromBackoffQ upstream continues here and may add the pod to two queues; we do not.
             if strategy is not RequeueStrategy.SKIP and self.requeue(info, strategy, event.label, now):
                 return
 
-    def _move(self, infos: list[QueuedPodInfo], event: ClusterEvent, interest: Interest, old: Any, new: Any) -> None:
+    def _move(self, infos: list[QueuedEntity], event: ClusterEvent, interest: Interest, old: Any, new: Any) -> None:
         now = self._clock.now()
         for info in infos:
-            # A gated pod could not enter anyhow unless the plugin that holds it back changed its mind.
+            # A gated pod cannot be admitted unless its gating plugin does.
             gate = "" if interest.is_wildcard else info.gating_plugin
             if gate and (gate not in interest.plugins or self._gates.is_still_closed(info)):
-                self._parked.still_gated(info.key)
+                self._unschedulable.still_gated(info.key)
                 continue
             strategy = self._hints.strategy_for(info, event, old, new)
             if strategy is not RequeueStrategy.SKIP:
-                self._parked.remove(info.key)
+                self._unschedulable.remove(info.key)
                 self.requeue(info, strategy, interest.label, now)
         if self._in_flight:
             self._record(event, interest.label, old, new)
 
     def _reconsidered(self, profile: str, plugin: str) -> Collection[str] | None:
-        # Groups are gated for the sake of their members, whose keys are others.
+        # Plugins return keys of pods, but the gated entity may be a group.
         return None if self.groups is not None else self._gates.reconsidered(profile, plugin)
 
-    def _flush_parked(self, now: float) -> None:
-        overdue = self._parked.waiting_longer_than(self._max_unschedulable, now)
+    def _flush_unschedulable(self, now: float) -> None:
+        overdue = self._unschedulable.older_than(self._max_unschedulable, now)
         for info in overdue:
             info.was_flushed = True
             for member in info.members if info.is_group else ():
@@ -414,12 +438,14 @@ class SchedulingQueue(Places):
         if self._observer is not None:
             self._observer.in_flight(label, +1)
 
-    def make_active(self, info: QueuedPodInfo, label: str, now: float, *, from_backoff: bool = False) -> bool:
-        """Let an entry be popped, unless a pre-enqueue plugin objects; return whether it can."""
-        # With SchedulerPopFromBackoffQ the gates were asked when the pod entered the backoff queue.
+    # ── moves between the queues ───────────────────────────────────────────────────────────────────────────────
+
+    def move_to_active(self, info: QueuedEntity, label: str, now: float, *, from_backoff: bool = False) -> bool:
+        """Add an entity to the active queue, unless a PreEnqueue plugin rejects it; return whether it was added."""
+        # With SchedulerPopFromBackoffQ the plugins admitted the pod when it entered the backoff queue.
         was_admitted = from_backoff and self._pop_from_backoff
         if not was_admitted and not self._gates.admit(info):
-            self.hold_back(info, label)
+            self.gate(info, label)
             return False
         if info.initial_attempt_timestamp is None:
             info.initial_attempt_timestamp = now
@@ -427,16 +453,181 @@ class SchedulingQueue(Places):
             for member in info.members:
                 if member.initial_attempt_timestamp is None:
                     member.initial_attempt_timestamp = now
-        if info.key in self._parked.entries:
-            self._parked.remove(info.key)
+        if info.key in self._unschedulable.entries:
+            self._unschedulable.remove(info.key)
         self._active.put(info, self._sort_key(info))
         self.notify_moved(info, ACTIVE, label)
         return True
 
-    def notify_moved(self, info: QueuedPodInfo, queue: str, label: str) -> None:
-        """Say where an entry has gone."""
+    def notify_moved(self, info: QueuedEntity, queue: str, label: str) -> None:
+        """Notify the observer that an entity entered a queue."""
         if self._observer is not None:
             if info.is_group:
                 self._observer.group_moved([member.pod for member in info.members], queue, label)
             else:
                 self._observer.moved(info.pod, queue, label)
+
+    def remove_entity(self, key: str) -> QueuedEntity | None:
+        """Remove and return the entity with this key."""
+        return self._active.remove(key) or self._backoff.remove(key) or self._unschedulable.remove(key)
+
+    def put_back(self, info: QueuedEntity, queue: str | None, label: str, now: float) -> None:
+        """Add a changed entity to the queue from which it was removed; an unschedulable one is not admitted again."""
+        if queue == UNSCHEDULABLE:
+            self._unschedulable.put(info)
+        elif queue == BACKOFF:
+            self.requeue(info, RequeueStrategy.AFTER_BACKOFF, label, now)
+        else:
+            self.move_to_active(info, label, now)
+
+    def admit_member(self, group: QueuedPodGroupInfo, member: QueuedPodInfo, label: str, now: float) -> None:
+        """Admit a new member of a group in the active or backoff queue; gate the group if the member is rejected."""
+        if not self._gates.admit(member):
+            self._gates.gate_group(group, member)
+            self.remove_entity(group.key)
+            self.gate(group, label)
+            return
+        if member.initial_attempt_timestamp is None:
+            member.initial_attempt_timestamp = now
+        if self._observer is not None:
+            self._observer.group_moved([member.pod], self.find_queue(group.key) or ACTIVE, label)
+
+    def requeue(self, info: QueuedEntity, strategy: RequeueStrategy, label: str, now: float) -> bool:
+        """Add an entity to the queue that the strategy selects; return whether it can be popped from there."""
+        if strategy is RequeueStrategy.SKIP:
+            self.move_to_unschedulable(info, label)
+            return False
+        if strategy is RequeueStrategy.AFTER_BACKOFF and self._backoff.is_backing_off(info, now):
+            return self.move_to_backoff(info, label)
+        return self.move_to_active(info, label, now)
+
+    def move_to_backoff(self, info: QueuedEntity, label: str) -> bool:
+        """Add an entity to the backoff queue, unless a PreEnqueue plugin rejects it; return whether it was added."""
+        if self._pop_from_backoff and not self._gates.admit(info):
+            self.gate(info, label)
+            return False
+        self._unschedulable.remove(info.key)
+        self._backoff.put(info)
+        self.notify_moved(info, BACKOFF, label)
+        return True
+
+    def gate(self, info: QueuedEntity, label: str) -> None:
+        """Add an entity that a PreEnqueue plugin rejects to the unschedulable pods."""
+        # Otherwise an attempt resets this, but a gated pod has none.
+        info.was_flushed = False
+        self.move_to_unschedulable(info, label)
+
+    def move_to_unschedulable(self, info: QueuedEntity, label: str) -> None:
+        """Add an entity to the unschedulable pods, where it waits for an event."""
+        is_new = info.key not in self._unschedulable
+        self._unschedulable.put(info)
+        if is_new:
+            self.notify_moved(info, UNSCHEDULABLE, label)
+
+    def count_rejectors(self, info: QueuedEntity, delta: int) -> None:
+        """Notify the observer that a rejected pod entered (+1) or left (-1) the queue."""
+        if self._observer is not None:
+            for plugin in info.rejectors:
+                self._observer.rejected(plugin, info.scheduler_name, delta)
+
+    # ── inspection ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def __len__(self) -> int:
+        """Return the number of pending pods, without those in flight."""
+        entities = len(self._active) + len(self._backoff) + len(self._unschedulable)
+        return entities if self.groups is None else entities + self.groups.surplus
+
+    def __iter__(self) -> Iterator[QueuedPodInfo]:
+        """Iterate over the pending pods, including members of groups."""
+        for info in self.entries():
+            yield from info.members
+        if self.groups is not None:
+            yield from self.groups.members_without_entity()
+
+    def entries(self) -> Iterator[QueuedEntity]:
+        """Iterate over the pods and groups."""
+        return chain(self._active, self._backoff, self._unschedulable)
+
+    def sizes(self) -> QueueSizes:
+        """Return the number of pods in each queue; members of groups count individually."""
+        return QueueSizes(
+            active=sum(info.size for info in self._active),
+            backoff=sum(info.size for info in self._backoff),
+            unschedulable=sum(info.size for info in self._unschedulable if not info.is_gated),
+            gated=sum(info.size for info in self._unschedulable if info.is_gated),
+            in_flight=len(self._in_flight),
+            incomplete=0 if self.groups is None else len(self.groups.incomplete),
+            pending=0 if self.groups is None else len(self.groups.pending),
+        )
+
+    def entity_counts(self) -> dict[tuple[str, str], int]:
+        """Return the number of entities by queue and type, ``pod`` or ``podgroup``."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for queue, infos in ((ACTIVE, self._active), (BACKOFF, self._backoff), (UNSCHEDULABLE, self._unschedulable)):
+            for info in infos:
+                counts[GATED if info.is_gated else queue, "podgroup" if info.is_group else "pod"] += 1
+        return dict(counts)
+
+    def in_flight(self) -> tuple[str, ...]:
+        """Return the UIDs of the in-flight pods, in the order in which they were popped."""
+        return tuple(self._in_flight)
+
+    def where(self, pod: Pod) -> str | None:
+        """Return the queue of a pod, or of its group: active, backoff, unschedulable, gated or in-flight.
+
+        A member is ``incomplete`` while its group does not exist, and ``pending`` during an attempt of its group.
+        """
+        key = pod.key
+        if self.groups is not None and (group := self.groups.where(key)) is not None:
+            if group in (INCOMPLETE, PENDING):
+                return group
+            key = group
+        if key in self._active:
+            return ACTIVE
+        if key in self._backoff:
+            return BACKOFF
+        if (info := self._unschedulable.get(key)) is not None:
+            return GATED if info.is_gated else UNSCHEDULABLE
+        return IN_FLIGHT if pod.uid in self._in_flight else None
+
+    def serves(self, profile: str) -> bool:
+        """Return whether there is a profile of this name."""
+        return self._hints.has(profile)
+
+    def find(self, pod: Pod) -> QueuedPodInfo | None:
+        """Return the pending pod with this namespace and name."""
+        return self._find(pod.key)
+
+    def queued_pod(self, key: str) -> Pod | None:
+        """Return the pending pod with this key."""
+        info = self._find(key)
+        return None if info is None else info.pod
+
+    def find_queue(self, key: str) -> str | None:
+        """Return the queue of an entity: active, backoff or unschedulable."""
+        if key in self._active:
+            return ACTIVE
+        if key in self._backoff:
+            return BACKOFF
+        return UNSCHEDULABLE if key in self._unschedulable else None
+
+    def check_invariants(self) -> None:
+        """Verify that every pod is in exactly one queue and that all indexes agree; raise AssertionError otherwise."""
+        keys: set[str] = set()
+        if self.groups is not None:
+            self.groups.check_invariants()
+        for info in self:
+            assert info.key not in keys, f"{info.key} is in two queues"
+            keys.add(info.key)
+            assert info.uid not in self._in_flight, f"{info.key} is pending and in flight"
+        # Without SchedulerPopFromBackoffQ pods are admitted only when they leave the backoff queue.
+        for entity in chain(self._active, self._backoff if self._pop_from_backoff else ()):
+            assert not entity.is_gated, f"{entity.key} is gated but may be popped"
+        for part in (self._active, self._backoff, self._unschedulable, self._in_flight, self.nominator):
+            part.check_invariants()
+
+    def _find(self, key: str) -> QueuedPodInfo | None:
+        info = self._active.get(key) or self._backoff.get(key) or self._unschedulable.get(key)
+        if info is not None and not info.is_group:
+            return info
+        return None if self.groups is None else self.groups.find(key)

@@ -21,7 +21,7 @@ from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.engine.ties import Ties
 from moorage.scheduler.framework.handle import ClusterApi
 from moorage.scheduler.framework.metering import SILENT_METER, PluginMeter
-from moorage.scheduler.queue.observing import QueueObserver
+from moorage.scheduler.queue.observer import QueueObserver
 from moorage.scheduler.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE
 from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.wiring.http_extender import HttpExtender, kept_whole

@@ -11,7 +11,7 @@ from moorage.insight.explain.worker import explain_pods
 from moorage.insight.whatif.edits import DeleteObject, ObjectId
 from moorage.insight.whatif.session import Session
 from moorage.kube.client.event_note import EventNote
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 
 REQUEST = ExplainRequest("", "", {}, (), {}, "1.37")
 

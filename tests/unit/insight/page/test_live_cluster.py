@@ -18,7 +18,7 @@ from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.scheduler.engine.binding.binder import TaskBackground
 from moorage.scheduler.engine.observing import AttemptObserver, observed_by
 from moorage.scheduler.engine.outcomes import Outcome
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.wiring.parts import Observers
 
 

@@ -14,7 +14,7 @@ from moorage.scheduler.daemon.debugger import Debugger
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
-from moorage.scheduler.queue.observing import Story
+from moorage.scheduler.queue.observer import Story
 from moorage.testing.builders import make_node, make_pod
 
 NODE, PLACED, WAITING = make_node("n"), make_pod("placed", node="n"), make_pod("waiting")

@@ -49,7 +49,7 @@ Widget = custom_kind("Widget", "widgets", "example.com/v1").type
 @dataclass
 class Desk:
     """Handlers with a real cache and queue; a pod called "ear", turned down by a plugin that listens to everything,
-    takes notes of all events it is asked about, and stays parked."""
+    takes notes of all events it is asked about, and stays unschedulable."""
 
     waiting: set[str] = field(default_factory=set)
     features: FeatureGates | None = None

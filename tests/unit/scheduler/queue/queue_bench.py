@@ -11,9 +11,9 @@ from moorage.scheduler.framework.plugin import PreEnqueuePlugin, QueueSortPlugin
 from moorage.scheduler.framework.queued import QueuedPod
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.queue.backoff import Backoff
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.hints import ProfileQueueing, Queueing
-from moorage.scheduler.queue.observing import QueueObserver
+from moorage.scheduler.queue.observer import QueueObserver
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.testing import make_pod
 
@@ -164,7 +164,7 @@ class Bench:
         self.check()
         return self.queue.where(info.pod)
 
-    def parked(self, name: str, *plugins: str, pending: tuple[str, ...] = (), **fields: Any) -> QueuedPodInfo:
+    def rejected(self, name: str, *plugins: str, pending: tuple[str, ...] = (), **fields: Any) -> QueuedPodInfo:
         """Add a pod and have it turned down."""
         self.add(name, **fields)
         info = self.pop(name)
@@ -172,7 +172,7 @@ class Bench:
         return info
 
     def move(self, event: ClusterEvent, old: Any = None, new: Any = None, **options: Any) -> None:
-        self.queue.move_all(event, old, new, **options)
+        self.queue.move_all_to_active_or_backoff(event, old, new, **options)
         self.check()
 
     def update(self, old: Pod, new: Pod) -> None:

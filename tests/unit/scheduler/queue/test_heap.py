@@ -3,7 +3,8 @@ from tests.unit.scheduler.queue.queue_bench import Bench, ByPriority, ByPriority
 
 from moorage.scheduler.framework.plugin import QueueSortPlugin
 from moorage.scheduler.framework.queued import QueuedPod
-from moorage.scheduler.queue.entries import KeyedHeap, QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
+from moorage.scheduler.queue.heap import KeyedHeap
 from moorage.testing import make_pod
 
 

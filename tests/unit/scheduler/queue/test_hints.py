@@ -24,7 +24,7 @@ from moorage.scheduler.framework.events import (
     Resource,
 )
 from moorage.scheduler.framework.plugin import FilterPlugin, PermitPlugin, ScorePlugin
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.hints import EXTENDER, Hints, ProfileQueueing, RequeueStrategy
 from moorage.testing import make_node, make_pod
 
@@ -165,7 +165,7 @@ def test_a_pod_of_no_known_profile_is_always_worth_another_try() -> None:
 
 def test_hints_get_the_pod_and_both_objects() -> None:
     bench = Bench()
-    bench.parked("p", "Fit")
+    bench.rejected("p", "Fit")
     node = make_node()
     bench.move(NODE_ADD, None, node)
     assert bench.hints_asked == [("Fit", "p", None, node)]
@@ -173,7 +173,7 @@ def test_hints_get_the_pod_and_both_objects() -> None:
 
 def test_a_hint_that_raises_is_reported_and_wakes_the_pod() -> None:
     bench = Bench()
-    bench.parked("p", "Fit")
+    bench.rejected("p", "Fit")
     bench.answers["Fit"] = ValueError("broken hint")
     bench.move(NODE_ADD)
     assert bench.where("p") == "backoff"
@@ -182,9 +182,9 @@ def test_a_hint_that_raises_is_reported_and_wakes_the_pod() -> None:
 
 def test_only_pods_turned_down_by_interested_plugins_are_looked_at() -> None:
     bench = Bench()
-    bench.parked("fit", "Fit")
-    bench.parked("taint", "Taint")
-    bench.parked("both", "Fit", "Taint")
+    bench.rejected("fit", "Fit")
+    bench.rejected("taint", "Taint")
+    bench.rejected("both", "Fit", "Taint")
     bench.answers["Fit"] = SKIP
     bench.move(NODE_ADD)
     assert {name for _, name, _, _ in bench.hints_asked} == {"fit", "both"}

@@ -19,7 +19,7 @@ from tests.unit.scheduler.queue.queue_bench import (
 from moorage.kube.api.pod import Pod, PodStatus
 from moorage.scheduler.framework.events import UNSCHEDULABLE_TIMEOUT, QueueingHint
 from moorage.scheduler.framework.plugin import QueueSortPlugin
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.testing import make_pod
 
 NAMES = st.sampled_from([f"p{number}" for number in range(6)])
@@ -109,7 +109,7 @@ class Histories(RuleBasedStateMachine):
     def happen(self, event: Any, answer: QueueingHint, priority: int | None) -> None:
         self.bench.answers["Fit"] = answer
         check = None if priority is None else lambda pod: pod.priority <= priority
-        self.queue.move_all(event, None, None, check)
+        self.queue.move_all_to_active_or_backoff(event, None, None, check)
 
     @rule(names=st.sets(NAMES))
     def activate(self, names: set[str]) -> None:

@@ -69,7 +69,7 @@ def test_backoff_ends_at_the_same_moment(pop_from_backoff: bool) -> None:
 
 def test_rejected_pods_are_retried_after_their_backoff() -> None:
     bench = Bench()
-    info = bench.parked("p", "Deaf")
+    info = bench.rejected("p", "Deaf")
     reconfigure(bench, queueing())
     assert bench.queue.where(info.pod) == "backoff"
 
@@ -100,7 +100,7 @@ def test_pods_in_backoff_are_gated_at_once_if_they_may_be_popped_early() -> None
 
 def test_every_pod_is_admitted_once_by_the_new_plugins() -> None:
     bench = Bench()
-    bench.parked("rejected", "Deaf")
+    bench.rejected("rejected", "Deaf")
     bench.first.close("gated")
     bench.add("gated", "active")
     bench.asked.clear()
@@ -123,8 +123,8 @@ def test_an_attempt_in_progress_that_fails_is_retried() -> None:
 def test_events_are_looked_up_in_the_new_registrations() -> None:
     bench = Bench()
     reconfigure(bench, queueing(Deaf=[EventRegistration(NODE_ADD)]))
-    info = bench.parked("p", "Deaf")
-    bench.queue.move_all(NODE_ADD)
+    info = bench.rejected("p", "Deaf")
+    bench.queue.move_all_to_active_or_backoff(NODE_ADD)
     assert bench.queue.where(info.pod) == "backoff"
     assert bench.queue.serves(PROFILE)
     assert not bench.queue.serves("another")

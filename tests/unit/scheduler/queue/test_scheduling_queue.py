@@ -190,11 +190,11 @@ EVENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], float, ClusterEvent, Q
 
 
 @pytest.mark.parametrize(("plugins", "pending", "wait", "event", "answer", "want"), EVENTS.values(), ids=EVENTS)
-def test_events_wake_parked_pods(
+def test_events_wake_unschedulable_pods(
     plugins: Any, pending: Any, wait: float, event: ClusterEvent, answer: QueueingHint, want: str
 ) -> None:
     bench = Bench()
-    bench.parked("p", *plugins, pending=pending)
+    bench.rejected("p", *plugins, pending=pending)
     bench.answers["Fit"] = answer
     bench.clock.advance(wait)
     bench.move(event)
@@ -206,7 +206,7 @@ def test_events_wake_parked_pods(
 
 def test_the_timestamp_survives_moves() -> None:
     bench = Bench()
-    info = bench.parked("p", "Fit")
+    info = bench.rejected("p", "Fit")
     bench.clock.advance(5)
     bench.move(NODE_ADD)
     assert (info.timestamp, info.initial_attempt_timestamp) == (START, START)
@@ -214,15 +214,15 @@ def test_the_timestamp_survives_moves() -> None:
 
 def test_pre_check_narrows_down_who_is_woken() -> None:
     bench = Bench()
-    bench.parked("low", "Fit", priority=1)
-    bench.parked("high", "Fit", priority=9)
+    bench.rejected("low", "Fit", priority=1)
+    bench.rejected("high", "Fit", priority=9)
     bench.move(POD_DELETE, pre_check=lambda pod: pod.priority <= 5)
     assert (bench.where("low"), bench.where("high")) == ("backoff", "unschedulable")
 
 
 def test_popping_takes_the_rejectors_out_of_the_gauge_but_leaves_them_with_the_pod() -> None:
     bench = Bench()
-    bench.parked("p", "Fit", "Taint")
+    bench.rejected("p", "Fit", "Taint")
     bench.move(NODE_ADD)
     assert +bench.counts.unschedulable == {"Fit": 1, "Taint": 1}
     assert bench.pop("p").rejectors == {"Fit", "Taint"}

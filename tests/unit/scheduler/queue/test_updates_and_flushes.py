@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from tests.unit.scheduler.queue.queue_bench import LABELS, NODE_ADD, START, Bench, changed, put, ref
 
-from moorage.scheduler.queue.observing import Story
+from moorage.scheduler.queue.observer import Story
 from moorage.testing import make_pod
 
 # ── update and delete (§ 4.9) ────────────────────────────────────────────────────────────────────────────────────────
@@ -38,9 +38,9 @@ UPDATES: dict[str, tuple[tuple[str, ...], dict[str, Any], float, str]] = {
 
 
 @pytest.mark.parametrize(("plugins", "fields", "wait", "want"), UPDATES.values(), ids=UPDATES)
-def test_an_update_may_cure_a_parked_pod(plugins: Any, fields: Any, wait: float, want: str) -> None:
+def test_an_update_may_cure_an_unschedulable_pod(plugins: Any, fields: Any, wait: float, want: str) -> None:
     bench = Bench()
-    info = bench.parked("p", *plugins)
+    info = bench.rejected("p", *plugins)
     bench.clock.advance(wait)
     bench.update(info.pod, changed(info.pod, **fields))
     assert bench.where("p") == want
@@ -131,10 +131,10 @@ def test_activating_an_unknown_or_active_pod_does_nothing() -> None:
     assert bench.counts.incoming == {("active", "UnscheduledPodAdd"): 1}
 
 
-def test_pods_parked_for_more_than_five_minutes_are_flushed_at_the_next_half_minute() -> None:
+def test_pods_unschedulable_for_more_than_five_minutes_are_flushed_at_the_next_half_minute() -> None:
     bench = Bench(start=START)
     bench.clock.advance(10)
-    info = bench.parked("p", "Deaf")
+    info = bench.rejected("p", "Deaf")
     assert bench.queue.next_wakeup() == START + 330
     bench.wait(START + 330 - bench.clock.now() - 0.01)
     assert bench.where("p") == "unschedulable"
@@ -146,19 +146,19 @@ def test_pods_parked_for_more_than_five_minutes_are_flushed_at_the_next_half_min
 
 def test_exactly_five_minutes_are_not_more_than_five_minutes() -> None:
     bench = Bench()
-    bench.parked("p", "Deaf")
+    bench.rejected("p", "Deaf")
     assert bench.queue.next_wakeup() == START + 330
 
 
-def test_how_long_pods_may_be_parked_is_configurable() -> None:
+def test_how_long_pods_may_be_unschedulable_is_configurable() -> None:
     bench = Bench(max_unschedulable=45)
-    bench.parked("p", "Deaf")
+    bench.rejected("p", "Deaf")
     assert bench.queue.next_wakeup() == START + 60
 
 
 def test_a_flushed_pod_that_fails_again_starts_over() -> None:
     bench = Bench()
-    info = bench.parked("p", "Deaf")
+    info = bench.rejected("p", "Deaf")
     bench.wait(330)
     bench.pop("p")
     bench.fail(info, "Deaf")
@@ -183,7 +183,7 @@ def test_a_flush_asks_gates_again_and_a_gated_pod_waits_another_five_minutes() -
 
 def test_a_flush_also_helps_pods_in_flight() -> None:
     bench = Bench()
-    bench.parked("old", "Deaf")
+    bench.rejected("old", "Deaf")
     bench.wait(320)
     bench.add("flying")
     info = bench.pop("flying")

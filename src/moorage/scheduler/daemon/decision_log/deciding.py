@@ -30,7 +30,7 @@ from moorage.scheduler.engine.cycle.tie_breaking import LateRows
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
 from moorage.scheduler.framework.nodetable import RowArray
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 
 RUNNERS_UP: Final = 3
 MAX_GROUPS: Final = 8

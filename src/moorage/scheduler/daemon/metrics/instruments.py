@@ -24,8 +24,8 @@ from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
 from moorage.scheduler.framework.metering import HistogramCell, NumberCell
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.status import Code
-from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.queue.observing import QueueObserver, Story
+from moorage.scheduler.queue.entities import QueuedPodInfo
+from moorage.scheduler.queue.observer import QueueObserver, Story
 
 MAX_ATTEMPTS: Final = 15
 SCHEDULED: Final = "scheduled"

@@ -24,8 +24,7 @@ from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
 from moorage.scheduler.engine.phase_timing import Phase, PhaseSpec, wrap_phases
 from moorage.scheduler.engine.profiles import Profiles
 from moorage.scheduler.framework.status import Code
-from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.queue.groups import QueuedGroup
+from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 
 FLUSH_MILLIS: Final = 2000
 T = TypeVar("T")
@@ -58,7 +57,7 @@ class TracedAttempts(AttemptObserver):
         if self._is_sampled():
             self._token = CURRENT.set(self._begin_pod(queued, None))
 
-    def trying_group(self, queued: QueuedGroup) -> None:
+    def trying_group(self, queued: QueuedPodGroupInfo) -> None:
         """Begin the trace of a group: all that is asked while places are looked for is part of its own span."""
         if not self._is_sampled():
             return

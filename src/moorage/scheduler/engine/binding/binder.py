@@ -39,7 +39,7 @@ from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.events import Action, ClusterEvent, Resource
 from moorage.scheduler.framework.plugin import PreBindPlugin
 from moorage.scheduler.framework.status import Code, Status
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 
 ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
@@ -290,11 +290,13 @@ class Binder:
         if self._observer is not None:
             self._observer.binding_failed(binding.queued, outcome)
         if not refusal.is_rejection:
-            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
+            self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod, None)
             self._on_failure(binding.queued, outcome)
         else:
             self._on_failure(binding.queued, outcome)
-            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != own_uid)
+            self._queue.move_all_to_active_or_backoff(
+                ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != own_uid
+            )
 
 
 def _has_work(plugin: PreBindPlugin, binding: PendingBinding) -> bool:

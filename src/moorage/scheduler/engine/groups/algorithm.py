@@ -29,7 +29,7 @@ from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import FilterPlugin
 from moorage.scheduler.framework.status import Code, Status
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 
 PODS_PER_TURN: Final = 200
 """After so many pods (a few hundredths of a second) the loop gets a turn: trees of groups are tried for long."""

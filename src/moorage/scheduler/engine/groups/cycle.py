@@ -26,8 +26,7 @@ from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.faults import described
 from moorage.scheduler.framework.groups import FINDINGS, DescribedGroup, GroupTree, Proposal
 from moorage.scheduler.framework.status import Code, Status
-from moorage.scheduler.queue.entries import QueuedPodInfo
-from moorage.scheduler.queue.groups import QueuedGroup
+from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.scheduler.state.pod_groups import PodGroups
 
@@ -74,7 +73,7 @@ class GroupCycle:
         for cycle in cycles:
             cycle.handles.search_groups_by(partial(self._search_again, cycle))
 
-    async def try_group(self, queued: QueuedGroup, *, preempts: bool = True) -> None:
+    async def try_group(self, queued: QueuedPodGroupInfo, *, preempts: bool = True) -> None:
         """Try a popped group; requeue members that are not placed. Post-filters run only if ``preempts`` is set."""
         began = perf_counter()
         tree = self._tree_of(queued, queued.members)
@@ -131,7 +130,7 @@ class GroupCycle:
         with self._services.freeze:
             return await search.run(tree)
 
-    def _tree_of(self, queued: QueuedGroup, members: Iterable[QueuedPodInfo]) -> GroupTree:
+    def _tree_of(self, queued: QueuedPodGroupInfo, members: Iterable[QueuedPodInfo]) -> GroupTree:
         waiting = {member.uid for member in members}
         by_leaf = {
             leaf: [entry[-1].pod for entry in entries if entry[-1].uid in waiting]
@@ -139,7 +138,7 @@ class GroupCycle:
         }
         return self._groups.tree(queued.root, by_leaf)
 
-    def _problem_with(self, queued: QueuedGroup, tree: GroupTree) -> Status | None:
+    def _problem_with(self, queued: QueuedPodGroupInfo, tree: GroupTree) -> Status | None:
         """Say what is wrong with a group as a whole, if anything is."""
         pods = [member.pod for member in queued.members]
         if isinstance(tree.group, DescribedGroup) and tree.group.problem:
@@ -149,7 +148,7 @@ class GroupCycle:
             problem = f'profile not found for scheduler name "{pods[0].scheduler_name}"'
         return Status.error(problem) if problem else None
 
-    def _fail(self, queued: QueuedGroup, tree: GroupTree, status: Status) -> None:
+    def _fail(self, queued: QueuedPodGroupInfo, tree: GroupTree, status: Status) -> None:
         """Give up with nothing placed: all pods are told the same."""
         members = _in_order(tree, queued.members)
         for member in members:
@@ -162,7 +161,7 @@ class GroupCycle:
             self._scheduler.observer.group_ended(attempt)
         self._finish(queued, status.code)
 
-    def _still_waiting(self, queued: QueuedGroup) -> list[QueuedPodInfo]:
+    def _still_waiting(self, queued: QueuedPodGroupInfo) -> list[QueuedPodInfo]:
         """Return the members that are to be tried, and let go of the others."""
         kept = []
         for member in queued.members:
@@ -236,7 +235,7 @@ class GroupCycle:
             self._scheduler.observer.ended(member, outcome)
         self._scheduler.failures.handle(member, outcome)
 
-    def _finish(self, queued: QueuedGroup, code: Code) -> None:
+    def _finish(self, queued: QueuedPodGroupInfo, code: Code) -> None:
         groups = self._scheduler.queue.groups
         assert groups is not None
         groups.finish(queued, code)
@@ -289,7 +288,7 @@ def result_of(trial: GroupTrial) -> str:
     return "unschedulable" if trial.status.is_rejection else "error"
 
 
-def log_result(queued: QueuedGroup, trial: GroupTrial, result: str) -> None:
+def log_result(queued: QueuedPodGroupInfo, trial: GroupTrial, result: str) -> None:
     """Say in the log what has come of a group."""
     placed = sum(1 for _ in trial.placed)
     about = {"group": queued.root.key, "attempt": queued.attempts, "scheduled": placed, "members": queued.size}

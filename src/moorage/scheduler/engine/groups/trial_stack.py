@@ -11,7 +11,7 @@ from moorage.scheduler.engine.group_results import PodTrial
 from moorage.scheduler.engine.outcomes import Diagnosis
 from moorage.scheduler.framework.cycle import ASSUMED
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.queue.nominations import Nominations
+from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.state.cache import Cache
 
 log: Final = structlog.get_logger(__name__)
@@ -20,7 +20,7 @@ log: Final = structlog.get_logger(__name__)
 class TrialStack:
     """A stack of placements on trial, on top of the world as it is."""
 
-    def __init__(self, cache: Cache, nominations: Callable[[], Nominations]) -> None:
+    def __init__(self, cache: Cache, nominations: Callable[[], PodNominator]) -> None:
         self._cache = cache
         self._nominations = nominations
         self._placed: list[tuple[PodTrial, Pod]] = []

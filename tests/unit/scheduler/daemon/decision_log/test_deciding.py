@@ -17,7 +17,7 @@ from moorage.scheduler.engine.binding.binder import TaskBackground
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.observing import AttemptObserver, observed_by
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.wiring.parts import Observers
 
 SPREAD = [

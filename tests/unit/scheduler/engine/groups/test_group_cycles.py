@@ -19,7 +19,7 @@ from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin, ReservePlugin
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.queue.entries import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.testing import in_virtual_time
 
 SCHEDULED = ("True", "Scheduled", "")
@@ -229,7 +229,7 @@ async def test_q15_q16_without_their_group_members_are_incomplete() -> None:
 
 
 @in_virtual_time
-async def test_q17_a_rejected_group_only_backs_off_and_is_never_parked() -> None:
+async def test_q17_a_rejected_group_only_backs_off_and_is_never_unschedulable() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 2), gang(), *members("a", "b", "c"))
     await bench.step()

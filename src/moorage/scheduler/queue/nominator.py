@@ -1,4 +1,4 @@
-"""Which pods are nominated to which nodes: pods for which others are being evicted, or that somebody sent somewhere."""
+"""The nominator: pods nominated to nodes by preemption or by another component."""
 
 from collections.abc import Callable, Collection
 from typing import NamedTuple
@@ -10,17 +10,17 @@ from moorage.scheduler.state.objects import ChangeLog
 
 
 class NominatedPod(NamedTuple):
-    """A nominated pod: the name it is found by, and the stub that replaces it while it is not in the queue."""
+    """The key of a nominated pod, and the stub that represents it while it is not in the queue."""
 
     key: str
     stub: Pod
 
 
-class Nominations:
-    """The nominator: satisfies :class:`moorage.scheduler.framework.handle.Nominator`.
+class PodNominator:
+    """Implements :class:`moorage.scheduler.framework.handle.Nominator`.
 
-    ``queued`` finds a pod in the queue by its name; ``informed`` is what the API last said of all pods, without which
-    every nomination is believed.
+    ``queued`` returns a pending pod by its key. ``informed`` lists the pods of the API; without it, every nomination is
+    accepted.
     """
 
     def __init__(self, queued: Callable[[str], Pod | None], informed: Lister[Pod] | None = None) -> None:
@@ -29,16 +29,15 @@ class Nominations:
         self._by_node: dict[str, dict[str, NominatedPod]] = {}
         self._node_of: dict[str, str] = {}
         self.changes = ChangeLog[str]()
-        """The nodes whose nominated pods have become others, or are shown otherwise than before."""
+        """The nodes whose nominated pods changed."""
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._node_of
 
     def nominated_pods(self, node_name: str) -> Collection[Pod]:
-        """Return the pods nominated to a node, in the order of their nominations, as they are now.
+        """Return the latest versions of the pods nominated to a node, in the order of their nominations.
 
-        A pod in flight is shown by name only, without priority or requests: upstream looks in its queues and nowhere
-        else.
+        An in-flight pod is a stub without priority and requests, because upstream only looks in its queues.
         """
         nominated = self._by_node.get(node_name)
         if not nominated:
@@ -46,17 +45,17 @@ class Nominations:
         return [self._queued(nomination.key) or nomination.stub for nomination in nominated.values()]
 
     def nodes_with_nominations(self) -> Collection[str]:
-        """Return the nodes to which some pod is nominated."""
+        """Return the nodes with nominated pods."""
         return self._by_node
 
     def node_of(self, pod: Pod) -> str:
-        """Return the node a pod is nominated to, or an empty text."""
+        """Return the node a pod is nominated to, or an empty string."""
         return self._node_of.get(pod.uid, "")
 
     def add(self, pod: Pod, node_name: str | None = None) -> None:
-        """Nominate a pod to the node named, or else to the one in its status; an empty name ends its nomination.
+        """Nominate a pod to a node, by default to the one in its status; an empty name removes the nomination.
 
-        A pod that is gone or on a node already, as far as the API has said, is not nominated.
+        A pod that is deleted or bound according to the API is not nominated.
         """
         self.remove(pod)
         node = pod.status.nominated_node_name if node_name is None else node_name
@@ -72,15 +71,15 @@ class Nominations:
         self._by_node.setdefault(node, {})[meta.uid] = NominatedPod(pod.key, stub)
 
     def update(self, old: Pod, new: Pod) -> None:
-        """Follow a change of a pod; a nomination made here that its status never knew of is kept."""
-        kept = None
+        """Update a pod; keep a nomination that was never in its status."""
+        node = None
         if not old.status.nominated_node_name and not new.status.nominated_node_name:
-            kept = self._node_of.get(old.uid)
+            node = self._node_of.get(old.uid)
         self.remove(old)
-        self.add(new, kept)
+        self.add(new, node)
 
     def remove(self, pod: Pod) -> None:
-        """End the nomination of a pod, if there is one."""
+        """Remove the nomination of a pod."""
         uid = pod.metadata.uid
         if uid in self._node_of:
             node = self._node_of.pop(uid)
@@ -91,20 +90,20 @@ class Nominations:
                 del self._by_node[node]
 
     def note_presence(self, uid: str) -> None:
-        """Note that a pod has left the queue, or come back to it: from now on it is shown otherwise."""
+        """Record that a pod left or entered the queue, which changes how it is represented."""
         if uid in self._node_of:
             self.changes.note(self._node_of[uid])
 
     def _is_pending(self, pod: Pod) -> bool:
         if self._informed is None:
             return True
-        known = self._informed.get(pod.name, pod.namespace)
-        return known is not None and not known.node_name
+        latest = self._informed.get(pod.name, pod.namespace)
+        return latest is not None and not latest.node_name
 
     def check_invariants(self) -> None:
-        """Verify that both ways of looking a nomination up agree."""
-        found = {uid: node for node, nominated in self._by_node.items() for uid in nominated}
-        assert found == self._node_of, f"{found} and {self._node_of} differ"
+        """Verify that both indexes agree."""
+        nodes = {uid: node for node, nominated in self._by_node.items() for uid in nominated}
+        assert nodes == self._node_of, f"{nodes} and {self._node_of} differ"
         assert sum(map(len, self._by_node.values())) == len(self._node_of), "a pod is nominated to two nodes"
         assert all(self._by_node.values()), "a node without nominations is kept"
         assert "" not in self._by_node, "a nomination to no node is kept"

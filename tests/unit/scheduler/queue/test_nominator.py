@@ -2,7 +2,7 @@ import pytest
 from tests.unit.scheduler.queue.queue_bench import Bench
 
 from moorage.kube.api.pod import Pod, PodStatus
-from moorage.scheduler.queue.nominations import Nominations
+from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.state.objects import ObjectCache
 from moorage.testing import make_pod
 
@@ -28,7 +28,7 @@ def test_add(added: Pod, named: str | None, known: Pod | None, want: str) -> Non
     shelf = ObjectCache[Pod]()
     if known is not None:
         shelf.put(known)
-    nominations = Nominations({added.key: added}.get, shelf)
+    nominations = PodNominator({added.key: added}.get, shelf)
     nominations.add(added, named)
     nominations.check_invariants()
     assert nominations.node_of(added) == want
@@ -37,7 +37,7 @@ def test_add(added: Pod, named: str | None, known: Pod | None, want: str) -> Non
 
 
 def test_adding_again_moves_the_promise() -> None:
-    nominations = Nominations({}.get)
+    nominations = PodNominator({}.get)
     nominations.add(pod("n1"))
     nominations.add(pod("n1"), "n2")
     nominations.check_invariants()
@@ -57,7 +57,7 @@ UPDATES = {
 
 @pytest.mark.parametrize(("old", "new", "before", "after"), UPDATES.values(), ids=UPDATES)
 def test_update(old: str, new: str, before: str, after: str) -> None:
-    nominations = Nominations({}.get)
+    nominations = PodNominator({}.get)
     nominations.add(pod(old), before)
     nominations.update(pod(old), pod(new))
     nominations.check_invariants()
@@ -65,7 +65,7 @@ def test_update(old: str, new: str, before: str, after: str) -> None:
 
 
 def test_removing() -> None:
-    nominations = Nominations({}.get)
+    nominations = PodNominator({}.get)
     nominations.add(pod("n1"))
     nominations.add(pod("n1", name="q"))
     nominations.remove(pod())

@@ -1,4 +1,4 @@
-"""Who may watch the queue at work: metrics, logs, and the story of one pod."""
+"""The observer of the queue, for metrics and logs, and the recorded moves of pods."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -17,43 +17,40 @@ POD_POPPED: Final = "PodPopped"
 
 
 class QueueObserver:
-    """Notified of everything upstream counts; must be quick and must not touch the queue.
-
-    The base of observers: each overrides what it cares for.
-    """
+    """The base class of observers. Methods must be fast and must not use the queue."""
 
     def moved(self, pod: Pod, queue: str, event: str) -> None:
-        """A pod came into the active, backoff or unschedulable pods because of an event."""
+        """Called when a pod entered the active, backoff or unschedulable queue because of an event."""
 
     def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
-        """A group came into one of these places with its pods, or one of its pods joined it there."""
+        """Called when a group with these pods entered a queue, or these pods were added to it there."""
         for pod in pods:
             self.moved(pod, queue, event)
 
     def rejected(self, plugin: str, profile: str, delta: int) -> None:
-        """The number of waiting pods that a plugin rejected has changed."""
+        """Called when the number of pending pods rejected by a plugin changed."""
 
     def in_flight(self, event: str, delta: int) -> None:
-        """The number of events remembered for pods in flight has changed; popped pods count as events, too."""
+        """Called when the number of in-flight events changed; popped pods count as events."""
 
     def popped(self, pod: Pod, attempt: int) -> None:
-        """A pod is being tried."""
+        """Called when a pod was popped."""
 
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
-        """A plugin said whether an event helps a pod: ``Queue``, ``QueueSkip`` or ``Error``, in real seconds."""
+        """Called when a queueing hint returned ``Queue`` or ``QueueSkip``, or raised (``Error``)."""
 
     def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
-        """A plugin raised, or answered with an error, when asked for a hint or whether a pod may enter."""
+        """Called when a plugin raised or returned an error in the queue."""
 
 
 def report_failure(observer: QueueObserver | None, plugin: str, pod: Pod, problem: BaseException | str) -> None:
-    """Report a plugin that failed in the queue to whoever observes it."""
+    """Notify the observer, if there is one, of a failed plugin."""
     if observer is not None:
         observer.plugin_failed(plugin, pod, problem)
 
 
 class Step(NamedTuple):
-    """One step in the life of a pod: where it went, and because of what."""
+    """One move of a pod: the queue it entered, and the event that caused it."""
 
     uid: str
     queue: str
@@ -61,22 +58,22 @@ class Step(NamedTuple):
 
 
 class Story(QueueObserver):
-    """Remembers the last moves of all pods, to report those of one when something is wrong."""
+    """Records the last moves of all pods, for debugging."""
 
     def __init__(self, length: int = 10_000) -> None:
-        # Put into words when somebody asks: pods come by far more often.
+        # Formatted when requested: moves are far more frequent.
         self._steps: deque[tuple[str, str, str | int]] = deque(maxlen=length)
 
     def moved(self, pod: Pod, queue: str, event: str) -> None:
-        """Note the move."""
+        """Record the move."""
         self._steps.append((pod.metadata.uid, queue, event))
 
     def popped(self, pod: Pod, attempt: int) -> None:
-        """Note the attempt."""
+        """Record the attempt."""
         self._steps.append((pod.metadata.uid, IN_FLIGHT, attempt))
 
     def of(self, pod: Pod) -> list[Step]:
-        """Return the steps of one pod, oldest first."""
+        """Return the moves of one pod, oldest first."""
         return [
             Step(uid, queue, f"attempt {event}" if isinstance(event, int) else event)
             for uid, queue, event in self._steps
