@@ -17,7 +17,7 @@ from moorage.common.lazy import lazy_exports
 from moorage.common.version import VERSION
 
 if TYPE_CHECKING:
-    from moorage.insight.whatif.session import Session
+    from moorage.insight import Session
     from moorage.kube.api.pod import Pod
     from moorage.scheduler.framework.cycle import CycleState, StateKey
     from moorage.scheduler.framework.events import ClusterEvent, EventRegistration, QueueingHint
@@ -49,7 +49,7 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "insight.whatif.session": ("Session",),
+            "insight": ("Session",),
             "kube.api.pod": ("Pod",),
             "scheduler.framework.cycle": ("CycleState", "StateKey"),
             "scheduler.framework.events": ("ClusterEvent", "EventRegistration", "QueueingHint"),

@@ -24,7 +24,7 @@ from moorage.cli.options import (
 from moorage.cli.startup import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.insight.whatif.questions import ReplicaCapacity
+    from moorage.insight import ReplicaCapacity
 
 MAX_LISTED = 20
 
@@ -62,14 +62,14 @@ def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     """
     start_lightly()
     configure_trial_logs(verbosity)
-    from moorage.insight.whatif import questions
+    from moorage.insight import count_replicas, template_pod
     from moorage.kube.manifests import read_files
 
     pod_file, files = _resolve_files(pod_file, file, cluster)
-    pod = questions.template_pod(list(read_files([pod_file])))
+    pod = template_pod(list(read_files([pod_file])))
     policy = load_policy(config, plugin, feature_gates)
     with load_cluster(files, snapshot, kubeconfig, context, quiet=quiet).session(policy) as session:
-        result = questions.capacity(session, pod, most=limit)
+        result = count_replicas(session, pod, most=limit)
     if output is AnswerFormat.JSON:
         print_json(result)
     else:

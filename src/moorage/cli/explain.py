@@ -27,9 +27,7 @@ from moorage.cli.startup import start_lightly
 from moorage.common.durations import parse_duration
 
 if TYPE_CHECKING:
-    from moorage.insight.explain.explanation import PodExplanation, WorkloadExplanation
-    from moorage.insight.whatif.session import Session
-    from moorage.insight.whatif.sources import LoadedCluster
+    from moorage.insight import LoadedCluster, PodExplanation, Session, WorkloadExplanation
 
 PodArgument = Annotated[
     str, typer.Argument(metavar="POD", help="NAME, NAMESPACE/NAME, or a workload: deployment/NAME, job/NAME, ...")
@@ -128,22 +126,21 @@ def _print_attempts(log: Path, name: str, namespace: str, *, as_json: bool) -> N
 
 def _find_implied_gates(cluster: "LoadedCluster", requested: list[str]) -> list[str]:
     """List the feature gates that the cluster must have enabled, unless the command line sets them."""
-    from moorage.insight.whatif.sources import gates_shown
+    from moorage.insight import find_implied_gates
     from moorage.kube.features import assignments
 
     already_set = {name for name, _ in assignments(*requested)}
     prefix = "kube:" if ":" in ",".join(requested) else ""
-    return [f"{prefix}{name}=true" for name in gates_shown(cluster.documents) if name not in already_set]
+    return [f"{prefix}{name}=true" for name in find_implied_gates(cluster.documents) if name not in already_set]
 
 
 def _explain(
     session: "Session", name: str, namespace: str, node: str, seconds: float
 ) -> "PodExplanation | WorkloadExplanation":
     from moorage.common.errors import InputError
-    from moorage.insight.explain.pods import explain_pod
-    from moorage.insight.explain.workloads import explain_workload, workload_named
+    from moorage.insight import explain_pod, explain_workload, find_workload
 
-    workload = workload_named(session, name, namespace)
+    workload = find_workload(session, name, namespace)
     if workload is not None:
         if node:
             raise InputError(f"--node {node}", "only supported for a single pod", hint=f"name a pod instead of {name}")
@@ -157,14 +154,13 @@ def _print(explanation: "PodExplanation | WorkloadExplanation", output: Explanat
         print_json(explanation.as_data())
         return
     if output is ExplanationFormat.HTML:
-        from moorage.insight.explain.html import html_page
+        from moorage.insight import html_page
 
         sys.stdout.write(html_page(explanation, node=node))
         return
     from rich.console import Console
 
-    from moorage.insight.explain.explanation import PodExplanation
-    from moorage.insight.explain.text import print_explanation, print_workload
+    from moorage.insight import PodExplanation, print_explanation, print_workload
 
     console = Console(soft_wrap=not sys.stdout.isatty())
     if isinstance(explanation, PodExplanation):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from moorage.insight.snapshots.cluster_reader import ShowReading
-    from moorage.insight.whatif.sources import LoadedCluster
+    from moorage.insight import LoadedCluster, ShowReading
     from moorage.scheduler.decisions.attempts import ShowProgress
     from moorage.scheduler.wiring.policy import Policy
 
@@ -121,11 +120,11 @@ def load_cluster(
     files: list[str] | None, snapshot: str, kubeconfig: str, context: str, *, quiet: bool = False
 ) -> "LoadedCluster":
     """Read the cluster that the options name, and print notes about it to stderr."""
-    from moorage.insight.whatif.sources import ClusterSource, load
+    from moorage import insight
 
-    source = ClusterSource(files or (), snapshot, kubeconfig, context)
+    source = insight.ClusterSource(files or (), snapshot, kubeconfig, context)
     with reading_progress(shown=not quiet and sys.stderr.isatty()) as progress:
-        cluster = load(source, progress=progress)
+        cluster = insight.load_cluster(source, progress=progress)
     if cluster.note and not quiet:
         typer.echo(f"note: {cluster.note}", err=True)
     return cluster

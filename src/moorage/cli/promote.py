@@ -9,7 +9,7 @@ from moorage.cli.options import ContextOption, GatesOption, KubeconfigOption, Pl
 from moorage.cli.startup import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.insight.shadow.promoting import ConfigMapPlace, FilePlace, LoadConfig
+    from moorage.insight import ConfigMapPlace, FilePlace, LoadConfig
 
 ShadowFile = Annotated[
     Path | None, typer.Argument(metavar="SHADOW", help="Configuration to activate.", show_default=False)
@@ -57,7 +57,7 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     """
     start_lightly()
     from moorage.common.errors import InputError
-    from moorage.insight.shadow.promoting import FilePlace, promotion, undoing
+    from moorage.insight import FilePlace, promotion, undoing
     from moorage.scheduler.config.loading import read_config_text
 
     if (config is None) == (not config_map):
@@ -90,7 +90,7 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
 
 def _config_map(config_map: str, key: str, kubeconfig: str, context: str) -> "ConfigMapPlace":
     from moorage.common.errors import InputError
-    from moorage.insight.shadow.promoting import ConfigMapPlace
+    from moorage.insight import ConfigMapPlace
     from moorage.kube.client.kubeconfig import load_connection
 
     namespace, _, name = config_map.partition("/")
@@ -101,7 +101,7 @@ def _config_map(config_map: str, key: str, kubeconfig: str, context: str) -> "Co
 
 def _read_shadow(store: "ConfigMapPlace | FilePlace", key: str) -> tuple[str, str]:
     from moorage.common.errors import InputError
-    from moorage.insight.shadow.promoting import ConfigMapPlace
+    from moorage.insight import ConfigMapPlace
 
     if not isinstance(store, ConfigMapPlace):
         raise InputError(

@@ -66,7 +66,7 @@ def _start(flags: "FlagValues") -> int:
     def supervise(ends: Ends) -> int:
         if not flags["ui"]:
             return keep(ends)
-        from moorage.insight.page.events import with_page_events
+        from moorage.insight import with_page_events
 
         return keep(ends, with_page_events)
 
@@ -77,7 +77,7 @@ def _start(flags: "FlagValues") -> int:
 
         options = complete_options(flags)
         if flags["ui"]:
-            from moorage.insight.page.in_scheduler import allow_page
+            from moorage.insight import allow_page
 
             options = allow_page(options)
         return run_daemon(options, ends, _insight_services(flags))
@@ -87,15 +87,15 @@ def _start(flags: "FlagValues") -> int:
 
 def _insight_services(flags: "FlagValues") -> "Iterator[ServiceFactory]":
     if flags["ui"]:
-        from moorage.insight.page.in_scheduler import SchedulerPage
+        from moorage.insight import SchedulerPage
 
         yield SchedulerPage
     if flags["shadow"]:
-        from moorage.insight.shadow.in_scheduler import SchedulerShadow
+        from moorage.insight import SchedulerShadow
 
         yield SchedulerShadow
     if flags["explain-events"]:
-        from moorage.insight.explain.in_scheduler import ExplainEventsService
+        from moorage.insight import ExplainEventsService
 
         yield ExplainEventsService
 

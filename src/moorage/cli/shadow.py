@@ -33,7 +33,7 @@ def report(
     Reports how often they differ, for which pods, and which plugin caused the difference.
     """
     start_lightly()
-    from moorage.insight.shadow.report import read_report, report_lines
+    from moorage.insight import read_report, report_lines
 
     summary = read_report(file)
     if as_json or output is AnswerFormat.JSON:

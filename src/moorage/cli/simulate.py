@@ -248,7 +248,7 @@ def _read_documents(
     files: "list[str]", snapshot: str, changes: "tuple[Sequence[str], Sequence[str], Sequence[str]]", *, quiet: bool
 ) -> "list[Document]":
     """Read a snapshot, files, or both; then apply the changes."""
-    from moorage.insight.whatif.changes import changed
+    from moorage.insight import apply_changes
     from moorage.kube.manifests import read_files
 
     if not files and not snapshot:
@@ -256,13 +256,13 @@ def _read_documents(
     documents = [] if not snapshot else load_cluster(None, snapshot, "", "", quiet=quiet).documents
     documents += read_files(files)
     settings, removed, added = changes
-    return changed(documents, settings=settings, removed=removed, added=added)
+    return apply_changes(documents, settings=settings, removed=removed, added=added)
 
 
 def _print_differences(before: "list[Decision]", after: "list[Decision]", output: DecisionFormat) -> None:
-    from moorage.insight.whatif.questions import differences
+    from moorage.insight import compare_decisions
 
-    changed_pods = differences(before, after)
+    changed_pods = compare_decisions(before, after)
     if output is not DecisionFormat.TABLE:
         print_json({"differences": changed_pods})
         return

@@ -31,10 +31,7 @@ def snapshot(
     """
     start_lightly()
     from moorage.common.errors import InputError
-    from moorage.insight.snapshots.anonymizer import Anonymizer
-    from moorage.insight.snapshots.cluster_reader import kinds_of_contents
-    from moorage.insight.snapshots.snapshot_file import write_snapshot
-    from moorage.insight.whatif.sources import ClusterSource, read_server
+    from moorage.insight import Anonymizer, ClusterSource, count_kinds, read_server, write_snapshot
 
     if anonymize and (all_fields or annotations):
         problem = "annotations, env and commands cannot be anonymized"
@@ -45,5 +42,5 @@ def snapshot(
     contents = Anonymizer().anonymized(read.contents) if anonymize else read.contents
     write_snapshot(file, contents, source="" if anonymize else server, versions=read.versions)
     if not quiet:
-        counts = kinds_of_contents(contents)
+        counts = count_kinds(contents)
         typer.echo(f"{file}: {counts.get('Node', 0)} nodes, {counts.get('Pod', 0)} pods, {len(contents)} objects")

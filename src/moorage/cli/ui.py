@@ -30,9 +30,7 @@ from moorage.cli.startup import start_lightly
 from moorage.common.durations import parse_duration
 
 if TYPE_CHECKING:
-    from moorage.insight.page.replayed_cluster import ReplayedRun
-    from moorage.insight.page.running import StartedSource
-    from moorage.insight.whatif.sources import LoadedCluster
+    from moorage.insight import LoadedCluster, ReplayedRun, StartedSource
     from moorage.scheduler.wiring.policy import Policy
 
 
@@ -81,7 +79,7 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     """
     start_lightly()
     configure_trial_logs(verbosity)
-    from moorage.insight.page.running import run_page
+    from moorage.insight import run_page
     from moorage.scheduler.daemon.caller_tokens import CallerTokens
 
     tokens = CallerTokens.for_address(token_file, address)
@@ -109,7 +107,7 @@ def _print_url(url: str, *, opens: bool) -> None:
 
 
 def _empty_cluster() -> "LoadedCluster":
-    from moorage.insight.whatif.sources import LoadedCluster
+    from moorage.insight import LoadedCluster
 
     note = "a decision log does not contain the sizes of nodes; add -f, --snapshot or --kubeconfig"
     return LoadedCluster([], note)
@@ -119,7 +117,7 @@ def _replay_log(cluster: "LoadedCluster", policies: "dict[str, Policy]", log: Pa
     if len(policies) > 1:
         raise typer.BadParameter("--compare cannot be combined with --decision-log")
     from moorage.cluster import LoggedRun, Replay, cluster_of
-    from moorage.insight.page.replayed_cluster import ReplayedCluster, ReplayedRun
+    from moorage.insight import ReplayedCluster, ReplayedRun
     from moorage.scheduler.decisions.decision_log import read_log
 
     (policy,) = policies.values()
@@ -129,7 +127,7 @@ def _replay_log(cluster: "LoadedCluster", policies: "dict[str, Policy]", log: Pa
 
 
 def _show_as_is(cluster: "LoadedCluster", policy: "Policy", title: str) -> "StartedSource":
-    from moorage.insight.page.static_cluster import StaticCluster
+    from moorage.insight import StaticCluster
 
     return StaticCluster(cluster, policy, title)
 
@@ -137,7 +135,7 @@ def _show_as_is(cluster: "LoadedCluster", policy: "Policy", title: str) -> "Star
 def _simulate(
     cluster: "LoadedCluster", policies: "dict[str, Policy]", title: str, for_: str, *, shown: bool
 ) -> "StartedSource":
-    from moorage.insight.page.replayed_cluster import ReplayedCluster
+    from moorage.insight import ReplayedCluster
 
     seconds = parse_duration(for_, where="--for") if for_ else None
     runs = [_simulate_policy(cluster, name, policy, seconds, shown=shown) for name, policy in policies.items()]
@@ -148,7 +146,7 @@ def _simulate_policy(
     cluster: "LoadedCluster", name: str, policy: "Policy", until: float | None, *, shown: bool
 ) -> "ReplayedRun":
     from moorage.cluster import Replay, RunRecorder, cluster_of, simulate
-    from moorage.insight.page.replayed_cluster import ReplayedRun
+    from moorage.insight import ReplayedRun
 
     recorder = RunRecorder()
     with simulation_progress(shown=shown) as progress:

@@ -54,7 +54,7 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
     """
     start_lightly()
     configure_trial_logs(verbosity)
-    from moorage.insight.whatif.packing import fewest_nodes as find_fewest_nodes
+    from moorage.insight import find_fewest_nodes
 
     policy = load_policy(config, plugin, feature_gates)
     with load_cluster(file, snapshot, kubeconfig, context).session(policy) as session:
@@ -97,8 +97,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     """
     start_lightly()
     configure_trial_logs(verbosity)
-    from moorage.insight.whatif.sources import ClusterSource
-    from moorage.insight.whatif_service import ServiceOptions, run_service
+    from moorage.insight import ClusterSource, ServiceOptions, run_service
 
     options = ServiceOptions(
         source=ClusterSource(file or (), snapshot, kubeconfig, context),

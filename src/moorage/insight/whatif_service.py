@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from moorage.common.errors import InputError, MoorageError
 from moorage.insight.explain.pods import explain_pod
-from moorage.insight.whatif import questions
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, edit_from
+from moorage.insight.whatif.questions import count_replicas
 from moorage.insight.whatif.session import Session
-from moorage.insight.whatif.sources import ClusterSource, load
+from moorage.insight.whatif.sources import ClusterSource, load_cluster
 from moorage.kube.http.messages import HttpRequest, HttpService, Reply
 from moorage.kube.http.server import HttpServer
 from moorage.scheduler.daemon.caller_tokens import CallerTokens
@@ -136,7 +136,7 @@ class WhatIfService:
         is_live = not (source.files or source.snapshot)
         is_due = is_live and options.refresh and monotonic() - self._read_at > options.refresh
         if self._session is None or is_due:
-            fresh = load(source).session(options.policy)
+            fresh = load_cluster(source).session(options.policy)
             self._close()
             self._session, self._read_at = fresh, monotonic()
         return self._session
@@ -163,7 +163,7 @@ def _capacity(session: Session, asked: Mapping[str, Any], _seconds: float) -> An
     pod, most = asked.get("pod"), asked.get("most", MAX_REPLICAS)
     if not isinstance(pod, dict) or not isinstance(most, int) or not 0 < most <= MAX_REPLICAS:
         raise InputError("pod", f"expected a Pod object, and most as a number up to {MAX_REPLICAS}")
-    return questions.capacity(session, pod, most=most)
+    return count_replicas(session, pod, most=most)
 
 
 def _place(session: Session, asked: Mapping[str, Any], _seconds: float) -> Any:

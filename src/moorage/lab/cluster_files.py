@@ -151,11 +151,11 @@ def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
 
 def _cluster_of_objects(path: Path, name: str) -> LabCluster:
     from moorage.cluster import cluster_of
-    from moorage.insight.whatif.sources import ClusterSource, load
+    from moorage.insight import ClusterSource, load_cluster
 
     is_snapshot = path.suffix == ".gz" or ".snapshot" in path.name
     source = ClusterSource(snapshot=str(path)) if is_snapshot else ClusterSource(files=(str(path),))
-    given = cluster_of(load(source).documents)
+    given = cluster_of(load_cluster(source).documents)
     others = tuple(thing for thing in given.objects if not isinstance(thing, Node | Pod))
     return checked(LabCluster(name, given.nodes, (*others, *given.running)), str(path))
 

@@ -20,11 +20,7 @@ from moorage.cli.up.tally import Tally
 from moorage.cluster import ApiServer, ClusterOptions, EmbeddedCluster, Manifest
 from moorage.common.clock import SystemClock
 from moorage.common.errors import InputError
-from moorage.insight.explain.in_scheduler import request_for
-from moorage.insight.page.live_cluster import LiveCluster
-from moorage.insight.page.observer import PageObserver
-from moorage.insight.page.page_server import PageServer
-from moorage.insight.page.question_process import QuestionProcess
+from moorage.insight import LiveCluster, PageObserver, PageServer, QuestionProcess, request_for
 from moorage.kube.api.documents import read_documents
 from moorage.kube.client.credentials import FixedCredentials
 from moorage.kube.client.kubeconfig import Connection

@@ -65,7 +65,7 @@ class NamedWorkload(Struct, frozen=True):
         return label_matcher(convert(LabelSelector, selector)) if selector else label_set_matcher(labels)
 
 
-def workload_named(session: Session, wanted: str, namespace: str) -> NamedWorkload | None:
+def find_workload(session: Session, wanted: str, namespace: str) -> NamedWorkload | None:
     """Find a workload by what a user wrote, ``deployment/web``; ``None`` if that names a pod."""
     word, slash, name = wanted.partition("/")
     kind = _kind(word, WORKLOADS) if slash else None

@@ -178,7 +178,7 @@ def _whole(kind: Kind, content: Content) -> Content:
     return {"apiVersion": kind.api_version, "kind": kind.name, **content}
 
 
-def kinds_of_contents(contents: Iterable[Content]) -> dict[str, int]:
+def count_kinds(contents: Iterable[Content]) -> dict[str, int]:
     """Count objects by kind."""
     counted: dict[str, int] = {}
     for content in contents:

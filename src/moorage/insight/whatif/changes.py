@@ -23,7 +23,7 @@ _STEP: Final = re.compile(r"\[(\d+)\]|((?:\\.|[^.\[\]\\])+)")
 _ADDITION: Final = re.compile(r"(\d+)x(.+)")
 
 
-def changed(
+def apply_changes(
     documents: Iterable[Document],
     *,
     settings: Sequence[str] = (),

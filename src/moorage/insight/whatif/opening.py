@@ -6,7 +6,7 @@ from pathlib import Path
 import structlog
 
 from moorage.insight.whatif.edits import Content
-from moorage.insight.whatif.sources import ClusterSource, LoadedCluster, load
+from moorage.insight.whatif.sources import ClusterSource, LoadedCluster, load_cluster
 from moorage.kube.features import FeatureGates
 from moorage.kube.manifests import documents_of
 from moorage.scheduler.framework.plugin import Plugin
@@ -39,7 +39,7 @@ def read_cluster_of(
     if objects and not (files or snapshot or kubeconfig or context):
         return LoadedCluster(objects, honours_nominations=False)
     expanded = str(Path(kubeconfig).expanduser()) if kubeconfig else ""
-    loaded = load(ClusterSource(files, snapshot, expanded, context))
+    loaded = load_cluster(ClusterSource(files, snapshot, expanded, context))
     if loaded.note:
         log.warning("the cluster was read", note=loaded.note)
     return LoadedCluster([*loaded.documents, *objects], loaded.note, loaded.honours_nominations, loaded.namespace)

@@ -31,7 +31,7 @@ class FewestNodes(msgspec.Struct, frozen=True, rename="camel"):
     spare: tuple[str, ...] = ()
 
 
-def fewest_nodes(session: Session) -> FewestNodes:
+def find_fewest_nodes(session: Session) -> FewestNodes:
     """Find out how few nodes hold all pods that run."""
     infos = list(session.scheduler.cache.nodes)
     lowest = _lower_bound(session, infos)

@@ -59,7 +59,7 @@ def _part(document: Document, *path: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", content)
 
 
-def capacity(session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLICAS) -> ReplicaCapacity:
+def count_replicas(session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLICAS) -> ReplicaCapacity:
     """Place copies of a pod until one does not fit; nobody is preempted for them."""
     name = str((pod.get("metadata") or {}).get("name") or "pod")
     counted: dict[str, int] = {}
@@ -86,7 +86,7 @@ def _create(session: Session, content: Mapping[str, Any], name: str) -> str:
     return f"{namespace}/{name}"
 
 
-def differences(before: Iterable[Decision], after: Iterable[Decision]) -> list[OutcomeDifference]:
+def compare_decisions(before: Iterable[Decision], after: Iterable[Decision]) -> list[OutcomeDifference]:
     """Compare what became of each pod under two configurations."""
     first = {decision.pod: outcome(decision) for decision in before}
     second = {decision.pod: outcome(decision) for decision in after}

@@ -48,7 +48,7 @@ class LoadedCluster(Struct, frozen=True):
         return Session(self.documents, policy, honours_nominations=self.honours_nominations)
 
 
-def gates_shown(documents: Iterable[Document]) -> list[str]:
+def find_implied_gates(documents: Iterable[Document]) -> list[str]:
     """Name the feature gates that a cluster must have on for some of its objects to be there."""
     found: dict[str, None] = {}
     for document in documents:
@@ -67,7 +67,9 @@ def _no_progress(_kind: str, _done: int, _total: int) -> None:
     """Show nothing."""
 
 
-def load(source: ClusterSource, *, stdin: TextIO | None = None, progress: ShowReading = _no_progress) -> LoadedCluster:
+def load_cluster(
+    source: ClusterSource, *, stdin: TextIO | None = None, progress: ShowReading = _no_progress
+) -> LoadedCluster:
     """Read the cluster; InputError says what is wrong with where it should come from."""
     source.check()
     if source.files:

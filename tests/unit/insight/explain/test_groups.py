@@ -8,7 +8,7 @@ from tests.unit.insight.explain.clusters import Object, node, pod, session
 from moorage.insight.explain.explanation import PodExplanation
 from moorage.insight.explain.pods import explain_pod
 from moorage.insight.explain.text import group_lines
-from moorage.insight.explain.workloads import explain_workload, workload_named
+from moorage.insight.explain.workloads import explain_workload, find_workload
 from moorage.insight.whatif.edits import edit_from
 from moorage.insight.whatif.session import Session
 
@@ -34,7 +34,7 @@ def opened(*things: Object) -> Session:
 
 def explained_group(*things: Object) -> tuple[int, int, PodExplanation]:
     with opened(*things) as cluster:
-        workload = workload_named(cluster, "podgroup/ring", "default")
+        workload = find_workload(cluster, "podgroup/ring", "default")
         assert workload is not None
         found = explain_workload(cluster, workload)
     assert found.next is not None
@@ -164,7 +164,7 @@ def test_a_pod_whose_group_is_not_there_is_held_back(config: str | None) -> None
 
 def test_a_group_that_fits_has_nothing_to_complain_of() -> None:
     with opened(node("n1"), gang(2), *members(3)) as cluster:
-        workload = workload_named(cluster, "podgroup/ring", "default")
+        workload = find_workload(cluster, "podgroup/ring", "default")
         assert workload is not None
         found = explain_workload(cluster, workload)
         member = explain_pod(cluster, "default/ring-1")
@@ -185,7 +185,7 @@ JOB: Object = {
 def test_a_job_that_is_a_gang_is_changed_in_its_own_words(kind: str) -> None:
     things = [node("n1"), node("n2"), pod("blocker", on="n2", requests={"cpu": "2"}), JOB]
     with opened(*things) as cluster:
-        workload = workload_named(cluster, "job/train", "default")
+        workload = find_workload(cluster, "job/train", "default")
         assert workload is not None
         found = explain_workload(cluster, workload)
     assert (found.workload, found.fits, found.of) == ("job/train", 6, 8)

@@ -5,7 +5,7 @@ from tests.unit.insight.explain.clusters import Object, node, pod, session
 
 from moorage.common.errors import InputError
 from moorage.insight.explain.explanation import WorkloadExplanation
-from moorage.insight.explain.workloads import explain_workload, workload_named
+from moorage.insight.explain.workloads import explain_workload, find_workload
 
 TEMPLATE: Object = {
     "metadata": {"labels": {"app": "web"}},
@@ -21,7 +21,7 @@ WEB: Object = {
 
 def explained(*things: Object) -> WorkloadExplanation:
     with session(WEB, *things) as opened:
-        workload = workload_named(opened, "deployment/web", "default")
+        workload = find_workload(opened, "deployment/web", "default")
         assert workload is not None
         return explain_workload(opened, workload)
 
@@ -45,14 +45,14 @@ def test_pods_of_others_may_go_for_it() -> None:
 
 def test_other_kinds_are_refused() -> None:
     with session(WEB) as opened, pytest.raises(InputError, match="a DaemonSet cannot be scheduled"):
-        workload_named(opened, "ds/agent", "default")
+        find_workload(opened, "ds/agent", "default")
 
 
 def test_a_namespace_may_be_called_like_a_kind() -> None:
     held = pod("p")
     held["metadata"]["namespace"] = "service"
     with session(held) as opened:
-        assert workload_named(opened, "service/p", "default") is None
+        assert find_workload(opened, "service/p", "default") is None
 
 
 def test_a_pod_of_another_namespace_is_pointed_at() -> None:

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.insight.explain.clusters import Object, node, pod
 
 from moorage.common.errors import InputError
-from moorage.insight.whatif.changes import changed
+from moorage.insight.whatif.changes import apply_changes
 from moorage.kube.manifests import documents_of
 
 DAEMON = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}]}
@@ -14,7 +14,7 @@ def names(**wishes: list[str]) -> dict[str, Object]:
     owned = pod("owned", on="n1")
     owned["metadata"] |= DAEMON
     things = [node("n1", labels={"pool": "old"}), node("n2"), pod("a", on="n1"), owned]
-    documents = changed(documents_of(things, source="here"), **wishes)
+    documents = apply_changes(documents_of(things, source="here"), **wishes)
     return {document.content["metadata"]["name"]: dict(document.content) for document in documents}
 
 

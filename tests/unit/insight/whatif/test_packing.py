@@ -5,19 +5,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.insight.explain.clusters import Object, node, pod, session
 
-from moorage.insight.whatif.packing import FewestNodes, fewest_nodes
+from moorage.insight.whatif.packing import FewestNodes, find_fewest_nodes
 
 
 def found(*things: Object) -> FewestNodes:
     with session(*things) as opened:
-        return fewest_nodes(opened)
+        return find_fewest_nodes(opened)
 
 
 def test_nodes_are_emptied_while_their_pods_fit_elsewhere() -> None:
     pods = [pod(f"p{n}", on=f"n{n}") for n in range(1, 5)]
     nodes = [node(f"n{n}", cpu="2") for n in range(1, 5)]
     with session(*nodes, *pods) as opened:
-        answer = fewest_nodes(opened)
+        answer = find_fewest_nodes(opened)
         assert (answer.needed, answer.of, answer.at_least, len(answer.spare)) == (2, 4, 2, 2)
         assert sorted(info.name for info in opened.scheduler.cache.nodes) == ["n1", "n2", "n3", "n4"], "all is undone"
 

@@ -2,16 +2,16 @@
 
 from tests.unit.insight.explain.clusters import node, pod, session
 
-from moorage.insight.whatif.questions import capacity, template_pod
+from moorage.insight.whatif.questions import count_replicas, template_pod
 from moorage.kube.manifests import documents_of
 
 
 def test_copies_are_counted_until_one_does_not_fit() -> None:
     with session(node("n1"), node("n2", cpu="2"), pod("a", on="n1", requests={"cpu": "3"})) as opened:
-        found = capacity(opened, pod("web"))
+        found = count_replicas(opened, pod("web"))
         assert (found.fits, found.nodes) == (3, {"n1": 1, "n2": 2})
         assert "Insufficient cpu" in found.message
-        assert capacity(opened, pod("web"), most=2).message == ""
+        assert count_replicas(opened, pod("web"), most=2).message == ""
 
 
 def test_a_workload_stands_for_its_pods() -> None:
