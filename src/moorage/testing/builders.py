@@ -76,7 +76,7 @@ def make_node(
     features: Iterable[str] = (),
     zone: str = "",
 ) -> Node:
-    """Build a node of 4 CPUs, 32Gi and 110 pods unless told otherwise, with its hostname label.
+    """Build a node; by default it has 4 CPUs, 32Gi, 110 pods and its hostname label.
 
     >>> make_node("n1", allocatable={"cpu": 8}).allocatable["cpu"]
     8000

@@ -41,7 +41,7 @@ from moorage.testing.builders import make_pod
 from moorage.testing.rig import Rig
 
 MOST_COPIES = 4
-"""How many copies of a pod are put on a node to see whether ``how_many`` is right."""
+"""Maximum number of copies of a pod in the test of ``how_many``."""
 PluginFactory = Callable[[Handle], Plugin]
 _REJECTING = (Code.ERROR, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
@@ -54,17 +54,16 @@ def check_plugin(
     pods: st.SearchStrategy[Pod] | None = None,
     examples: int = 100,
 ) -> None:
-    """Try plugins on random clusters and pods, and raise AssertionError at the first rule that is broken.
+    """Run plugins on random clusters and pods, and raise AssertionError at the first violated rule.
 
-    The rules: methods can be called as they will be; both forms agree, and ``how_many`` with them; the status of a row
-    does not depend on the window it is seen through; columns, nodes and pods are left as they were; a what-if leaves
-    the attempt it was cloned from alone; statuses and scores are well-formed; equal pods have equal signatures. Of a
-    plugin that signs pods: pods with equal signatures get equal answers, and an answer about a node outlives all
-    changes but those that ``depends_on`` and ``epoch`` speak of.
+    The rules: methods accept their arguments; both forms agree, and so does ``how_many``; the status of a row does not
+    depend on the table; columns, nodes and pods are not modified; a clone does not change its original; statuses and
+    scores are well-formed; equal pods have equal signatures. For a plugin that signs pods: pods with equal signatures
+    get equal results, and a result for a node stays valid until a change covered by ``depends_on`` or ``epoch``.
 
-    A plugin is given as its class, which is built with the defaults of its arguments, or as a function that builds it
-    from a handle, which is how to give it others.
-    Several are tried on the same clusters, since drawing those takes longest. ``objects`` are in every cluster.
+    Pass a plugin class, which is constructed with its default arguments, or a function that constructs a plugin from a
+    handle. Several plugins share the clusters, since generating those takes longest. ``objects`` are added to every
+    cluster.
     """
     for plugin in plugins:
         broken = broken_contract(plugin) if isinstance(plugin, type) else None
@@ -116,7 +115,7 @@ class _Trial:
         self.window = window
 
     def run(self) -> None:
-        """Check everything the plugin takes part in."""
+        """Check all extension points of the plugin."""
         before = _picture(self.rig.nodes), _encoded(self.rig, self.pod)
         self._check_signature()
         if isinstance(self.plugin, FilterPlugin):
@@ -207,7 +206,7 @@ class _Trial:
         self._agree("score", "score_nodes", [plugin.score(cycle, self.pod, node) for node in nodes], whole)
         seen = self._scores(plugin, cycle, nodes.take(self.window))
         self._agree("score_nodes of a window", "the whole", seen, [whole[row] for row in self.window])
-        # So many rows that no shortcut for few of them is taken.
+        # Enough rows to avoid shortcuts for small tables.
         often = np.tile(np.arange(len(nodes)), 16)
         self._agree("score_nodes of many rows", "the whole", self._scores(plugin, cycle, nodes.take(often)), whole * 16)
         raw = np.array(whole, dtype=np.int64)
@@ -227,7 +226,7 @@ class _Trial:
 
 
 class _StandingTrial:
-    """Whether answers may be kept as long as the plugin says. It changes the cluster."""
+    """Check that results stay valid as long as the plugin declares. It changes the cluster."""
 
     def __init__(self, plugin: Plugin, rig: Rig, pod: Pod) -> None:
         self.plugin = plugin

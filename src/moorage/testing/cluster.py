@@ -67,14 +67,14 @@ def in_virtual_time(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
 
 
 class Cluster:
-    """A cluster that lives as long as the ``async with`` block.
+    """A cluster that runs inside an ``async with`` block.
 
-    ``plugins`` are enabled beside the default ones, unless a ``config`` (its text, or a file) says otherwise. Custom
-    resources that plugins watch are best given as ``definitions``: they are there before the scheduler is.
-    ``feature_gates`` are those of the whole cluster, as ``--feature-gates`` takes them.
+    ``plugins`` are enabled in addition to the default ones, unless a ``config`` (text or file) is given. Pass custom
+    resource definitions that plugins watch as ``definitions``: they are created before the scheduler starts.
+    ``feature_gates`` apply to the whole cluster, in the format of ``--feature-gates``.
 
-    Answers that pods share (see ``Plugin.sign``) are compared with ones computed from nothing, in every cycle: a plugin
-    that signs too little, or that depends on more than it says, fails the test. ``cross_check=False`` spares that time.
+    In every cycle, cached results that pods share (see ``Plugin.sign``) are compared with fresh ones: a plugin whose
+    signature or ``depends_on`` is incomplete fails the test. ``cross_check=False`` saves that time.
     """
 
     def __init__(  # noqa: PLR0913 - all are named, and each has a default that most tests keep
@@ -155,9 +155,9 @@ class Cluster:
         await self.embedded.applier.delete(manifest for item in given for manifest in _manifests(item))
 
     async def reload(self, *, plugins: Iterable[type[Plugin]] = (), config: str | Path = "") -> None:
-        """Have the scheduler go on with other plugins, or another configuration; MoorageError if it refuses.
+        """Reload the scheduler with other plugins or another configuration; raise MoorageError if it is invalid.
 
-        As when a configuration file or a plugin's code changes: nothing is lost of who waits, or is being bound.
+        It works like a change of a configuration file or of a plugin's code: pending and binding pods are kept.
         """
         assert self.embedded.scheduling is not None, "this cluster has no scheduler"
         await self.embedded.scheduling.reload(_policy(config, plugins, self._options.features))
@@ -175,7 +175,7 @@ class Cluster:
         await asyncio.sleep(seconds)
 
     async def wait_for(self, condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
-        """Wait until something holds; TimeoutError with the pods as they are if it does not in time."""
+        """Wait until a condition holds; raise TimeoutError with the state of the pods if it does not."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while not condition():
@@ -232,13 +232,13 @@ class Cluster:
         raise LookupError(f"{kind.name} is not enabled in {profile}; these are: {', '.join(plugins)}")
 
     def why_pending(self, name: str, namespace: str = "default") -> str:
-        """Return what the scheduler says of a pod that waits; empty if it has said nothing."""
+        """Return the scheduler's message for a pending pod; empty if there is none."""
         pod = self.pod(name, namespace)
         condition = pod.condition("PodScheduled") if pod is not None else None
         return condition.message if condition is not None else ""
 
     def describe(self) -> str:
-        """Say of every pod where it is and how it fares, one line each."""
+        """Return the node and the state of every pod, one per line."""
         pods = sorted(self.embedded.cache[Pod], key=lambda pod: pod.key)
         lines = (
             f"  {pod.key}: {pod.status.phase} on {pod.node_name or 'no node'} "

@@ -1,4 +1,4 @@
-"""Claims, volumes and what goes with them in one line, for tests and examples."""
+"""Builders of claims, volumes and related objects, for tests and examples."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -62,7 +62,7 @@ def make_claim(
     version: str = "1",
     **spec: Any,
 ) -> PersistentVolumeClaim:
-    """Build a claim; ``bound_to`` names its volume and says the binding is complete.
+    """Build a claim; with ``bound_to`` it is bound to that volume.
 
     >>> make_claim("data", bound_to="disk-1").spec.volume_name
     'disk-1'
@@ -112,7 +112,7 @@ def make_volume(
     version: str = "1",
     **spec: Any,
 ) -> PersistentVolume:
-    """Build a persistent volume; ``reach`` is its node affinity, ``claim`` whom it is bound to."""
+    """Build a persistent volume; ``reach`` is its node affinity, ``claim`` the claim it is bound to."""
     if claim is not None:
         claim_ref = ObjectReference(namespace=claim.namespace, name=claim.name, uid=claim.uid)
     return PersistentVolume(

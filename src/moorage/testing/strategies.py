@@ -50,7 +50,7 @@ def nodes(name: str = "node") -> st.SearchStrategy[Node]:
 
 
 def pods(name: str = "pod") -> st.SearchStrategy[Pod]:
-    """Draw a pod that asks for some of everything a node may lack."""
+    """Draw a pod that requests resources which nodes may lack."""
     return st.builds(_pod, st.just(name), _pod_facts())
 
 
@@ -68,7 +68,7 @@ def clusters(draw: st.DrawFn, max_nodes: int = 5, max_pods: int = 5) -> tuple[Ku
 
 
 def make_placed(pod: Pod, node_name: str) -> Pod:
-    """Return the pod as it is on a node."""
+    """Return the pod bound to a node."""
     return replace(pod, spec=replace(pod.spec, node_name=node_name))
 
 
@@ -127,7 +127,7 @@ def tolerations() -> st.SearchStrategy[Toleration]:
 
 
 def requests() -> st.SearchStrategy[dict[str, str | int]]:
-    """Draw what a container asks for: nothing, an explicit zero, or more than any node has."""
+    """Draw the requests of a container: none, an explicit zero, or more than any node has."""
     return st.fixed_dictionaries(
         {},
         optional={

@@ -19,7 +19,7 @@ from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, I
 
 
 class RiskColumns(LoadColumns):
-    """What pods may take of each node, its measured share in use, and half of the risk that lies in its variation."""
+    """The allocatable amounts of each node, the measured utilization, and half of the risk of its variation."""
 
     names = ("cpu", "cpu_share", "cpu_variation", "memory", "memory_share", "memory_variation")
 
@@ -46,9 +46,9 @@ class RiskColumns(LoadColumns):
 
 
 class LoadVariationRiskBalancing(PreScorePlugin, ScorePlugin):
-    """Score safe nodes high: the risk of a resource is the mean of its load, the pod included, and its variation.
+    """Score nodes by risk: the mean load of a resource, including the pod, and its variation.
 
-    The riskier of CPU and memory counts. With no recent measurement it has no say; a node that nobody measures has 0.
+    The riskier of CPU and memory counts. Without a recent measurement the plugin is skipped; unmeasured nodes score 0.
     """
 
     Args = LoadVariationRiskBalancingArgs

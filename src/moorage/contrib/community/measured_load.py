@@ -1,4 +1,4 @@
-"""How busy nodes are, as somebody measures it: a load watcher, or a Prometheus server; and that as columns."""
+"""Measured utilization of nodes from a load watcher or a Prometheus server, as columns."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from moorage.scheduler.state.side_columns import SideColumns
 
 EVERY: Final = 30.0
 STALE_AFTER: Final = 300.0
-"""Older measurements say nothing about where a pod should go now."""
+"""Age in seconds after which measurements are ignored."""
 WINDOW: Final = "15m"
 
 QUERIES: Final = {
@@ -31,7 +31,7 @@ QUERIES: Final = {
     "memory": f"avg_over_time(instance:node_memory_utilisation:ratio[{WINDOW}])",
     "memory_deviation": f"stddev_over_time(instance:node_memory_utilisation:ratio[{WINDOW}])",
 }
-"""What a Prometheus server is asked for: the rules of the node exporter's mixin, as load watchers ask for them."""
+"""The Prometheus queries: the rules of the node exporter's mixin, as load watchers use them."""
 
 _AVERAGE: Final = ("AVG", "Latest", "")
 _DEVIATION: Final = "STD"
@@ -39,7 +39,7 @@ _KINDS: Final = {"CPU": "cpu", "Memory": "memory"}
 
 
 class MeasuredLoad(Struct, frozen=True):
-    """What was measured of a node, in percent of what it has; ``None`` what was not."""
+    """The measurements of a node in percent; ``None`` if missing."""
 
     cpu: float | None = None
     cpu_deviation: float | None = None
@@ -48,14 +48,14 @@ class MeasuredLoad(Struct, frozen=True):
 
 
 class Measurements(Struct, frozen=True):
-    """What was measured of all nodes, and until when."""
+    """The measurements of all nodes, and their end time."""
 
     nodes: dict[str, MeasuredLoad]
     until: float
 
 
 class LoadSource:
-    """Asks for measurements, in the background."""
+    """Polls measurements in the background."""
 
     def __init__(self, handle: Handle, args: LoadArgs, plugin: str) -> None:
         self._handle = handle
@@ -110,7 +110,7 @@ def _by_node(found: Mapping[str, Mapping[str, float]]) -> dict[str, MeasuredLoad
 
 
 def from_watcher(answer: Any) -> Measurements:
-    """Read what a load watcher says; what of it is no number is left out. ServiceError if it is something else."""
+    """Parse the response of a load watcher; skip invalid numbers. Raise ServiceError if it has another format."""
     try:
         until = float(answer["window"]["end"])
         found = answer["data"]["NodeMetricsMap"]
@@ -140,9 +140,9 @@ def _is_sound(value: object) -> bool:
 
 
 class LoadColumns(SideColumns):
-    """One number per row, worked out of what was measured of a node and what is on it.
+    """One number per row, computed from the measurements of a node and its pods.
 
-    A subclass says which numbers, by :meth:`numbers_of`; a node of which nothing is known has ``NaN``.
+    A subclass defines the numbers in :meth:`numbers_of`; a node without measurements has ``NaN``.
     """
 
     names: tuple[str, ...] = ()
@@ -163,7 +163,7 @@ class LoadColumns(SideColumns):
             column.put(info.row, number)
 
     def clear(self, row: int) -> None:
-        """Leave a row that no node has as it is: it is written before it is read."""
+        """Ignore a row without a node: it is written before it is read."""
 
     def rows_of(self, source: str, key: str) -> Iterable[int]:
         """Concern no row: nodes and pods are in the node table's own log."""

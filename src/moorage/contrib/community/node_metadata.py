@@ -1,4 +1,4 @@
-"""NodeMetadata: prefer nodes by a number or a time that a label or an annotation of theirs says."""
+"""NodeMetadata: prefer nodes by a number or a time in a label or an annotation."""
 
 from collections.abc import Hashable
 from typing import Final
@@ -16,14 +16,14 @@ from moorage.scheduler.framework.plugin import DependsOn, ScorePlugin
 from moorage.scheduler.framework.status import MIN_NODE_SCORE, IntArray
 
 UNKNOWN: Final = int(np.iinfo(np.int64).min)
-"""The raw score of a node that says nothing that can be read."""
+"""The raw score of a node without a valid value."""
 _STEPS: Final = 1000
 """Numbers count to the thousandth, and times to the millisecond."""
 _LIMIT: Final = 2**53
 
 
 class NodeMetadata(ScorePlugin):
-    """Score what a node says of itself: the best feasible node has 100, the worst 1, one that says nothing 0."""
+    """Score the value of a node: the best feasible node has 100, the worst 1, a node without a value 0."""
 
     Args = NodeMetadataArgs
     depends_on = DependsOn.NODE

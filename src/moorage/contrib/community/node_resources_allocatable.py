@@ -14,7 +14,7 @@ from moorage.scheduler.framework.status import IntArray
 
 
 class NodeResourcesAllocatable(ScorePlugin):
-    """Score the weighted mean of what pods may take of a node: the less, or in the mode Most the more, the better.
+    """Score the weighted mean of the allocatable resources: less is better, or more in the mode Most.
 
     The best feasible node has 100, the worst 0; nodes of one size have 0.
     """

@@ -31,7 +31,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
 class ClassToleration(Struct, frozen=True):
-    """What a priority class says: who may preempt at once, and how long all others have to wait."""
+    """The toleration of a priority class: the priority that may preempt immediately, and the delay for all others."""
 
     min_priority: int
     seconds: int = 0
@@ -39,7 +39,7 @@ class ClassToleration(Struct, frozen=True):
 
 
 class Tolerations:
-    """Decides who may be evicted: the less important, but for those whose priority class tolerates the preemptor."""
+    """Selects victims: pods of lower priority, except those whose priority class tolerates the preemptor."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -49,7 +49,7 @@ class Tolerations:
         """When the first of those that were spared since this was reset can be preempted."""
 
     def may_evict(self, preemptor: Pod, victim: Pod, priority: int) -> bool:
-        """Tell whether a pod is less important, and its class lets this preemptor have its way."""
+        """Return whether a pod has a lower priority and its class does not tolerate this preemptor."""
         if priority >= preemptor.priority:
             return False
         name = victim.spec.priority_class_name
@@ -77,7 +77,7 @@ class Tolerations:
         return ClassToleration(found.value + 1 if least is None else int(least), 0 if seconds is None else int(seconds))
 
     def _complain(self, found: PriorityClass, key: str, text: str) -> None:
-        """Say once of each version what is wrong with a class; its pods are preempted as any others."""
+        """Log an invalid class once per version; its pods can be preempted like others."""
         version = found.metadata.resource_version
         if self._complained.get(found.name) != version:
             self._complained[found.name] = version
@@ -93,9 +93,9 @@ class Tolerations:
 
 
 class PreemptionToleration(DefaultPreemption):
-    """Preempt as DefaultPreemption does, but for pods whose PriorityClass has annotations that say otherwise.
+    """Preempt like DefaultPreemption, except for pods whose PriorityClass has toleration annotations.
 
-    A pod that was kept from preempting by a toleration is tried again when that ends.
+    A preemptor that a toleration delayed is retried when the toleration ends.
     """
 
     Args = PreemptionTolerationArgs

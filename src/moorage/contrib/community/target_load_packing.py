@@ -19,11 +19,11 @@ from moorage.scheduler.framework.plugin import DependsOn, PreScorePlugin, ScoreP
 from moorage.scheduler.framework.status import MIN_NODE_SCORE, IntArray, Status
 
 REPORTING_SECONDS: Final = 60.0
-"""What a pod does is not in measurements before it has run for so long."""
+"""Seconds until measurements include a new pod."""
 
 
 class Prediction:
-    """What CPU a pod is expected to use: its limits, or so many times its requests, or a default, in thousandths."""
+    """The expected CPU of a pod in thousandths: its limits, a multiple of its requests, or a default."""
 
     def __init__(self, args: TargetLoadPackingArgs) -> None:
         self._default = milli_value(args.default_requests.get("cpu", 0))
@@ -40,7 +40,7 @@ class Prediction:
 
 
 class PackingColumns(LoadColumns):
-    """The CPU of each node, and what is or will soon be in use of it, in thousandths."""
+    """The CPU of each node, and its current and expected use, in thousandths."""
 
     names = ("capacity", "used")
 
@@ -61,7 +61,7 @@ class PackingColumns(LoadColumns):
 class TargetLoadPacking(PreScorePlugin, ScorePlugin):
     """Prefer the busiest node that stays below the target, then the least busy of those above it.
 
-    With no recent measurement it has no say; a node that nobody measures has 0.
+    Without a recent measurement the plugin is skipped; unmeasured nodes score 0.
     """
 
     Args = TargetLoadPackingArgs

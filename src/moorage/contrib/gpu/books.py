@@ -1,4 +1,4 @@
-"""What the GPU plugins of one profile agree on: the columns, the typical shapes, and who chooses the devices."""
+"""Shared state of the GPU plugins of one profile: columns, typical shapes and the device selection."""
 
 from collections.abc import Callable
 from typing import Final
@@ -12,11 +12,11 @@ from moorage.scheduler.framework.cycle import StateKey
 from moorage.scheduler.framework.handle import Handle
 
 ChooseDevices = Callable[[Pod, GpuDemand, NodeGpus], tuple[int, ...]]
-"""Says which devices of a node a pod is given; none if they are too few."""
+"""Returns the devices of a node for a pod; empty if there are too few."""
 
 
 class GpuBooks:
-    """What the GPU plugins of one profile share."""
+    """The shared state of the GPU plugins of one profile."""
 
     def __init__(self, columns: GpuColumns) -> None:
         self.columns = columns

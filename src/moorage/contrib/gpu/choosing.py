@@ -10,10 +10,10 @@ from moorage.scheduler.config.gpu_args import BY_POLICY, FIRST, LOOSEST, RANDOM,
 
 
 def way_to_choose(selection: str, seed: int, books: GpuBooks) -> ChooseDevices:
-    """Return how devices are chosen, as the configuration of GpuShare says, or as the policy of the profile does."""
+    """Return the device selection of GpuShare's configuration or of the profile's policy."""
 
     def by_policy(pod: Pod, demand: GpuDemand, node: NodeGpus) -> tuple[int, ...]:
-        # Asked for late: the policy may be built after GpuShare.
+        # Resolved late: the policy may be constructed after GpuShare.
         return tightest(node.free, demand) if books.choose is None else books.choose(pod, demand, node)
 
     ways: dict[str, ChooseDevices] = {

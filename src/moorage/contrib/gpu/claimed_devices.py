@@ -1,4 +1,4 @@
-"""GPUs that a driver of dynamic resource allocation publishes: devices of slices, and what claims hold of them."""
+"""GPUs of dynamic resource allocation: devices in slices, and their use by claims."""
 
 from collections.abc import Iterable, Iterator
 from math import ceil
@@ -14,7 +14,7 @@ from moorage.scheduler.framework.handle import Handle
 
 
 class HeldPart(Struct, frozen=True):
-    """What a claim holds of one device, in thousandths."""
+    """The use of one device by a claim, in thousandths."""
 
     pool: str
     device: str
@@ -22,9 +22,9 @@ class HeldPart(Struct, frozen=True):
 
 
 class ClaimedDevices:
-    """The devices that one driver publishes for single nodes, and what is left of each.
+    """The devices that one driver publishes for single nodes, and their free capacity.
 
-    A device that several claims may share is as full as the fullest of its capacities.
+    A device that several claims may share is as full as its fullest capacity.
     """
 
     def __init__(self, handle: Handle, driver: str) -> None:
@@ -99,7 +99,7 @@ class ClaimedDevices:
         return tuple(max(WHOLE_GPU - self._taken.get(place, 0), 0) for place in places)
 
     def demand_of(self, pod: Pod) -> GpuDemand | None:
-        """Return how many devices the claims of a pod ask for, all counted as whole ones."""
+        """Return the number of devices that the claims of a pod request; all count as whole devices."""
         count = 0
         made = {entry.name: entry.resource_claim_name for entry in pod.status.resource_claim_statuses}
         for entry in pod.spec.resource_claims:

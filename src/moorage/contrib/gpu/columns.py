@@ -21,7 +21,7 @@ SaltArray = NDArray[np.uint64]
 
 
 class GpuTable(Struct, frozen=True):
-    """The GPUs of a window of nodes: a row each, and in ``free`` a column for each device; where there is none, 0."""
+    """The GPUs of a table of nodes: a row per node, and in ``free`` a column per device; 0 where there is none."""
 
     free: IntArray
     count: IntArray
@@ -49,7 +49,7 @@ class GpuTable(Struct, frozen=True):
 
     @property
     def idle(self) -> IntArray:
-        """What is free on all devices of each node together."""
+        """The free amount of all devices of each node."""
         total: IntArray = self.free.sum(axis=1)
         return total
 
@@ -90,7 +90,7 @@ class GpuColumns(SideColumns):
         self._salts = _longer(self._salts, has_room)
 
     def clear(self, row: int) -> None:
-        """Leave a row that no node has as it is: it is written before it is read."""
+        """Ignore a row without a node: it is written before it is read."""
 
     def rows_of(self, source: str, key: str) -> Iterable[int]:
         """Concern no row: nodes and pods are in the node table's own log."""

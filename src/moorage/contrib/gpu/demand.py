@@ -1,4 +1,4 @@
-"""What a pod asks of GPUs, as its annotations say it."""
+"""The GPU request of a pod, from its annotations."""
 
 import re
 from typing import Final
@@ -16,7 +16,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
 
 
 class GpuDemand(Struct, frozen=True):
-    """So many devices, so much of each, of any of these models; no model means that all will do."""
+    """A number of devices, an amount of each, and the accepted models; no model means any."""
 
     count: int
     milli: int
@@ -24,7 +24,7 @@ class GpuDemand(Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """All that it asks for, in thousandths of a GPU."""
+        """The total request in thousandths of a GPU."""
         return self.count * self.milli
 
     @property
@@ -34,22 +34,22 @@ class GpuDemand(Struct, frozen=True):
 
     @property
     def class_bit(self) -> int:
-        """Which class of pods asks so: shares are one, and whole GPUs another for each number of them."""
+        """The class of the request: shares are one class, and each number of whole GPUs another."""
         return 1 if self.is_share else 1 << self.count
 
     def accepts(self, model: str | None) -> bool:
-        """Tell whether devices of a model will do."""
+        """Return whether devices of a model are accepted."""
         return not self.models or model in self.models
 
 
 class UnreadableDemand(Struct, frozen=True):
-    """What is wrong with the annotations of a pod, and what to write instead."""
+    """A problem in the annotations of a pod, with a correction."""
 
     problem: str
 
 
 def demand_of(pod: Pod) -> GpuDemand | UnreadableDemand | None:
-    """Return what a pod asks of GPUs; ``None`` if it asks for none."""
+    """Return the GPU request of a pod; ``None`` without one."""
     annotations = pod.metadata.annotations
     if not annotations or (GPU_COUNT not in annotations and GPU_MILLI not in annotations):
         return None
@@ -57,7 +57,7 @@ def demand_of(pod: Pod) -> GpuDemand | UnreadableDemand | None:
 
 
 def readable_demand(pod: Pod) -> GpuDemand | None:
-    """Return what a pod asks of GPUs, taking what cannot be read for nothing."""
+    """Return the GPU request of a pod; an invalid one counts as none."""
     demand = demand_of(pod)
     return demand if isinstance(demand, GpuDemand) else None
 
@@ -87,7 +87,7 @@ def _unreadable(key: str, found: str | None, wanted: str) -> UnreadableDemand:
 
 
 def devices_written(pod: Pod) -> tuple[int, ...]:
-    """Return the devices that a pod was given, as its annotation says; none if it says nothing that can be read."""
+    """Return the devices in a pod's annotation; empty if it is missing or invalid."""
     annotations = pod.metadata.annotations
     text = annotations.get(GPU_DEVICES) if annotations else None
     return _devices(text) if text else ()

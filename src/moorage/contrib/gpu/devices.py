@@ -11,7 +11,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 
 class NodeGpus(Struct, frozen=True):
-    """What is free on each device of a node, in thousandths, and the classes of the pods that have some, as bits."""
+    """The free amount of each device of a node in thousandths, and the classes of its pods as bits."""
 
     free: tuple[int, ...]
     model: str | None = None
@@ -20,7 +20,7 @@ class NodeGpus(Struct, frozen=True):
 
     @property
     def idle(self) -> int:
-        """What is free on all devices together."""
+        """The free amount of all devices."""
         return sum(self.free)
 
 
@@ -28,10 +28,10 @@ NO_GPUS: Final = NodeGpus(())
 
 
 def gpus_of(info: NodeInfo) -> NodeGpus:
-    """Work out what is free on a node, perhaps a what-if.
+    """Compute the free amounts of a node, which may be a modified copy.
 
-    A pod whose annotation does not say which devices it has (another scheduler bound it, or it is only nominated) is
-    counted on those that it would be given now: whole GPUs in order of their numbers, shares on the tightest device.
+    A pod without a device annotation (bound by another scheduler, or only nominated) is counted on the devices that it
+    would get now: whole GPUs in numerical order, shares on the tightest device.
     """
     count = min(info.allocatable.get(GPU_COUNT, 0), MAX_DEVICES)
     cpu_free = info.allocatable.get("cpu", 0) - info.requested.get("cpu", 0)
@@ -58,7 +58,7 @@ def gpus_of(info: NodeInfo) -> NodeGpus:
 
 def _take(free: list[int], devices: Iterable[int], milli: int) -> None:
     for device in devices:
-        # Somebody else may have given away more than there is: nothing is free then, and not less than that.
+        # Another scheduler may have overcommitted a device; its free amount is 0 then, not negative.
         free[device] = max(free[device] - milli, 0)
 
 
@@ -67,7 +67,7 @@ def _emptiest(free: Sequence[int], count: int) -> tuple[int, ...]:
 
 
 def fits(free: Sequence[int], demand: GpuDemand) -> bool:
-    """Tell whether enough devices have enough left."""
+    """Return whether enough devices have enough free capacity."""
     return sum(left >= demand.milli for left in free) >= demand.count
 
 

@@ -14,10 +14,10 @@ STEP: Final = MAX_NODE_SCORE // 4
 
 
 class GpuClustering(GpuPolicy):
-    """Score 100 to 75 where all pods with GPUs are of the pod's class, 75 to 50 where some are, 50 to 25 where nobody
-    has a GPU, and 25 to 0 on other nodes; within each, the less of the largest node's GPUs is idle, the better.
+    """Score 100 to 75 where all pods with GPUs have the pod's class, 75 to 50 where some do, 50 to 25 on nodes without
+    GPU pods, and 25 to 0 on other nodes; within each range, fewer idle GPUs relative to the largest node are better.
 
-    Pods without GPUs score 0 everywhere, and do not count on nodes either. A share takes the tightest device.
+    Pods without GPUs score 0 everywhere and are not counted. A share takes the tightest device.
     """
 
     def score_node(self, cpu: int, demand: GpuDemand | None, node: NodeGpus) -> int:

@@ -1,4 +1,4 @@
-"""GpuDotProd: the node whose free CPU and GPU have the smallest dot product with what the pod asks for."""
+"""GpuDotProd: the node whose free CPU and GPU have the smallest dot product with the pod's request."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, I
 
 
 class GpuDotProd(GpuPolicy):
-    """Score 1 - (free · asked) / 2, both relative to the largest node. A share takes the tightest device."""
+    """Score 1 - (free · requested) / 2, both relative to the largest node. A share takes the tightest device."""
 
     def score_node(self, cpu: int, demand: GpuDemand | None, node: NodeGpus) -> int:
         gpu = 0 if demand is None else demand.total

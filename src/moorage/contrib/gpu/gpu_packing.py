@@ -39,7 +39,7 @@ class GpuPacking(GpuPolicy):
         if demand is None or table.free.shape[1] < demand.count:
             return scores
         free = table.free
-        # What does not fit is sorted behind everything that does.
+        # Infeasible placements sort after all feasible ones.
         meant = np.sort(np.where(free >= demand.milli, free, 2 * WHOLE_GPU), axis=1)[:, : demand.count]
         newly_used = (meant == WHOLE_GPU).sum(axis=1)
         percent_free = (meant * 100 // WHOLE_GPU).sum(axis=1)

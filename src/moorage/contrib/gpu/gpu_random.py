@@ -18,14 +18,14 @@ from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, I
 
 _ALL_BITS: Final = (1 << 64) - 1
 _FACTORS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-"""Two odd numbers that spread the bits of what is multiplied by them."""
+"""Two odd multipliers that spread the bits of a hash."""
 
 
 class GpuRandom(ScorePlugin):
-    """Score 100 on one feasible node and 0 on all others, by lots that seed, pod and node decide.
+    """Score 100 on one feasible node and 0 on all others, pseudo-randomly by seed, pod and node.
 
-    So it does not matter in which order nodes are asked about, and a run can be repeated. A share takes any device
-    that has enough left, by lot as well.
+    The result does not depend on the order of nodes and is reproducible. A share takes a random device with enough
+    free capacity.
     """
 
     Args = GpuRandomArgs

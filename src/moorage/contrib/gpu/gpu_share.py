@@ -43,10 +43,10 @@ GIVEN: Final = StateKey[str]("the devices that the pod is given")
 
 
 class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, GaugeSource):
-    """Let a pod onto a node that has GPUs of a model that will do, and enough of them with enough left.
+    """Accept nodes with enough GPUs of an accepted model that have enough free capacity.
 
-    Which devices it is given is written into its annotations before it is bound, so that a scheduler that starts anew
-    finds them there. Pods without GPUs are let pass.
+    The selected devices are written to the pod's annotations before it is bound, so that they survive a restart. Pods
+    without GPUs pass.
     """
 
     Args = GpuShareArgs
@@ -126,7 +126,7 @@ class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, Gaug
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
-        """Keep no books: once the pod is off its node, so is what it had of the devices."""
+        """Do nothing: the devices are free again when the pod leaves its node."""
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         return None if GIVEN in cycle else Status.skip()
@@ -149,7 +149,7 @@ class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, Gaug
 def _with_devices(pod: Pod, given: str) -> Pod:
     annotations = {**pod.metadata.annotations, GPU_DEVICES: given}
     told = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
-    # What is known of the pod follows from its spec, so it need not be worked out again.
+    # The derived values follow from the spec and are not computed again.
     told.__dict__.update(pod.__dict__)
     return told
 
@@ -172,7 +172,7 @@ def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
 
 
 def after_own_change(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-    """Try again when the pod asks for something else of GPUs than before."""
+    """Queue if the GPU request of the pod changed."""
     if old is None or new is None:
         return QueueingHint.SKIP
     before, after = old.metadata.annotations, new.metadata.annotations

@@ -1,4 +1,4 @@
-"""What all policies for GPUs have in common: they score a node by what is free on it and what the pod asks for."""
+"""Base class of GPU policies, which score a node by its free resources and the pod's request."""
 
 from abc import abstractmethod
 from collections.abc import Hashable
@@ -31,7 +31,7 @@ class GpuPolicy(ScorePlugin):
 
     @abstractmethod
     def score_node(self, cpu: int, demand: GpuDemand | None, node: NodeGpus) -> int:
-        """Score one node for a pod that asks for so much CPU and GPU."""
+        """Score one node for a pod with this CPU and GPU request."""
 
     @abstractmethod
     def score_table(self, cpu: int, demand: GpuDemand | None, table: GpuTable) -> IntArray:

@@ -1,4 +1,4 @@
-"""What GPU fragmentation looks like from outside: how much is idle and of no use, and the largest job that fits now."""
+"""Metrics of GPU fragmentation: idle and unusable capacity, and the largest job that fits now."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -21,7 +21,7 @@ LARGEST_JOB: Final = "moorage_largest_job_gpus"
 ALL_SHAPES: Final = "typical"
 ALL_POOLS: Final = "all"
 MAX_SHAPES: Final = 20
-"""Of so many shapes, the most popular ones, there are gauges of their own."""
+"""Number of popular shapes with their own gauges."""
 
 
 def with_claimed(table: GpuTable, nodes: NodeTable, claimed: ClaimedDevices) -> GpuTable:

@@ -18,11 +18,11 @@ from moorage.scheduler.framework.status import IntArray
 
 COVERAGE: Final = 95
 MAX_KNOWN: Final = 1 << 16
-"""How many states of nodes are remembered with their fragmentation."""
+"""Maximum number of cached fragmentation values."""
 
 
 class GpuShape(Struct, frozen=True, order=True):
-    """What pods of one shape ask for; without GPUs, ``count`` and ``milli`` are 0."""
+    """The requests of pods of one shape; without GPUs, ``count`` and ``milli`` are 0."""
 
     cpu: int
     count: int = 0
@@ -35,7 +35,7 @@ class GpuShape(Struct, frozen=True, order=True):
 
 
 def shape_of(pod: Pod, claimed: ClaimedDevices | None = None) -> GpuShape:
-    """Return the shape of a pod; if claims count, what they ask for is part of it."""
+    """Return the shape of a pod, including its claims if they count."""
     demand = readable_demand(pod)
     if demand is None and claimed is not None:
         demand = claimed.demand_of(pod)
@@ -64,7 +64,7 @@ class Typical:
 
     @classmethod
     def covering(cls, shapes: Iterable[GpuShape], percent: int = COVERAGE) -> "Typical":
-        """Count shapes, and keep the most popular ones until they cover so many per cent of all."""
+        """Count shapes, and keep the most popular ones until they cover this percentage."""
         counts: dict[GpuShape, int] = {}
         for shape in shapes:
             counts[shape] = counts.get(shape, 0) + 1
@@ -123,13 +123,13 @@ class FixedShapes:
         self.epoch = 0
 
     def refresh(self) -> None:
-        """Stay as they are."""
+        """Do nothing: the shapes are fixed."""
 
 
 class LearnedShapes:
-    """Typical shapes of the pods that are in the cluster, waiting or running: counted anew now and then.
+    """Typical shapes of the pending and running pods in the cluster, recounted periodically.
 
-    At first there are few: they are counted again whenever as much has changed as ever before.
+    The first recounts happen early: whenever the number of changes since the last count equals all changes before it.
     """
 
     def __init__(self, handle: Handle, args: FGDArgs, claimed: ClaimedDevices | None = None) -> None:

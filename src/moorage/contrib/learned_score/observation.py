@@ -1,4 +1,4 @@
-"""What a policy sees: columns of the nodes and of the pod, the same in training and in a cluster.
+"""The observation of a policy: columns of the nodes and of the pod, equal in training and in a cluster.
 
 >>> columns = ObservedColumns(("cpu",))
 >>> columns.of_nodes
@@ -25,19 +25,19 @@ _AVOIDED: Final = "PreferNoSchedule"
 
 
 class Observation(NamedTuple):
-    """One row a node, and one row for the pod; what the columns are, :class:`ObservedColumns` says."""
+    """One row per node, and one row for the pod, with the columns of :class:`ObservedColumns`."""
 
     nodes: Float32Array
     pod: Float32Array
 
 
 class ObservedColumns:
-    """Which columns there are for some resources, and how they are read from a cluster.
+    """The columns for some resources, and how they are read from a cluster.
 
-    Of each resource a node has ``allocatable`` (cores, GiB, or a number), ``free`` (the share of that which nobody
-    asked for) and ``left`` (the share that would be free with the pod on it; negative if it does not fit); a node
-    without the resource has zeros. ``pods.free`` is the share of its places for pods, ``taints.avoided`` how many
-    taints would rather not have the pod. Of the pod there are its requests, and the decimal logarithm of its priority.
+    For each resource a node has ``allocatable`` (cores, GiB, or a number), ``free`` (the share that is not requested)
+    and ``left`` (the share that would be free with the pod; negative if it does not fit). A node without the resource
+    has zeros. ``pods.free`` is the free share of the pod limit, ``taints.avoided`` the number of untolerated
+    PreferNoSchedule taints. The pod has its requests and the decimal logarithm of its priority.
     """
 
     def __init__(self, resources: Sequence[str]) -> None:

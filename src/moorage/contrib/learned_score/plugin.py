@@ -1,4 +1,4 @@
-"""LearnedScore: nodes are scored by a policy that somebody trained; who does not answer in time is not waited for."""
+"""LearnedScore: scores nodes with a trained policy, within a time limit."""
 
 from time import perf_counter
 from typing import Final
@@ -22,7 +22,7 @@ from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, F
 
 
 class LearnedScores:
-    """What a policy said of the feasible nodes, by row of the cluster."""
+    """The scores of a policy for the feasible nodes, by row of the cluster."""
 
     def __init__(self, rows: RowArray, scores: IntArray) -> None:
         self._rows = rows
@@ -48,9 +48,10 @@ SCORES: Final = StateKey[LearnedScores](
 
 
 class LearnedScore(PreScorePlugin, ScorePlugin):
-    """The policy is asked once a pod, about all feasible nodes together; the best has 100, the worst 0.
+    """Call the policy once per pod with all feasible nodes; the best node has 100, the worst 0.
 
-    If it raises, answers nonsense or takes too long, the fallback scores instead, which is counted and logged once.
+    If the policy raises, returns invalid scores or exceeds its time limit, the fallback scores instead. That is counted
+    and logged once.
     """
 
     Args = LearnedScoreArgs
@@ -78,7 +79,7 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
             self._process.close()
 
     def events_to_register(self) -> tuple[EventRegistration, ...]:
-        return ()  # it rejects nobody
+        return ()  # it rejects no pods
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         scores = self._scores(self._columns.observe(pod, nodes))
@@ -127,7 +128,7 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
             )
 
     def _without_policy(self, observation: Observation) -> FloatArray | None:
-        """Score by the mean share of the resources that would be left; ``None`` to have no say."""
+        """Score by the mean share of the remaining resources; return ``None`` to skip."""
         left: FloatArray = observation.nodes[:, self._columns.left].mean(axis=1, dtype=np.float64)
         return {LEAST_ALLOCATED: left, MOST_ALLOCATED: -left}.get(self._fallback)
 

@@ -19,15 +19,15 @@ _INPUTS: Final = ("nodes", "pod")
 
 
 class UnusablePolicy(Exception):
-    """A policy cannot be loaded; the message says why."""
+    """A policy cannot be loaded; the message contains the reason."""
 
 
 class NonsenseAnswer(Exception):
-    """A policy answered something other than one finite number for each node."""
+    """A policy returned something other than one finite number per node."""
 
 
 def load_policy_function(policy: str) -> ScoringFunction:
-    """Find a policy by its name or its file; UnusablePolicy says what is wrong with it."""
+    """Load a policy by its name or file; raise UnusablePolicy if it is invalid."""
     if policy.endswith(ONNX_SUFFIX):
         return _onnx_function(Path(policy))
     module_name, _, path = policy.partition(":")
@@ -71,7 +71,7 @@ def _onnx_function(file: Path) -> ScoringFunction:
 
 
 def scores_by(function: ScoringFunction, observation: Observation) -> FloatArray:
-    """Have a policy score nodes; NonsenseAnswer if that is not one finite number each. What it raises is passed on."""
+    """Score nodes with a policy; raise NonsenseAnswer without one finite number per node. Its exceptions propagate."""
     answer = function(observation.nodes, observation.pod)
     count = len(observation.nodes)
     try:

@@ -60,7 +60,7 @@ class PolicyProcess:
             raise
 
     def ask(self, observation: Observation) -> FloatArray:
-        """Return the scores of the nodes within the time limit. Raise NoAnswer if there are none."""
+        """Return the scores of the nodes within the time limit. Raise NoAnswer without a result."""
         deadline = monotonic() + self._seconds
         child = self._ready_child()
         try:
@@ -89,7 +89,7 @@ class PolicyProcess:
         return self._child
 
     def _ready_child(self) -> BlockingChild:
-        """Return a process that has loaded its policy; start one if there is none, but do not wait for it."""
+        """Return a process with a loaded policy; start one if there is none, without waiting for it."""
         if self._child is None and monotonic() < self._not_before:
             raise NoAnswer(NOT_RUNNING, "its process was ended a moment ago")
         child = self._child or self._spawn()

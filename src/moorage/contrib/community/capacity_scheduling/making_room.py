@@ -1,4 +1,4 @@
-"""Making room where quotas count: borrowers go for those who are within their guarantee."""
+"""Preemption with quotas: pods that borrow are evicted for pods within their guarantee."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,14 +14,14 @@ QUOTAS = StateKey[QuotaState]("elastic quotas and what is used of them")
 
 
 class BorrowerRules:
-    """Whom a preemptor may have evicted, by the quotas as they were when it was turned to."""
+    """The pods that a preemptor may evict, according to the quotas at the start of the preemption."""
 
     def __init__(self) -> None:
         self.quotas: Mapping[str, Quota] = {}
         self._borrows = False
 
     def turn_to(self, preemptors: Sequence[Pod], quotas: Mapping[str, Quota]) -> None:
-        """Look at quotas anew, for a pod or for the pods of a group."""
+        """Read the quotas for a pod or for the pods of a group."""
         self.quotas = quotas
         own = quotas.get(preemptors[0].namespace)
         asked: Amounts = {}
@@ -30,10 +30,10 @@ class BorrowerRules:
         self._borrows = own is not None and own.exceeds_min(asked)
 
     def may_evict(self, preemptor: Pod, victim: Pod, priority: int) -> bool:
-        """Tell whether a pod may go.
+        """Return whether a pod may be evicted.
 
-        Where there is no quota, or the preemptor would borrow, it must be less important and have the same quota, or
-        none as well. Who is within the guarantee may have pods evicted that borrow, whatever their priority.
+        Without a quota, or if the preemptor would borrow, the pod must have a lower priority and the same quota, or
+        none. A preemptor within its guarantee may evict pods that borrow, regardless of their priority.
         """
         own, theirs = self.quotas.get(preemptor.namespace), self.quotas.get(victim.namespace)
         if own is None:
@@ -44,7 +44,7 @@ class BorrowerRules:
 
 
 class QuotaSearch(CandidateSearch):
-    """A search whose dry runs ask for quotas as well."""
+    """A search whose dry runs also check quotas."""
 
     def _dry_run(self, cycle: CycleState, pod: Pod) -> DryRun:
         assert isinstance(self.rules, BorrowerRules)
@@ -78,7 +78,7 @@ class QuotaWhatIf(WhatIf):
     """A node without some of its pods, which the pod may only go to if the quotas allow it, too."""
 
     def judge(self) -> Status | None:
-        """Ask the filters, and then the quotas."""
+        """Run the filters and check the quotas."""
         status = super().judge()
         quotas = self._cycle.get(QUOTAS)
         if status is not None or quotas is None:

@@ -33,10 +33,10 @@ from moorage.scheduler.plugins.default_preemption.units import Units
 
 
 class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
-    """Keep namespaces within their quotas, and have borrowed resources given back by preemption.
+    """Keep namespaces within their quotas, and reclaim borrowed resources by preemption.
 
-    A namespace may use what its quota guarantees (``min``), and more, up to ``max``, as long as all quotas together do
-    not use more than they are guaranteed together. Pods of namespaces without a quota are none of its business.
+    A namespace may use its guarantee (``min``), and more, up to ``max``, while all quotas together use at most the sum
+    of their guarantees. Pods of namespaces without a quota are not affected.
     """
 
     Args = None
@@ -70,7 +70,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
         return Status.unschedulable(f"Pod {pod.key} is rejected in PreFilter {problem}") if problem else None
 
     def _count_promised(self, pod: Pod, state: QuotaState) -> None:
-        """Leave what pods will take that made room for themselves and are not placed yet."""
+        """Set aside the requests of pods that preempted others and are not placed yet."""
         nominator = self._handle.nominator
         for node_name in nominator.nodes_with_nominations():
             for other in nominator.nominated_pods(node_name):
@@ -92,7 +92,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
         cycle[QUOTAS].change(removed, -1)
         return None
 
-    # ── making room ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── preemption ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
         self._rules.turn_to((pod,), self._book.at_work(self._usage))
@@ -104,7 +104,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
 
     # ── nothing to reserve ───────────────────────────────────────────────────────────────────────────────────────────
 
-    # Configurations name this point; but what is used is counted where the pods are, assumed ones included.
+    # Configurations enable this point, but usage is counted from the pods on nodes, including assumed ones.
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         return None

@@ -22,14 +22,14 @@ Amounts = dict[str, int]
 
 
 class ElasticQuotaSpec(KubeStruct, frozen=True):
-    """What a namespace is guaranteed, and what it may use at most; resources that are not named are not counted."""
+    """The guarantee and the limit of a namespace; resources that are not named are not counted."""
 
     min: ResourceList = {}
     max: ResourceList = {}
 
 
 class ElasticQuotaStatus(KubeStruct, frozen=True):
-    """What a namespace uses."""
+    """The usage of a namespace."""
 
     used: ResourceList = {}
 
@@ -45,7 +45,7 @@ KIND: Final = custom_kind("ElasticQuota", "elasticquotas", "scheduling.x-k8s.io/
 
 
 class Usage(SideColumns):
-    """What the pods of each namespace take of all nodes together, those assumed included."""
+    """The requests of the pods of each namespace on all nodes, including assumed pods."""
 
     def __init__(self, nodes: NodeTable) -> None:
         super().__init__(nodes, {})
@@ -78,7 +78,7 @@ class Usage(SideColumns):
 
 
 class Quota(Struct):
-    """The quota of a namespace at work: its bounds, and what is used of it in some cluster."""
+    """The quota of a namespace: its bounds and its usage in a cluster."""
 
     namespace: str
     name: str
@@ -87,11 +87,11 @@ class Quota(Struct):
     used: Amounts
 
     def exceeds_max(self, more: Mapping[str, int]) -> bool:
-        """Tell whether it would use more than it may with some more."""
+        """Return whether additional requests would exceed the limit."""
         return any(self.used.get(name, 0) + more.get(name, 0) > most for name, most in self.max.items())
 
     def exceeds_min(self, more: Mapping[str, int] | None = None) -> bool:
-        """Tell whether it uses more than it is guaranteed, or would with some more."""
+        """Return whether the usage, with additional requests, exceeds the guarantee."""
         extra = more or {}
         return any(self.used.get(name, 0) + extra.get(name, 0) > least for name, least in self.min.items())
 
@@ -101,9 +101,9 @@ class QuotaState(Struct):
 
     quotas: dict[str, Quota]
     promised: Amounts = field(default_factory=dict)
-    """What pods of the namespace that are nominated elsewhere, and go first, will take of its quota."""
+    """Requests of other nominated pods of the namespace with precedence, counted against its quota."""
     promised_to_all: Amounts = field(default_factory=dict)
-    """What such pods of all namespaces will take of what is guaranteed to all."""
+    """Requests of such pods of all namespaces, counted against the sum of the guarantees."""
 
     def clone(self) -> "QuotaState":
         """Return a copy that can follow a what-if."""
@@ -117,7 +117,7 @@ class QuotaState(Struct):
             self.quotas[pod.namespace] = Quota(quota.namespace, quota.name, quota.min, quota.max, used)
 
     def problem_with(self, pod: Pod) -> str:
-        """Say which bound a pod would break; an empty text if none, or if its namespace has no quota."""
+        """Return the violated bound; an empty string if there is none or the namespace has no quota."""
         quota = self.quotas.get(pod.namespace)
         if quota is None:
             return ""
@@ -139,10 +139,10 @@ class QuotaState(Struct):
 
 
 class QuotaBook:
-    """The quota of each namespace that has one, read once for all attempts until one changes.
+    """The quotas by namespace, cached until one changes.
 
-    Of several in a namespace the first by name counts. One that cannot be read bounds nothing; ``problems`` says what
-    is wrong with it, by namespace.
+    If a namespace has several, the first by name counts. An invalid quota limits nothing; ``problems`` contains the
+    reason, by namespace.
     """
 
     def __init__(self, objects: Lister[ElasticQuota]) -> None:
@@ -152,7 +152,7 @@ class QuotaBook:
         self.problems: dict[str, str] = {}
 
     def at_work(self, usage: "Usage") -> dict[str, Quota]:
-        """Return all quotas with what is used of them now; their usage is shared and must not be changed."""
+        """Return all quotas with their current usage, which is shared and must not be changed."""
         self.refresh()
         return {
             namespace: Quota(namespace, name, least, most, usage.of(namespace))
@@ -177,7 +177,7 @@ class QuotaBook:
 
 
 def asked_for(pod: Pod) -> Amounts:
-    """Return what a pod asks for; every pod takes one of ``pods``."""
+    """Return the requests of a pod; every pod takes one of ``pods``."""
     return {**pod.requests, PODS: 1}
 
 

@@ -1,4 +1,4 @@
-"""What quotas say is used: written to their status, now and then."""
+"""Periodic updates of the usage in the status of quotas."""
 
 import asyncio
 from typing import Any, Final
@@ -9,7 +9,7 @@ from moorage.kube.api.quantity import NANO, format_nanos
 from moorage.scheduler.framework.handle import Handle, Lister
 
 WRITE_EVERY: Final = 5.0
-"""Seconds from one look at what is used to the next."""
+"""Interval of the updates in seconds."""
 
 
 class UsageReport:

@@ -27,7 +27,7 @@ _MAX_SHOWN: Final = 40
 
 
 class CoschedulingSpec(KubeStruct, frozen=True):
-    """What a group asks for."""
+    """The spec of a group."""
 
     min_member: Int32 = 0
     min_resources: ResourceList = {}
@@ -35,7 +35,7 @@ class CoschedulingSpec(KubeStruct, frozen=True):
 
 
 class CoschedulingStatus(KubeStruct, frozen=True):
-    """What has become of a group."""
+    """The status of a group."""
 
     phase: str = ""
     occupied_by: str = ""
@@ -55,7 +55,7 @@ KIND: Final = custom_kind("PodGroup", "podgroups", "scheduling.x-k8s.io/v1alpha1
 
 
 def name_by_label(label: str) -> str:
-    """Name the group that a label means, apart from what annotations call the same."""
+    """Return the group name of a label; it differs from group names of annotations."""
     return _BY_LABEL + label
 
 
@@ -86,7 +86,7 @@ class Gangs:
         return self._objects.get(plain_name(group.name), group.namespace) if is_by_label else None
 
     def describe(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
-        """Describe a group by its object, or by what its members say; ``None`` if there is neither."""
+        """Describe a group by its object or by its members' annotations; return ``None`` without either."""
         if name.startswith(_BY_LABEL):
             return self._by_object(namespace, name, members)
         return _by_members(namespace, name, members)
@@ -106,7 +106,7 @@ class Gangs:
 
 
 def is_settled(group: DescribedGroup, pod: Pod) -> bool:
-    """Tell whether a member says nothing new about its group."""
+    """Return whether a member adds nothing to the description of its group."""
     if group.problem or group.priority != pod.priority:
         return False
     return group.name.startswith(_BY_LABEL) or _stated_size(pod) == str(group.min_count)

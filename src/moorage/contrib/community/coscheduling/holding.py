@@ -1,4 +1,4 @@
-"""Groups that are held back, until when or until what, and when events of their pods say so."""
+"""Delayed groups: their deadlines or conditions, and when their pods report them in events."""
 
 from collections.abc import Callable
 from typing import Final
@@ -14,12 +14,12 @@ TELL_AGAIN: Final = 300.0
 
 
 class Hold(Struct):
-    """What is known of a group that is held back, or was."""
+    """The state of a group that is or was delayed."""
 
     until: float = 0.0
     """When it may be tried again after a failure."""
     is_due: bool = False
-    """Whether events of its pods are to say what is wrong: for that they are tried, in vain."""
+    """Whether events of its pods must report the problem; an attempt without effect writes them."""
     told_at: float | None = None
     is_timed: bool = False
 
@@ -32,12 +32,12 @@ class Holds:
         self._of: dict[str, Hold] = {}
 
     def has_to_wait(self, key: str) -> bool:
-        """Tell whether a group that can be tried has to wait, because it failed a while ago."""
+        """Return whether a schedulable group must wait because it failed recently."""
         hold = self._of.get(key)
         return hold is not None and self._clock.now() < hold.until
 
     def is_to_be_told(self, key: str, remind: Callable[[float], None]) -> bool:
-        """Return whether events are due to say what is wrong; if not yet, have ``remind`` ask again in some seconds."""
+        """Return whether events are due; if not, let ``remind`` check again in some seconds."""
         hold = self._of.setdefault(key, Hold())
         if hold.told_at is not None and self._clock.now() - hold.told_at >= TELL_AGAIN:
             hold.is_due = True
@@ -55,13 +55,13 @@ class Holds:
         return True
 
     def timed(self) -> list[tuple[str, float, bool]]:
-        """Return which groups wait for a moment, in how many seconds it comes, and whether their pods are told then."""
+        """Return the groups with a deadline, the seconds until it, and whether their pods report it then."""
         now = self._clock.now()
         waiting = [(key, hold.until - now, False) for key, hold in self._of.items() if hold.until > now]
         return waiting + [(key, TELL_AFTER, True) for key, hold in self._of.items() if hold.is_timed]
 
     def note_reported(self, key: str) -> None:
-        """Note that events of pods have said what is wrong with their group."""
+        """Record that events of pods reported the problem of their group."""
         hold = self._of.setdefault(key, Hold())
         hold.is_due, hold.told_at = False, self._clock.now()
 

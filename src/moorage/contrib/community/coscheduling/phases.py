@@ -1,6 +1,6 @@
-"""The status of PodGroups of scheduler-plugins: their phase, and how many of their pods run or have ended.
+"""The status of PodGroups of scheduler-plugins: their phase, and the counts of running and finished pods.
 
-Elsewhere a controller of its own writes it; it may run beside this, since both write the same.
+The controller of scheduler-plugins may run at the same time, since both write the same values.
 """
 
 from itertools import chain
@@ -41,12 +41,12 @@ def phase_of(status: CoschedulingStatus, known: int, minimum: int) -> str:
 
 
 class _Account(Struct):
-    """What is known of one group beside its pods."""
+    """The state of one group in addition to its pods."""
 
     succeeded: int
     failed: int
     gone: list[Pod] = field(default_factory=list)
-    """Pods that had a node and are to be asked how they ended: the scheduler does not see those that have."""
+    """Pods that had a node and disappeared: finished pods are not watched, so their result must be read."""
     is_stale: bool = False
     is_busy: bool = False
 
@@ -61,16 +61,16 @@ class Phases:
         self._handle = handle
         self._gangs = gangs
         self._groups = groups
-        # Shared: pods that ended a moment ago are counted by whoever comes after a change of configuration.
+        # Shared between configurations: recently finished pods are counted after a reload.
         self._accounts = handle.shared(ACCOUNTS, dict[str, _Account])
         self._is_leading = False
 
     def start(self) -> None:
-        """Begin to write, with what has been there before."""
+        """Start writing, with the existing groups."""
         self._is_leading = True
         for key in list(self._groups):
             if (account := self._accounts.get(key)) is not None:
-                account.is_stale = False  # whoever was to write it may be gone by then
+                account.is_stale = False  # the writer may be closed by then
             self.changed(key)
 
     async def close(self) -> None:
@@ -126,7 +126,7 @@ class Phases:
             account.is_busy = False
 
     async def _take_ends(self, account: _Account) -> None:
-        """Ask how pods have ended that are gone."""
+        """Read the result of pods that disappeared."""
         while account.gone:
             pod = account.gone[-1]
             try:

@@ -1,4 +1,4 @@
-"""The plugin: it adds to GangScheduling where groups come from, and what the events of their pods say."""
+"""The plugin: it adds a source of groups to GangScheduling, and events for their pods."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
@@ -47,10 +47,10 @@ MAX_PERMIT_WAIT: Final = 900.0
 class Coscheduling(
     GangScheduling, GroupSourcePlugin, QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePlugin
 ):
-    """Have pods start together that a label or an annotation puts together.
+    """Start pods together that are grouped by a label or an annotation.
 
-    A group is tried as a whole, on nobody's cost if it does not fit: no part of it holds anything while it waits. Its
-    events of its pods say what keeps it from being tried at all, ten seconds after it was first noticed.
+    A group is scheduled as a whole; a pending group reserves nothing. Events of its pods report the obstacle, ten
+    seconds after it was detected.
     """
 
     Args = CoschedulingArgs
@@ -127,7 +127,7 @@ class Coscheduling(
         self._handle.call_later(seconds, partial(self._try_again, key, is_told=True))
 
     def _try_again(self, key: str, *, is_told: bool = False) -> None:
-        """Have a group be popped: any of its pods that wait stands for all."""
+        """Requeue a group: any of its pending pods represents it."""
         members = self._groups.members(key)
         pod = None if members is None else next(members.unscheduled(), None)
         if pod is None or (is_told and not self._holds.remind(key)):
@@ -153,7 +153,7 @@ class Coscheduling(
         return super().placement_feasible(group, remaining, scheduled)
 
     def _lacking(self, group: DescribedGroup, scheduled: Sequence[Pod]) -> str:
-        """Say of what the cluster has less left than the group's minResources; what its pods have counts as left."""
+        """Return the resource that is short of the group's minResources; resources of its own pods count as free."""
         found = self._gangs.object_of(group)
         wanted = {} if found is None else countable(found.spec.min_resources)
         nodes = self._handle.nodes
@@ -196,12 +196,12 @@ class Coscheduling(
         return ()
 
     def after_group_changed(self, pod: Pod, old: PodGroup, new: PodGroup) -> QueueingHint:
-        """Queue if the pod's own group has changed in any way: it may be mended."""
+        """Queue if the pod's group changed in any way: the problem may be fixed."""
         return self._if(group_key(pod) == new.key)
 
 
 def _problem(members: Members) -> str:
-    """Say what keeps a group from being tried, if anything does."""
+    """Return the obstacle that delays a group, if any."""
     group = members.group
     assert isinstance(group, DescribedGroup)
     known, minimum = members.known_count, group.min_count or 1
