@@ -67,7 +67,7 @@ COMMUNITY: Final[Mapping[str, str]] = {
     "PreemptionToleration": "moorage.contrib.community.preemption_toleration:PreemptionToleration",
     "TargetLoadPacking": "moorage.contrib.community.target_load_packing:TargetLoadPacking",
 }
-"""Where the plugins of the wider community are that come with Moorage: imported only when a profile names them."""
+"""Import paths of community plugins shipped with Moorage; imported only if a profile enables them."""
 
 GPU: Final[Mapping[str, str]] = {
     "FGD": "moorage.contrib.gpu.fgd:FGD",

@@ -1,4 +1,4 @@
-"""DefaultBinder: write to the API which node a pod runs on."""
+"""DefaultBinder: bind a pod to its node through the API."""
 
 from collections.abc import Coroutine
 from typing import Any

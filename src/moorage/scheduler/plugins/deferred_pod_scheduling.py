@@ -1,7 +1,7 @@
 """DeferredPodScheduling: preempt pods for a running pod whose resize is deferred by the kubelet.
 
-Such a pod is on its node already and still goes through the queue, so that preemption may free what it wants to grow
-into. It is never bound: when it fits, it waits for the kubelet.
+Such a pod is on its node already, but it goes through the queue, so that preemption can free the resources for the
+resize. It is never bound: when it fits, it waits for the kubelet.
 """
 
 from collections.abc import Hashable, Sequence
@@ -24,7 +24,7 @@ GATE: Final = "InPlacePodVerticalScalingSchedulerPreemption"
 
 
 class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
-    """Keep a pod whose resize is deferred to its own node, and hold it back once it fits there."""
+    """Restrict a pod with a deferred resize to its own node, and hold it back once it fits there."""
 
     depends_on = DependsOn.NODE
 
@@ -58,7 +58,7 @@ class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
         )
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-        """Try again when the pod's node came, or began to allow preemption."""
+        """Queue when the pod's node was added, or began to allow preemption."""
         if not self._concerns(pod) or pod.node_name != new.name:
             return QueueingHint.SKIP
         was_closed = old is None or forbids_preemption(old)
@@ -66,6 +66,6 @@ class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
 
 
 def forbids_preemption(node: Node) -> bool:
-    """Return whether resizes on this node may not preempt others."""
+    """Return whether the node disables preemption for resizes."""
     policy = node.spec.pod_preemption_policy
     return policy is not None and bool(policy.disable_resize_preemption)

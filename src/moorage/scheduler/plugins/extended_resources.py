@@ -20,11 +20,11 @@ class ExtendedResourceClasses:
 
     @property
     def version(self) -> int:
-        """A number that grows whenever a class changes."""
+        """The version of the classes; it grows with every change."""
         return self._classes.version
 
     def find(self, resource: str) -> DeviceClass | None:
-        """Return the class that serves a resource, if there is one."""
+        """Return the class that backs a resource, if any."""
         if resource.startswith(IMPLICIT_PREFIX):
             return self._classes.get(resource.removeprefix(IMPLICIT_PREFIX))
         if self._read_at != self._classes.version:
@@ -33,7 +33,7 @@ class ExtendedResourceClasses:
 
     def _read(self) -> None:
         self._by_resource = {}
-        # Of several classes with the same resource the newest counts, and of equally old ones the first by name.
+        # As upstream, the newest class of a resource wins; with equal age, the first by name.
         for item in sorted(self._classes.list(), key=lambda item: item.name, reverse=True):
             resource = item.spec.extended_resource_name
             if resource:
@@ -44,7 +44,7 @@ class ExtendedResourceClasses:
 
 
 class NoClasses(ExtendedResourceClasses):
-    """Nothing is served by devices: what an emulated release without the feature knows."""
+    """No resource is backed by devices; used if the feature is off."""
 
     def find(self, resource: str) -> DeviceClass | None:
         """Return no class."""
@@ -52,7 +52,7 @@ class NoClasses(ExtendedResourceClasses):
 
 
 def extended_classes(handle: Handle) -> ExtendedResourceClasses:
-    """Return the classes that serve resources, none of them if the feature is off."""
+    """Return the classes that back resources; no classes if the feature is off."""
     kind = ExtendedResourceClasses if handle.features.enabled("DRAExtendedResource") else NoClasses
     return kind(handle.lister(DeviceClass))
 

@@ -20,9 +20,9 @@ TOO_FEW: Final = Status.unresolvable("waiting for minCount pods from a gang to a
 
 
 class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
-    """Have enough pods of a group start together: none enters the queue or is bound before the quorum can be.
+    """Start the pods of a group together: no pod is queued or bound before the quorum can be.
 
-    Groups that other plugins describe are theirs to judge.
+    Groups described by other plugins are ignored.
     """
 
     _minimum: ClassVar[str] = "minCount"
@@ -41,7 +41,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
     def _max_wait(self, group: PodGroup) -> float:
         return MAX_WAIT
 
-    # ── into the queue ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── PreEnqueue ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         if pod.node_name or (key := group_key(pod)) is None:
@@ -69,12 +69,12 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         name = key.removeprefix(f"{pod.namespace}/")
         return Status.unresolvable(f'waiting for pods\'s pod group "{name}" to appear in scheduling queue')
 
-    # ── the group's attempt ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── PlacementFeasible ────────────────────────────────────────────────────────────────────────────────────────────
 
     def placement_feasible(self, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
         return group.quorum_status(remaining, scheduled, self._minimum) if self._judges(group.group) else None
 
-    # ── to the binding ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Permit ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def permit(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | Wait | None:
         key = group_key(pod)
@@ -112,13 +112,13 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             raise PluginError(self.name, f"failed to build hierarchy snapshot: {problem}") from problem
 
     def _members_of(self, group: PodGroup) -> list[Members]:
-        """Return the members of all PodGroups of the tree that a group is part of."""
+        """Return the members of all PodGroups in the group's tree."""
         keys = [group.key]
         if self._groups.parent_of(group) is not None:
             keys = self._groups.leaf_keys(self._root_above(group))
         return [members for key in keys if (members := self._groups.members(key)) is not None]
 
-    # ── events that help ─────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Queueing hints ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         events = (
@@ -137,11 +137,11 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         return tuple(registered)
 
     def after_pod_added(self, pod: Pod, _old: None, new: Pod) -> QueueingHint:
-        """Queue if another pod of the same tree has come."""
+        """Queue if another pod of the same tree was added."""
         return self._if(self._root(pod) is not None and self._root(pod) == self._root(new))
 
     def after_group_added(self, pod: Pod, _old: None, new: Group) -> QueueingHint:
-        """Queue if a group of the same tree has come."""
+        """Queue if a group of the same tree was added."""
         above = self._groups.root_of_group(new)
         return self._if(above is not None and self._root(pod) == _place(above))
 
@@ -171,7 +171,7 @@ MAX_LEVELS = 3
 
 
 class BrokenTree(Exception):
-    """The groups above a pod cannot be found."""
+    """The groups above a pod are missing or invalid."""
 
 
 def root_above(groups: PodGroups, group: PodGroup) -> Group:

@@ -1,4 +1,4 @@
-"""ImageLocality: prefer nodes that already hold the pod's images, if those are large and on many nodes."""
+"""ImageLocality: prefer nodes that have the pod's images, if these are large and on many nodes."""
 
 from collections.abc import Hashable
 from typing import Final
@@ -19,7 +19,7 @@ MAX_BYTES_PER_IMAGE: Final = 1000 * MEBIBYTE
 
 
 class ImageLocality(ScorePlugin):
-    """Score the bytes a node need not pull, each image scaled down by the share of nodes that hold it.
+    """Score the bytes that a node need not pull, each image scaled by the share of nodes that have it.
 
     The scaling keeps a pod from crowding the few nodes that have its image. So the score depends on the number of
     nodes and on their images, which :meth:`epoch` covers.
@@ -43,7 +43,7 @@ class ImageLocality(ScorePlugin):
         node_images = node.node.image_names
         total = sum(self._worth(name) for name in names if name in node_images)
         most = MAX_BYTES_PER_IMAGE * len(names)
-        # In this order: a pod without images has a smaller maximum than minimum.
+        # The order matters: without images, the maximum is smaller than the minimum.
         total = MIN_BYTES if total < MIN_BYTES else min(total, most)
         return MAX_NODE_SCORE * (total - MIN_BYTES) // (most - MIN_BYTES)
 

@@ -24,7 +24,7 @@ MOUNT_OPTIONS: Final = "VolumeBindMountOptions"
 
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
-    """Reject nodes that do not declare a feature the pod's spec makes use of."""
+    """Reject nodes that do not declare a feature that the pod's spec uses."""
 
     depends_on = DependsOn.NODE
     _signs_template = True
@@ -62,12 +62,12 @@ def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
 
 
 def after_pod_change(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
-    """Try again when the pod needs something else than before."""
+    """Queue when the required features of the pod changed."""
     return QueueingHint.SKIP if required_features(old) == required_features(new) else QueueingHint.QUEUE
 
 
 def required_features(pod: Pod) -> frozenset[str]:
-    """Infer from a pod's spec which features a node must declare."""
+    """Infer the required node features from a pod's spec."""
     spec = pod.spec
     required = set()
     if spec.host_network and spec.host_users is False:

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes there or nowhere."""
+"""NodeName: a pod with ``spec.nodeName`` fits only that node."""
 
 from collections.abc import Hashable, Sequence
 from typing import Final
@@ -16,7 +16,7 @@ _EVENTS: Final = (EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),)
 
 
 class NodeName(PreFilterPlugin, FilterPlugin):
-    """Accept only the node that ``spec.nodeName`` names, if it names one."""
+    """Accept only the node in ``spec.nodeName``, if set."""
 
     depends_on = DependsOn.NODE
     _signs_template = True

@@ -1,4 +1,4 @@
-"""NodePorts: a port of the node can be taken once."""
+"""NodePorts: host ports of a node are exclusive."""
 
 from collections.abc import Hashable, Sequence
 from typing import Final
@@ -20,7 +20,7 @@ PORTS: Final = StateKey[tuple[HostPort, ...]](
 
 
 class NodePorts(PreFilterPlugin, FilterPlugin):
-    """Reject nodes where another pod holds a host port that this one wants."""
+    """Reject nodes where another pod uses a requested host port."""
 
     _signs_template = True
     depends_on = DependsOn.REQUESTS
@@ -54,6 +54,6 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
 
 def after_pod_deletion(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
-    """Try again when a pod is gone that held a port this one wants on its node, or was nominated to it."""
+    """Queue when an assigned or nominated pod with a requested port was deleted."""
     was_placed = bool(old.node_name or old.nominated_node_name)
     return QueueingHint.QUEUE if was_placed and ports_conflict(pod.host_ports, old.host_ports) else QueueingHint.SKIP

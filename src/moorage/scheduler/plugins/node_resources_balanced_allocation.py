@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: prefer nodes whose resources the pod would bring nearer to being equally full."""
+"""NodeResourcesBalancedAllocation: prefer nodes whose resource utilization the pod balances."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -26,7 +26,7 @@ from moorage.scheduler.plugins.resource_amounts import (
 )
 
 EVEN: Final = 150
-"""Less evenness before, and plus that after, it is twice the score."""
+"""Adding the evenness after, and subtracting the evenness before, gives twice the score."""
 
 
 class RequestedAmount(NamedTuple):
@@ -40,7 +40,7 @@ AMOUNTS: Final = StateKey[tuple[RequestedAmount, ...]]("NodeResourcesBalancedAll
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
-    """Compare how evenly a node is used with the pod and without; 75 means that the pod makes no difference."""
+    """Compare the balance of a node with and without the pod; 75 means no difference."""
 
     Args = NodeResourcesBalancedAllocationArgs
     depends_on = DependsOn.REQUESTS
@@ -99,12 +99,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             if not capacity and self._device_counts is not None:
                 capacity, used = self._device_counts.on_node(node, resource)
             if capacity:
-                # Floats first, as upstream: beyond 2**53 that is not what dividing integers gives.
+                # Convert to floats first, as upstream: beyond 2**53, integer division gives another result.
                 divisor = float(capacity)
                 now, then = float(used) / divisor, float(used + amount) / divisor
                 before.append(now if now < 1.0 else 1.0)
                 after.append(then if then < 1.0 else 1.0)
-        # Evenness lies between 50 and 100, so nothing here is negative.
+        # Evenness is between 50 and 100, so no term is negative.
         return 50 + (50 + evenness(after) - evenness(before)) // 2
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
@@ -139,7 +139,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 np.minimum(part, 1.0, out=part)
             present.append(item.capacity.present)
             after.append(part)
-        # Half as wide takes half the time, and processors cut floats off to 64 bits only one by one.
+        # 32-bit columns take half the time; CPUs convert floats to 64-bit integers one by one.
         gain = evenness_nodes(after, present).astype(np.int32)
         # The balance without the pod is a cached column, too.
         resources = tuple([item.resource for item in columns])
@@ -148,7 +148,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return gain
 
     def _usage(self, nodes: NodeTable, resources: Sequence[str]) -> Sequence[tuple[IntArray, Capacity]]:
-        """Return what is taken of each resource, and what there is of it."""
+        """Return the usage and capacity of each resource."""
         usage = []
         for resource in resources:
             allocatable, used = nodes.allocatable[resource], nodes.requested[resource]
@@ -181,7 +181,7 @@ def _fractions(used: IntArray, capacity: Capacity) -> FloatArray:
 
 
 def evenness(fractions: Sequence[float]) -> int:
-    """Return 100 less the standard deviation in percent, cut to an integer, in upstream's order of operations."""
+    """Return 100 minus the standard deviation in percent, truncated, in upstream's order of operations."""
     if len(fractions) == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2)
     elif len(fractions) > 2:
@@ -203,7 +203,7 @@ def _deviation(fractions: Sequence[float]) -> float:
 
 
 def evenness_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> FloatArray:
-    """Do the same for columns, which are written to, but for cutting.
+    """Compute the evenness of columns without truncation; the columns are overwritten.
 
     ``present`` marks the nodes that have a resource; ``None`` means all.
     """
@@ -211,7 +211,7 @@ def evenness_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray 
         deviation = fractions[0]
         deviation -= fractions[1]
         np.abs(deviation, out=deviation)
-        # Halves of floats are exact, so this is 1 - deviation / 2 without another pass.
+        # Halves of floats are exact, so this equals 1 - deviation / 2 without another pass.
         np.subtract(2, deviation, out=deviation)
         deviation *= MAX_NODE_SCORE / 2
     else:

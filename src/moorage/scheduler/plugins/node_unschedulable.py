@@ -1,4 +1,4 @@
-"""NodeUnschedulable: a cordoned node takes no new pods, except those that tolerate the cordon."""
+"""NodeUnschedulable: cordoned nodes accept only pods that tolerate the cordon."""
 
 from collections.abc import Hashable, Sequence
 from typing import Final
@@ -54,11 +54,11 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
         )
 
     def _after_pod_toleration_change(self, pod: Pod, old: Pod | None, new: Pod) -> QueueingHint:
-        """Try again when the pod tolerates the cordon now."""
+        """Queue when the pod now tolerates the cordon."""
         return QueueingHint.QUEUE if new.tolerates(CORDON, by_number=self._by_number) else QueueingHint.SKIP
 
 
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-    """Try again when a node came that is not cordoned, or when one was uncordoned."""
+    """Queue when a node that is not cordoned was added, or when a node was uncordoned."""
     was_closed = old is None or old.spec.unschedulable
     return QueueingHint.QUEUE if was_closed and not new.spec.unschedulable else QueueingHint.SKIP

@@ -1,4 +1,4 @@
-"""PodGroupPodsCount: a placement that takes more pods of a group is the better one."""
+"""PodGroupPodsCount: prefer placements that fit more pods of a group."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from moorage.scheduler.framework.status import MAX_NODE_SCORE, IntArray
 
 
 class PodGroupPodsCount(PlacementScorePlugin):
-    """Count the pods that have a node already and those that a placement would take."""
+    """Count the scheduled pods and the pods that a placement fits."""
 
     looks_at_nodes = False
 

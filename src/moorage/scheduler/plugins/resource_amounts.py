@@ -1,6 +1,6 @@
 """Requested and allocatable amounts of each resource on every node, as columns that are updated row by row.
 
-Plugins that judge by resources share them: a pod that is placed changes one row, which is written once for all of them.
+Plugins that use resources share them: a scheduled pod changes one row, which is written once.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,9 +18,9 @@ from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray
 
 EXACT_FLOATS: Final = 1 << 53
-"""Below this a float is as good as an integer."""
+"""Below this, floats represent integers exactly."""
 EXACT_BELOW: Final = 1 << 46
-"""Below this so is the quotient of a hundred times an amount, cut off."""
+"""Below this, truncated percentages computed with floats are exact, too."""
 
 
 class Capacity(NamedTuple):
@@ -29,7 +29,7 @@ class Capacity(NamedTuple):
     amounts: IntArray
     floats: FloatArray
     present: BoolArray | None
-    """Which nodes have the resource; ``None`` means all."""
+    """The nodes that have the resource; ``None`` means all."""
     is_exact: bool
     """Whether percentages may be computed with floats."""
     is_sound: bool = True
@@ -37,7 +37,7 @@ class Capacity(NamedTuple):
 
 
 def measure_capacity(amounts: IntArray) -> Capacity:
-    """Look at a column of amounts."""
+    """Prepare a column of amounts as divisors."""
     present = None
     least = int(amounts.min(initial=1))
     if least <= 0:
@@ -48,8 +48,8 @@ def measure_capacity(amounts: IntArray) -> Capacity:
 
 
 def percentages(hundredfold: IntArray, capacity: Capacity) -> IntArray:
-    """Divide by capacities where quotients lie between 0 and 100, cutting off as integer division does."""
-    # Dividing floats takes a third of the time. It is exact as long as capacities stay below 2**46: the quotient is at
+    """Divide by capacities where quotients are between 0 and 100, truncated like integers."""
+    # Float division takes a third of the time. It is exact while capacities are below 2**46: the quotient is at
     # least 1/capacity away from the next integer, which is then more than half the gap between floats near 100.
     if capacity.is_exact:
         return (hundredfold / capacity.floats).astype(np.int64)
@@ -57,7 +57,7 @@ def percentages(hundredfold: IntArray, capacity: Capacity) -> IntArray:
 
 
 def percentage(part: int, capacity: int) -> int:
-    """Do the same for one node: a hundred times an amount may be more than upstream's integers hold."""
+    """Return the percentage for one node; a hundred times an amount may overflow upstream's integers."""
     hundredfold = part * MAX_NODE_SCORE
     return hundredfold // capacity if 0 <= hundredfold <= MAX_INT64 else truncated_div(wrapped(hundredfold), capacity)
 
@@ -69,7 +69,7 @@ MAX_RESOURCES: Final = 256
 
 
 class ResourceAmounts:
-    """One resource on every node: what there is, what is taken of it, and bounds that hold for all rows.
+    """One resource on every node: capacity, usage, and bounds over all rows.
 
     Floats are exact below ``EXACT_FLOATS``; the integer bounds decide whether the floats may be used.
     """
@@ -82,14 +82,14 @@ class ResourceAmounts:
         used = nodes.pod_count if resource == PODS else nodes.requested[resource]
         self.used: FloatArray = used.astype(np.float64)
         self.most_used = int(used.max(initial=0))
-        """No row has more taken; that much may have been given back since."""
+        """An upper bound on the usage; not lowered when pods are removed."""
         self._lowest_free = int((nodes.allocatable[resource] - used).min(initial=EXACT_FLOATS))
         self._is_lowest = True
         self._left: FloatArray | None = None
         self._lowest_left = 0.0
 
     def write(self, node: NodeInfo) -> None:
-        """Follow the pods on one node."""
+        """Update the row of one node."""
         row, resource = node.row, self.resource
         capacity = node.allocatable.get(resource, 0)
         used = len(node.pods) if resource == PODS else node.requested.get(resource, 0)
@@ -113,7 +113,7 @@ class ResourceAmounts:
         return self._lowest_free >= amount
 
     def left(self, nodes: NodeTable) -> FloatArray:
-        """Return a hundred times what scores count as left on each node; exact where less than 2**46 are left."""
+        """Return a hundred times the free amount for scoring on each node; exact below 2**46."""
         if self._left is None:
             is_scored = self.resource in (CPU, MEMORY)
             usage = (nodes.nonzero_requested if is_scored else nodes.requested)[self.resource]
@@ -144,7 +144,7 @@ class ClusterAmounts(dict[str, ResourceAmounts]):
         self._version = self._position = -1
 
     def follow(self, nodes: NodeTable) -> None:
-        """Take in what changed in the cluster, all of which the window shows."""
+        """Apply changes of the cluster; the window must show all nodes."""
         position = nodes.position
         if position == self._position and nodes is self._nodes:
             return
@@ -186,7 +186,7 @@ AMOUNTS: Final = StateKey[ClusterAmounts]("what is taken of resources on all nod
 
 
 def shared_amounts(handle: Handle | None) -> ClusterAmounts:
-    """Return the amounts of the cluster behind a handle, which plugins of all its profiles share."""
+    """Return the amounts of the handle's cluster, shared by the plugins of all profiles."""
     return ClusterAmounts() if handle is None else handle.shared(AMOUNTS, ClusterAmounts)
 
 

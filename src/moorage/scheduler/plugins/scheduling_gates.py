@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with gates stays out of the queue until the last one is lifted."""
+"""SchedulingGates: pods with scheduling gates are not queued."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,7 +12,7 @@ _EVENTS: Final = (EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPD
 
 
 class SchedulingGates(PreEnqueuePlugin):
-    """Hold back pods that still have scheduling gates."""
+    """Gate pods that have scheduling gates."""
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         gates = pod.spec.scheduling_gates

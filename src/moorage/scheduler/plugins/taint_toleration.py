@@ -1,4 +1,4 @@
-"""TaintToleration: respect the taints that keep a pod off a node, and prefer nodes with few that merely discourage."""
+"""TaintToleration: reject untolerated taints, and prefer nodes with few PreferNoSchedule taints."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
@@ -30,7 +30,7 @@ SOFT: Final = StateKey[tuple[Toleration, ...]](
 
 
 class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Reject nodes with a NoSchedule or NoExecute taint the pod does not tolerate; count PreferNoSchedule ones."""
+    """Reject nodes with untolerated NoSchedule or NoExecute taints; score by untolerated PreferNoSchedule taints."""
 
     depends_on = DependsOn.NODE
     _signs_template = True
@@ -80,7 +80,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         )
 
     def _after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-        """Try again when a node came that the pod tolerates, or when one became so."""
+        """Queue when a node that the pod tolerates was added, or when the pod now tolerates a node."""
         by_number = self._by_number
         was_closed = old is None or repels(old.taints, pod, by_number=by_number)
         is_open = was_closed and not repels(new.taints, pod, by_number=by_number)
@@ -88,12 +88,12 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
 
 
 def repels(taints: Iterable[Taint], pod: Pod, *, by_number: bool = False) -> bool:
-    """Return whether one of the taints keeps the pod off."""
+    """Return whether a taint keeps the pod off the node."""
     return any(taint.keeps_pods_off and not pod.tolerates(taint, by_number=by_number) for taint in taints)
 
 
 def count_discouraging(taints: Iterable[Taint], tolerations: Iterable[Toleration], *, by_number: bool = False) -> int:
-    """Count the PreferNoSchedule taints that none of the tolerations covers; duplicates count separately."""
+    """Count the untolerated PreferNoSchedule taints; duplicates count separately."""
     return sum(
         taint.effect == PREFER_NO_SCHEDULE
         and not any(item.tolerates(taint, by_number=by_number) for item in tolerations)

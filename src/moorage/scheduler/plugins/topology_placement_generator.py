@@ -1,4 +1,4 @@
-"""TopologyPlacementGenerator: a group that is to stay together has the values of a node label to choose from."""
+"""TopologyPlacementGenerator: one placement for each value of the group's topology key."""
 
 from collections.abc import Sequence
 
@@ -15,9 +15,9 @@ PINNED: str = "cannot determine domain for already scheduled pods: "
 
 
 class TopologyPlacementGenerator(PlacementGeneratePlugin):
-    """Divide the nodes by the label that the group names; one that names none may have them all.
+    """Split the nodes by the group's topology key; without a key, all nodes are one placement.
 
-    Pods of the group that have a node pin it to their domain.
+    Scheduled pods of the group pin it to their domain.
     """
 
     def __init__(self, *, handle: Handle) -> None:
@@ -35,7 +35,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         labels = nodes.label(key)
         codes, firsts = np.unique(labels.codes, return_index=True)
         placements = []
-        # Upstream's order is up to chance; here it is that of the nodes.
+        # Upstream's order is random; here it is the order of the nodes.
         for code in codes[firsts.argsort()].tolist():
             value = labels.values[code]
             if value is not None and pinned in (None, value):
@@ -43,7 +43,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         return placements
 
     def _domain_of_scheduled(self, group: GroupTree, key: str) -> str | Status | None:
-        """Return the domain in which the group is already, ``None`` if it is nowhere yet."""
+        """Return the domain of the group's scheduled pods; ``None`` if there are no scheduled pods."""
         domain: str | None = None
         for pod in group.all_scheduled:
             node = self._handle.nodes.find(pod.node_name)
@@ -53,7 +53,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
             value = node.labels.get(key)
             if value is None:
                 return Status.error(f"{PINNED}no topology domain found for pod {pod.key}")
-            # As upstream has it, a domain without a name never contradicts another.
+            # As upstream, an empty domain never conflicts with another.
             if domain and value != domain:
                 return Status.error(f"{PINNED}more than 1 domain found for pod group: {domain}, {value}")
             domain = value

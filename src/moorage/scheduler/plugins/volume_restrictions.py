@@ -1,4 +1,4 @@
-"""VolumeRestrictions: keep apart pods that cannot share a disk named in line, or a ReadWriteOncePod claim."""
+"""VolumeRestrictions: separate pods that cannot share an inline disk or a ReadWriteOncePod claim."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
@@ -28,7 +28,7 @@ CLAIM_CONFLICT: Final = Status.unschedulable(
 
 
 class Restrictions(Struct):
-    """The pod's ReadWriteOncePod claims, and how often pods on nodes use them; the latter follows what-ifs."""
+    """The pod's ReadWriteOncePod claims, and the number of their uses by other pods."""
 
     claims: frozenset[str]
     uses: int
@@ -38,7 +38,7 @@ class Restrictions(Struct):
         return replace(self)
 
     def uses_by(self, pod: Pod) -> int:
-        """Count the volumes of a pod that are one of these claims; upstream compares no namespaces here."""
+        """Count the volumes of a pod that use these claims; as upstream, namespaces are not compared."""
         return sum(
             volume.persistent_volume_claim is not None and volume.persistent_volume_claim.claim_name in self.claims
             for volume in pod.spec.volumes
@@ -51,7 +51,7 @@ KEY = StateKey[Restrictions](
 
 
 class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
-    """Reject nodes where a disk is taken, and every node while another pod uses a ReadWriteOncePod claim."""
+    """Reject nodes with a conflicting disk, and all nodes while another pod uses a ReadWriteOncePod claim."""
 
     _signs_template = True
 
@@ -65,7 +65,6 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
         return None if volumes and any(map(_is_restricted, volumes)) else ()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Count the uses of the pod's ReadWriteOncePod claims."""
         if not pod.spec.volumes:
             return Status.skip()
         claims: set[str] = set()
@@ -78,7 +77,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
                 return Status.unresolvable(claim_not_found(name))
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 claims.add(name)
-        # Each claim counts once here, however many pods use it: only one should.
+        # Each claim counts once, even if several pods use it.
         uses = sum(self._handle.claims.uses(f"{pod.namespace}/{name}") > 0 for name in claims)
         if not uses and not any(disk_of(volume) for volume in pod.spec.volumes):
             return Status.skip()
@@ -86,23 +85,20 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
         return None
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """Count the uses of a pod that joins the what-if."""
         cycle[KEY].uses += cycle[KEY].uses_by(added)
         return None
 
     def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
-        """Forget the uses of a pod that leaves the what-if."""
         cycle[KEY].uses -= cycle[KEY].uses_by(removed)
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Filter one node by the disks of its pods, then by the claims of all pods."""
         if disks_clash(pod, node.pods.values()):
             return DISK_CONFLICT
         return CLAIM_CONFLICT if cycle[KEY].uses > 0 else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Filter all nodes: only those with users of the same disks are looked at."""
+        """Filter all nodes; only nodes with users of the same disks are checked."""
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         clashing = self._clashing(pod, nodes)
@@ -118,7 +114,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
         return np.isin(nodes.rows, rows) if rows else np.zeros(len(nodes), dtype=np.bool_)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Wait for the user of a disk or claim to go, for nodes, and for the pod's claims."""
+        """Register for deleted users of a disk or claim, for nodes, and for the pod's claims."""
         return (
             EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deleted),
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),
@@ -127,7 +123,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
 
 
 def after_pod_deleted(pod: Pod, old: Pod, _new: None) -> QueueingHint:
-    """Queue if the pod that went used the same disk or claim."""
+    """Queue if the deleted pod used the same disk or claim."""
     if old.namespace != pod.namespace:
         return QueueingHint.SKIP
     frees = disks_clash(pod, (old,)) or not _claim_names(pod).isdisjoint(_claim_names(old))
@@ -135,12 +131,12 @@ def after_pod_deleted(pod: Pod, old: Pod, _new: None) -> QueueingHint:
 
 
 def after_claim_added(pod: Pod, _old: None, new: PersistentVolumeClaim) -> QueueingHint:
-    """Queue if the claim is one the pod names."""
+    """Queue if the pod uses the claim."""
     return QueueingHint.QUEUE if uses_claim(pod, new, ephemeral=False) else QueueingHint.SKIP
 
 
 def disks_clash(pod: Pod, existing_pods: Iterable[Pod]) -> bool:
-    """Return whether the pod names a disk in line that one of the others has and does not share."""
+    """Return whether the pod has an inline disk that an existing pod uses and does not share."""
     disks = [volume for volume in pod.spec.volumes if disk_of(volume) is not None]
     if not disks:
         return False

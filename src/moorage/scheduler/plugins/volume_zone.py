@@ -1,4 +1,4 @@
-"""VolumeZone: keep pods in the zones and regions that the labels of their volumes name."""
+"""VolumeZone: restrict pods to the zones and regions of their volumes."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
@@ -29,13 +29,13 @@ SUCCESSOR: Final = {BETA_ZONE_LABEL: ZONE_LABEL, BETA_REGION_LABEL: REGION_LABEL
 
 
 class Topology(Struct, frozen=True):
-    """A label of a volume, and the values a node may have for it."""
+    """A topology label of a volume, and the accepted values."""
 
     key: str
     values: frozenset[str]
 
     def admits(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a node has one of the values, under the same key or under the one that took its place."""
+        """Return whether a node has an accepted value, under the same key or its GA successor."""
         value = labels.get(self.key)
         if value is None and self.key in SUCCESSOR:
             value = labels.get(SUCCESSOR[self.key])
@@ -54,7 +54,7 @@ KEY = StateKey[tuple[Topology, ...]]("VolumeZone")
 
 
 class VolumeZone(PreFilterPlugin, FilterPlugin):
-    """Reject nodes in another zone or region than the pod's bound volumes; nodes without any such label pass."""
+    """Reject nodes in another zone or region than the pod's bound volumes; nodes without these labels are accepted."""
 
     depends_on = DependsOn.NODE
     _signs_template = True
@@ -70,7 +70,6 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return None if volumes and any(volume.persistent_volume_claim is not None for volume in volumes) else ()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Collect the topology of the pod's bound volumes."""
         required = self._collect(pod)
         if isinstance(required, Status):
             return required
@@ -80,7 +79,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return None
 
     def _required(self, cycle: CycleState, pod: Pod) -> tuple[Topology, ...] | Status:
-        """Return the topology of the pod's volumes; a profile without the pre-filter has it collected here."""
+        """Return the topology of the pod's volumes; it is collected here if the profile has no PreFilter."""
         required = cycle.get(KEY)
         return self._collect(pod) if required is None else required
 
@@ -95,7 +94,6 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return tuple(dict.fromkeys(required))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Filter one node by its labels."""
         required = self._required(cycle, pod)
         if isinstance(required, Status):
             return required
@@ -105,7 +103,6 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return None if all(topology.admits(labels) for topology in required) else WRONG_ZONE
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Filter all nodes by their label columns."""
         required = self._required(cycle, pod)
         admitted = np.ones(len(nodes), dtype=np.bool_)
         if isinstance(required, Status):
@@ -143,7 +140,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return None if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else NAMELESS_VOLUME
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Wait for late-binding classes, labelled nodes, the pod's claims, and volumes elsewhere."""
+        """Register for delayed-binding classes, node labels, the pod's claims, and volumes."""
         return (
             EventRegistration(ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), after_class_added),
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
@@ -157,7 +154,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
 
 def topologies(volume: PersistentVolume) -> list[Topology]:
-    """Read the zone and region labels of a volume; a label with an empty element is ignored."""
+    """Parse the zone and region labels of a volume; labels with an empty element are ignored."""
     result = []
     for key in TOPOLOGY_LABELS:
         if key in volume.labels:
@@ -168,12 +165,12 @@ def topologies(volume: PersistentVolume) -> list[Topology]:
 
 
 def after_class_added(_pod: Pod, _old: None, new: StorageClass) -> QueueingHint:
-    """Queue if the class binds its claims when the pod is placed."""
+    """Queue if the class delays binding until a pod is scheduled."""
     return QueueingHint.QUEUE if new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else QueueingHint.SKIP
 
 
 def after_claim_changed(pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> QueueingHint:
-    """Queue if the claim is one the pod names."""
+    """Queue if the pod uses the claim."""
     return QueueingHint.QUEUE if uses_claim(pod, new, ephemeral=False) else QueueingHint.SKIP
 
 

@@ -1,4 +1,4 @@
-"""Which pods a disruption budget protects from eviction."""
+"""Pods protected from eviction by disruption budgets."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -28,13 +28,13 @@ class Budgets:
 
     @property
     def version(self) -> int:
-        """A number that grows whenever a budget changes."""
+        """The version of the budgets; it grows with every change."""
         return self._lister.version
 
     def split(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-        """Divide pods, the most important first, into those whose eviction violates a budget and the others.
+        """Split pods, sorted by importance, into those whose eviction violates a budget and the others.
 
-        Every pod uses up what its budgets allow, also one that will be spared in the end.
+        Every pod counts against its budgets, even if it is reprieved later.
         """
         self._refresh()
         if not self._by_namespace:
@@ -54,7 +54,7 @@ class Budgets:
                 continue
             count = disruptions[id(protection)] = disruptions.get(id(protection), 0) + 1
             if count > protection.allowed:
-                # The budgets after this one keep what they allow: upstream stops at the first that is exceeded.
+                # Later budgets are not charged: upstream stops at the first exceeded budget.
                 return True
         return False
 
@@ -71,7 +71,7 @@ def _protections(budgets: Iterable[PodDisruptionBudget]) -> Iterator[tuple[str, 
         try:
             matcher = label_matcher(budget.spec.selector)
         except SelectorError:
-            continue  # a selector that cannot be read selects nothing
+            continue  # as upstream, invalid selectors match nothing
         if not matcher.is_nothing and not matcher.is_everything:
             status = budget.status
             yield budget.namespace, Protection(matcher, status.disruptions_allowed, status.disrupted_pods)

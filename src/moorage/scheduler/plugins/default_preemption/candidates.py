@@ -1,4 +1,4 @@
-"""The nodes where evicting pods would help, found by dry runs on as many as are wanted."""
+"""Candidate nodes for preemption, found by dry runs."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
@@ -48,13 +48,13 @@ class Findings(Struct):
 
     @property
     def error(self) -> str:
-        """The errors in one text, each once."""
+        """The distinct errors in one message."""
         distinct = list(dict.fromkeys(self.errors))
         return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
 class CandidateSearch:
-    """Tries the nodes whose rejection evicting pods may lift.
+    """Tries the nodes whose rejection preemption may resolve.
 
     The search starts at the first node in visiting order, or at a node chosen by ``rng``. If it will stop early, it
     visits nodes with nominated pods last. ``units`` groups the pods that are evicted together; ``rules`` replace the
@@ -119,7 +119,7 @@ class CandidateSearch:
         return UnitDryRun(self._handle, cycle, pod, self._budgets.split, self.units, self.rules)
 
     def wanted(self, nodes: int) -> int:
-        """Return how many candidates are enough among this many nodes."""
+        """Return the number of candidates to find among this many nodes."""
         return min(max(nodes * self._percentage // 100, self._min_candidates), nodes)
 
     def _from_offset(self, rows: RowArray) -> RowArray:
@@ -133,7 +133,7 @@ class CandidateSearch:
         violating: dict[str, Victims] = {}
         for row in rows:
             node = nodes[row]
-            # In a storm of preemption nearly all is known already, of hundreds of nodes for each pod.
+            # When many pods preempt, almost all outcomes of hundreds of nodes are cached.
             outcome = cached_outcomes.get(row)
             if outcome is None:
                 outcome = self._outcome(dry_run, node)
@@ -160,17 +160,17 @@ class CandidateSearch:
 
 
 def _nominated_last(rows: RowArray, nominated: list[int]) -> RowArray:
-    """Put the nodes behind that others are nominated for, when not all will be tried.
+    """Move nodes with nominated pods to the end, for searches that stop early.
 
     Where upstream starts is up to rng. Were it always the first node, preemptors in a row would find nothing but
-    each other's nodes, evict more pods there than each needs, and wait for one another.
+    each other's nodes, evict more pods than needed, and wait for one another.
     """
     claimed = np.isin(rows, nominated)
     return np.concatenate((rows[~claimed], rows[claimed]))
 
 
 class CachedOutcomes:
-    """Outcomes for the last kind of pod, by row, each good until its row changes."""
+    """Outcomes for the last kind of pod, by row; each is valid until its row changes."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
@@ -179,9 +179,9 @@ class CachedOutcomes:
         self.outcomes: dict[int, Outcome] = {}
 
     def keep_valid(self, kind: Hashable | None, budgets: int, nominated: Iterable[int]) -> None:
-        """Keep only what still holds for pods of a kind under some version of the budgets, and of rows not nominated.
+        """Drop outcomes that are invalid for this kind of pod, version of the budgets, and nominated rows.
 
-        A node that is nominated to others is judged with them, too: what was found before they were counts no more.
+        A node with nominated pods is filtered with these pods, so earlier outcomes are invalid.
         """
         is_known = kind is not None and self._key == (kind, budgets)
         changed = self._nodes.changed_since(self._position) if is_known else None

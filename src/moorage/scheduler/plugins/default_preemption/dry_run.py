@@ -1,4 +1,4 @@
-"""Dry runs of preemption: which pods would have to leave a node for another to fit there. Nothing is touched."""
+"""Dry runs of preemption: the victims needed on a node for a pod to fit. The cluster is not changed."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, cast
@@ -23,11 +23,11 @@ Importance: TypeAlias = tuple[int, float]
 """Sort key of pods, the most important first: high priority, then early start."""
 
 Split: TypeAlias = Callable[[Sequence[Pod]], tuple[list[Pod], list[Pod]]]
-"""Divides pods in order of importance into those that may not be disrupted and those that may."""
+"""Splits pods in order of importance into those protected by a budget and the others."""
 
 
 class DryRun:
-    """Tries nodes for one pod that fits nowhere; each node is judged by itself, on a copy."""
+    """Tries nodes for one unschedulable pod; each node is evaluated independently, on a copy."""
 
     def __init__(
         self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, split: Split, rules: VictimRules | None = None
@@ -52,7 +52,7 @@ class DryRun:
         return status if status is not None else self._reprieve(what_if, pool)
 
     def _pool(self, node: NodeInfo) -> list[Pod]:
-        """Return the pods of a node that may have to go."""
+        """Return the possible victims on a node."""
         priority, rules = self.priority, self._rules
         if rules is None:
             return [pod for pod in node.pods.values() if pod.priority < priority]
@@ -60,7 +60,7 @@ class DryRun:
 
     def is_row_local(self, node: NodeInfo) -> bool:
         """Return whether the outcome depends only on the node, its pods and the kind of pod."""
-        # A promised node is judged twice, with the promised pods and without: counting once would not do.
+        # Nodes with nominated pods are filtered twice, with and without these pods; counting covers one run only.
         return self._counting is not None and self._rules is None and node.name not in self._promised
 
     def hopeless(self, statuses: NodeStatuses, nodes: NodeTable, freed: Mapping[str, IntArray]) -> Verdict | None:
@@ -93,8 +93,8 @@ class DryRun:
         return CountedWhatIf(self._handle, self._cycle, self._pod, node, removed, self._counting)
 
     def _reprieve(self, what_if: "WhatIf", pool: list[Pod]) -> Victims | Status:
-        """Put back as many as the node takes, the protected first and the important before the others."""
-        # Equals keep the order in which the node got them; upstream's sort mixes them up when there are more than 12.
+        """Reprieve as many victims as fit, protected pods first, then by importance."""
+        # Equal pods keep their order on the node; upstream's sort is unstable for more than 12 pods.
         pool.sort(key=self._importance)
         protected, unprotected = self._split(pool)
         victims = [pod for pod in protected if not what_if.takes_back(pod)]
@@ -111,7 +111,7 @@ class DryRun:
 
 
 class WhatIf:
-    """A node without some of its pods, judged by all filters after every change."""
+    """A copy of a node without some of its pods; all filters run after every change."""
 
     def __init__(
         self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, node: NodeInfo, removed: Iterable[Pod]
@@ -128,7 +128,7 @@ class WhatIf:
         return self._handle.run_filters(self._cycle, self._pod, self.node)
 
     def takes_back(self, victim: Pod) -> bool:
-        """Put a pod back if both fit together; one that does not stays away."""
+        """Put a pod back if both pods fit; otherwise leave it out."""
         self._add(victim)
         if self._fits():
             return True
@@ -139,7 +139,7 @@ class WhatIf:
         try:
             return self.judge() is None
         except PluginError:
-            # As upstream: a filter that fails here only costs the victim its reprieve.
+            # As upstream: if a filter fails here, the pod stays a victim.
             return False
 
     def _add(self, victim: Pod) -> None:
@@ -165,7 +165,7 @@ class CountedWhatIf(WhatIf):
     ) -> None:
         self.node = node.copy()
         self._handle = handle
-        self._cycle = cycle  # no plugin follows what-ifs here, so there is nothing to clone
+        self._cycle = cycle  # no plugin has PreFilter extensions here, so the state need not be cloned
         self._pod = pod
         self._counting = counting
         self._left: list[dict[str, int]] | None = None
@@ -188,7 +188,7 @@ class CountedWhatIf(WhatIf):
 
 
 def counting_filters(handle: PreemptionHandle, cycle: CycleState) -> Sequence[CountingPlugin] | None:
-    """Return the filters that look at a node's pods if all of them merely count, and ``None`` if one does more."""
+    """Return the filters that depend on a node's pods if all of them are counting filters; otherwise ``None``."""
     skipped = cycle.skipped_filters
     if any(plugin.name not in skipped for plugin in handle.extensions):
         return None
@@ -199,7 +199,7 @@ def counting_filters(handle: PreemptionHandle, cycle: CycleState) -> Sequence[Co
 
 
 def start_time(pod: Pod, now: float) -> float:
-    """Return when a pod started; one that has not starts now."""
+    """Return the start time of a pod; pods that have not started start now."""
     started = pod.status.start_time
     return now if started is None else parse_time(started)
 

@@ -1,4 +1,4 @@
-"""Whether a pod may have others evicted, and whether it has done so already."""
+"""Whether a pod is eligible to preempt, and the evictions in progress."""
 
 from collections.abc import Coroutine
 from inspect import CORO_CLOSED, getcoroutinestate
@@ -22,9 +22,9 @@ MAX_EVICTIONS: Final = 1 << 14
 
 
 class Evictions:
-    """The pods that are being evicted, from the decision on.
+    """Pods that are being evicted, starting with the decision.
 
-    The watch delivers a deletion after the API has accepted it, and that is after the decision. Until then the victim
+    The watch delivers a deletion after the API accepts it, which is after the decision. Until then the victim
     is still on its node, and a pod nominated there would cause another eviction.
     """
 
@@ -44,16 +44,16 @@ class Evictions:
         return uid in self._accepted
 
     def begin(self, pod: Pod, work: Coroutine[Any, Any, None]) -> None:
-        """Note that some work is to evict a pod."""
+        """Record the work that evicts a pod."""
         self._under_way.put(pod.uid, work)
 
     def accept(self, pod: Pod) -> None:
-        """Note that the API has accepted the deletion, or has no such pod any more: it will not come back."""
+        """Record that the API accepted the deletion, or that the pod no longer exists."""
         self._under_way.discard(pod.uid)
         self._accepted.put(pod.uid, True)
 
     def cancel(self, pod: Pod) -> None:
-        """Note that the pod was stopped in memory instead, and may be placed again."""
+        """Record that the pod was stopped in memory; it may be scheduled again."""
         self._under_way.discard(pod.uid)
 
 
@@ -69,7 +69,7 @@ class Priorities(Protocol):
     """Determines the effective priority of a pod."""
 
     def priority_of(self, pod: Pod) -> int:
-        """Return the priority that counts for a pod."""
+        """Return the effective priority of a pod."""
         ...
 
 
@@ -80,7 +80,7 @@ def why_not_eligible(
     evictions: Evictions,
     priorities: Priorities | None = None,
 ) -> str:
-    """Return what keeps a pod from having others evicted; an empty text if nothing does."""
+    """Return why a pod is not eligible to preempt; an empty string if it is."""
     if pod.spec.preemption_policy == POLICY_NEVER:
         return NEVER
     # The nomination is written in a separate request, which the watch may not have delivered yet.

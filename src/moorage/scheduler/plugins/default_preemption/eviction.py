@@ -1,4 +1,4 @@
-"""Carrying a preemption out: victims are marked and deleted, and those not bound yet are stopped in memory."""
+"""Executes preemptions: deletes victims, and stops victims that are not bound yet in memory."""
 
 import asyncio
 import inspect
@@ -55,7 +55,7 @@ class Preemptor(msgspec.Struct, frozen=True):
 
     @property
     def uid(self) -> str:
-        """The identity of the pod or the group."""
+        """The UID of the pod or the group."""
         return self.obj.uid
 
     @property
@@ -65,7 +65,7 @@ class Preemptor(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The name of the pod or the group."""
+        """The key of the pod or the group."""
         return self.obj.key
 
 
@@ -82,7 +82,7 @@ class Eviction:
         self.evictions = handle.shared(EVICTIONS, Evictions)
 
     async def carry_out(self, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
-        """Evict the victims, then clear the nominations of less important pods; ApiError if a victim stays."""
+        """Evict the victims, then clear the nominations of lower-priority pods; raise ApiError if a deletion fails."""
         began, failed = perf_counter(), True
         try:
             for victim in victims:
@@ -129,7 +129,7 @@ class Eviction:
         return True
 
     def _note_time(self, preemptor: Preemptor, began: float, *, failed: bool) -> None:
-        """Measure an execution; upstream has this metric where there are groups only."""
+        """Observe the duration; as upstream, only if groups are enabled."""
         if self._has_groups:
             labels = preemptor.kind, "error" if failed else "success"
             seconds = perf_counter() - began
@@ -149,12 +149,12 @@ class Eviction:
 
 
 class Preemption(msgspec.Struct, eq=False):
-    """Evictions under way for one preemptor."""
+    """The running evictions of one preemptor."""
 
     last: Pod | None = None
-    """The victim that is evicted after all others, once it is its turn."""
+    """The last victim, set when all others are evicted."""
     held_back: bool = False
-    """Whether the preemptor was kept out of the queue, perhaps at the very event that should have woken it."""
+    """Whether the preemptor was held back, possibly at the event that should have activated it."""
     work: Coroutine[Any, Any, None] | None = None
 
     @property
@@ -166,7 +166,7 @@ class Preemption(msgspec.Struct, eq=False):
 class HeldPods:
     """Pods held back until their victims leave, indexed so that only affected pods are checked again.
 
-    What holds one back changes with the nodes that its victims are on, or with the work that evicts them.
+    This state changes with the nodes of the victims, or with the work that evicts them.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -178,13 +178,13 @@ class HeldPods:
         self._reconsidered: set[str] = set()
 
     def add(self, key: str, preemptor_uid: str, node_names: Iterable[str]) -> None:
-        """Note that a pod is held back, because of victims on some nodes."""
+        """Record that a pod is held back because of victims on some nodes."""
         self._of_preemptor.setdefault(preemptor_uid, set()).add(key)
         for name in node_names:
             self._on_node.setdefault(name, set()).add(key)
 
     def reconsider(self, preemptor_uid: str) -> None:
-        """Note that the work for a preemptor has come further."""
+        """Record progress of the work for a preemptor."""
         self._reconsidered |= self._of_preemptor.pop(preemptor_uid, set())
 
     def reconsidered(self) -> Collection[str] | None:
@@ -204,7 +204,7 @@ class BackgroundEviction(Eviction):
     """Evicts in the background. The preemptor stays out of the queue until its victims are seen to leave.
 
     The response to a deletion arrives before the watch event. A preemptor retried in between would find its
-    victim alive on the node, and evict another one.
+    victim on the node, and evict another pod.
     """
 
     def __init__(self, handle: PreemptionHandle, plugin: str, preemptor_uid: Callable[[Pod], str] = uid_of) -> None:
@@ -212,11 +212,11 @@ class BackgroundEviction(Eviction):
         self.events = (EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self.after_pod_deleted),)
         self._under_way: dict[str, Preemption] = {}
         self._victims: LRU[str, Mapping[str, str]] = LRU("preemption victims", MAX_EVICTIONS)
-        """The nodes of a preemptor's victims by their uids; whole pods would outlive the deletion of all of them."""
+        """The nodes of a preemptor's victims by UID; storing the pods would keep deleted pods in memory."""
         self._held = HeldPods(handle.nodes)
 
     async def carry_out(self, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
-        """Start evicting; without victims that are not leaving already there is nothing to do."""
+        """Start the evictions; without victims there is nothing to do."""
         if victims:
             self._victims.put(preemptor.uid, {victim.uid: victim.node_name for victim in victims})
             preemption = self._under_way[preemptor.uid] = Preemption()
@@ -248,7 +248,7 @@ class BackgroundEviction(Eviction):
         return False
 
     def reconsidered(self) -> Collection[str] | None:
-        """Return the keys of pods that need not be held back any more, perhaps."""
+        """Return the keys of pods that may be admitted again."""
         return self._held.reconsidered()
 
     def _holds(self, uid: str) -> bool:
@@ -274,8 +274,8 @@ class BackgroundEviction(Eviction):
     def _on_node(self, victim: str, node_name: str) -> Pod | None:
         """Return the observed victim if it is still on its node.
 
-        Not the lister's word counts but the node's: if a victim was just being bound when it was deleted, what wakes
-        the preemptor is that binding's failure, and the deletion of a pod without a node that follows is no event.
+        Use the node, not the lister: if a victim was being bound when it was deleted, the failed binding activates the
+        preemptor, and the later deletion of a pod without a node triggers no event.
         """
         info = self._handle.nodes.find(node_name)
         return None if info is None else info.pods.get(victim)
@@ -304,7 +304,7 @@ class BackgroundEviction(Eviction):
     ) -> bool:
         """Evict all victims; return whether a deletion event will activate (or has activated) the preemptor.
 
-        The last victim goes after all others, so that ``is_under_way_for`` need watch only that one.
+        The last victim is evicted after all others, so ``is_under_way_for`` checks only that one.
         """
         is_clear = await self._clear_nominations(preemptor, node_name)
         *earlier, last = victims

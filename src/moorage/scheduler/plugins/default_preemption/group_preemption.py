@@ -36,7 +36,7 @@ PREFIX: Final = "pod group preemption: "
 NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
 ONGOING: Final = "ongoing preemption on nominated nodes"
 GROUP: Final = "podgroup"
-"""How metrics name a group that preempts, of whichever kind."""
+"""The metric label of preempting groups of all kinds."""
 CLUSTER: Final = "cluster"
 """The location in events about victims of a group, which are on several nodes."""
 
@@ -58,7 +58,7 @@ class GroupPreemption:
         self._has_policies = handle.features.enabled("PodGroupPreemptionPolicy")
 
     async def run(self, group: GroupTree) -> GroupPostFilterResult:
-        """Find victims for a group that fits nowhere, and have them evicted."""
+        """Find victims for an unschedulable group and evict them."""
         pods = [pod for node in self._handle.nodes for pod in node.pods.values()]
         units = Units(self._handle.groups).of(pods)
         if problem := missing_node(units, self._handle.nodes):
@@ -124,9 +124,9 @@ class GroupPreemption:
         return False
 
     def _victims(self, proposals: Sequence[Proposal], pool: list[Unit]) -> tuple[list[Unit], set[str]]:
-        """Return the units without which the group fits where it was found to fit without any of them.
+        """Return the units to evict so that the group fits its proposed placement.
 
-        And the uids of pods that a disruption budget protects.
+        Also return the UIDs of victims protected by a disruption budget.
         """
         ordered = by_importance(pool, self._handle.clock.wall())
         protected, unprotected, violating = split_units(ordered, self._budgets.split)
@@ -145,7 +145,7 @@ class GroupWhatIf:
         self._is_local = all(self._depends_on_node(cycle) for _, cycle in self._proposals)
 
     def takes_back(self, unit: Unit) -> bool:
-        """Put a unit back if the whole group still fits; one that does not stays away."""
+        """Put a unit back if the whole group still fits; otherwise leave it out."""
         for pod in unit.pods:
             self._change(pod, is_back=True)
         if self._fits(self._concerned(unit)):
@@ -155,7 +155,7 @@ class GroupWhatIf:
         return False
 
     def _concerned(self, unit: Unit) -> list[tuple[Proposal, CycleState]]:
-        """Return the members that a unit can be in the way of."""
+        """Return the members that a unit can affect."""
         if not self._is_local:
             return self._proposals
         nodes = {pod.node_name for pod in unit.pods}

@@ -22,7 +22,7 @@ MAX_PRIORITIES: Final = 8
 
 
 class LowerPriorityPods(SideColumns):
-    """The lowest priority on each node, and for some priorities what all pods below them hold there."""
+    """The lowest priority on each node, and the requests of pods below some priorities."""
 
     def __init__(self, handle: PreemptionHandle) -> None:
         super().__init__(handle.nodes, {})
@@ -30,7 +30,7 @@ class LowerPriorityPods(SideColumns):
         self._held: LRU[int, HeldBelow] = LRU("requests by priority", MAX_PRIORITIES)
 
     def write(self, info: NodeInfo) -> None:
-        """Look at the node's pods again."""
+        """Update the columns of a node."""
         self._lowest.reserve(info.row + 1)
         self._lowest.array[info.row] = min((_lowest(pod) for pod in info.pods.values()), default=NOBODY)
         for _, sums in self._held.items():
@@ -40,7 +40,7 @@ class LowerPriorityPods(SideColumns):
         """Do nothing: rows are written before they are read."""
 
     def rows_of(self, source: str, key: str) -> Iterable[int]:
-        """Concern no row: pods on nodes are in the node table's own log."""
+        """Return no rows: the node table logs changes of pods on nodes."""
         return ()
 
     def is_below(self, priority: int, rows: RowArray) -> BoolArray:
@@ -50,7 +50,7 @@ class LowerPriorityPods(SideColumns):
         return below
 
     def held_below(self, priority: int, rows: RowArray) -> dict[str, IntArray]:
-        """Return what pods of lower priority hold on these rows, by resource; they themselves count as ``pods``."""
+        """Return the requests of lower-priority pods on these rows by resource, with their number as ``pods``."""
         self.refresh()
         sums = self._held.find(priority)
         if sums is None:
@@ -62,14 +62,14 @@ class LowerPriorityPods(SideColumns):
 
 
 class HeldBelow:
-    """The sums for one priority, a column for each resource."""
+    """The sums for one priority, one column per resource."""
 
     def __init__(self, priority: int) -> None:
         self._priority = priority
         self.columns: dict[str, Growing] = {PODS: Growing(np.int64)}
 
     def write(self, info: NodeInfo) -> None:
-        """Add a node's pods up again."""
+        """Sum up the pods of a node."""
         sums: dict[str, int] = {PODS: 0}
         for pod in info.pods.values():
             if pod.priority < self._priority:
@@ -84,5 +84,5 @@ class HeldBelow:
 
 
 def _lowest(pod: Pod) -> int:
-    """Return the lowest priority that a pod may count with: of a group's member that is up to the group."""
+    """Return the lowest effective priority of a pod; for group members it depends on the group."""
     return pod.priority if pod.spec.scheduling_group is None else ANYTHING

@@ -36,9 +36,9 @@ GROUP_UNDER_WAY: Final = Status.unresolvable("waiting for the preemption for thi
 
 
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
-    """Nominate a node for a pod that fits nowhere, and evict the less important pods that are in its way there.
+    """Nominate a node for an unschedulable pod, and evict lower-priority pods there.
 
-    Upstream starts its search at a random node; here it starts at the first, unless ``chance`` is given.
+    Upstream starts its search at a random node; here it starts at the first, unless ``chance`` is set.
     """
 
     Args: ClassVar[type[Any] | None] = DefaultPreemptionArgs
@@ -140,9 +140,9 @@ def _error(problem: str) -> PostFilterResult:
 async def call_extenders(
     handle: PreemptionHandle, pod: Pod, candidates: Mapping[str, Victims]
 ) -> Mapping[str, Victims]:
-    """Let every extender that wants to drop candidates and change victims, one after the other.
+    """Let all interested extenders, one after the other, drop candidates and change victims.
 
-    ExtenderError if one that may not be ignored fails.
+    Raise ExtenderError if an extender that is not ignorable fails.
     """
     for extender in handle.extenders:
         if not candidates:
@@ -168,10 +168,10 @@ def _with_victims(extender: PreemptionExtender, answer: Mapping[str, Victims]) -
 
 
 def pick_one_node(candidates: Mapping[str, Victims], now: float) -> str:
-    """Return the node to take, the first of several that are equally good.
+    """Return the best candidate node, the first of several equal ones.
 
-    Fewest violated budgets, then the lowest highest priority, the smallest sum of priorities, the fewest victims, and
-    the most important of them having started last.
+    The criteria are: fewest budget violations, lowest maximum priority, lowest sum of priorities, fewest victims, and
+    latest start of the most important victim.
     """
     harms = {name: victims.harm for name, victims in candidates.items()}
     least = min([harm.weight for harm in harms.values()])

@@ -1,4 +1,4 @@
-"""Dry runs for a single pod where groups count: units with pods on several nodes go, or stay, as a whole."""
+"""Dry runs for a single pod with pod groups: units with pods on several nodes are evicted as a whole."""
 
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState
@@ -19,7 +19,7 @@ from moorage.scheduler.plugins.default_preemption.units import (
 
 
 class UnitDryRun(DryRun):
-    """Tries nodes for one pod; victims are units, and their priorities those of groups."""
+    """Tries nodes for one pod; victims are units, with the priorities of their groups."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class UnitDryRun(DryRun):
         self._units = units
 
     def on(self, node: NodeInfo) -> Victims | Status:
-        """Return the least important pods without which the pod fits; those of other nodes that go along included."""
+        """Return the victims needed for the pod to fit, including members of units on other nodes."""
         if not has_groups(node):
             return super().on(node)
         units = self._units.of(node.pods.values())
@@ -62,7 +62,7 @@ class UnitDryRun(DryRun):
 
 
 class UnitWhatIf(WhatIf):
-    """A node without some units; their pods on other nodes are gone for the plugins that look at the whole cluster."""
+    """A node without some units; cluster-wide plugins also see their pods on other nodes removed."""
 
     def __init__(
         self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, node: NodeInfo, removed: list[Unit]
@@ -72,7 +72,7 @@ class UnitWhatIf(WhatIf):
             self._remove_unit(unit)
 
     def takes_back_unit(self, unit: Unit) -> bool:
-        """Put a unit back if the pod still fits; one that does not stays away."""
+        """Put a unit back if the pod still fits; otherwise leave it out."""
         for member in unit.pods:
             if member.node_name == self.node.name:
                 self._add(member)

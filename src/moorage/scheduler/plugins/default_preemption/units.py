@@ -16,7 +16,7 @@ from moorage.scheduler.state.pod_groups import PodGroups, group_key
 
 
 class Rank(IntEnum):
-    """How much a unit is worth among those of equal priority."""
+    """Rank of units with equal priority."""
 
     POD = 1
     GROUPED = 2
@@ -30,11 +30,11 @@ class Unit(Struct, frozen=True, eq=False):
     priority: int
     rank: Rank
     group: Group | None = None
-    """The group that makes them one; ``None`` for a single pod."""
+    """The group that is disrupted as a whole; ``None`` for a single pod."""
 
 
 class UnitSplit(NamedTuple):
-    """Units whose eviction violates a budget, and the others; and which pods of the former do."""
+    """Units whose eviction violates a budget, the others, and the violating pods."""
 
     protected: list[Unit]
     others: list[Unit]
@@ -49,7 +49,7 @@ def may_go(unit: Unit, preemptor: Pod, priority: int, rules: VictimRules | None)
 
 
 class Units:
-    """Finds the unit and the priority of pods on nodes."""
+    """Finds the units and effective priorities of pods on nodes."""
 
     def __init__(self, groups: PodGroups) -> None:
         self._groups = groups
@@ -61,12 +61,12 @@ class Units:
         return () if group is None else tuple(self._groups.chain(group))
 
     def priority_of(self, pod: Pod) -> int:
-        """Return the priority that counts for a pod: that of the highest group above it that is known."""
+        """Return the effective priority of a pod: that of its root group, if known."""
         chain = self.chain_of(pod)
         return chain[-1].priority if chain else pod.priority
 
     def of(self, pods: Iterable[Pod]) -> list[Unit]:
-        """Return the units that some pods belong to, each once, with all of their pods."""
+        """Return the units of some pods, each once, with all of their pods."""
         units: list[Unit] = []
         identities: set[tuple[bool, str]] = set()
         for pod in pods:
@@ -103,7 +103,7 @@ def missing_node(units: Iterable[Unit], nodes: NodeTable) -> str:
 
 
 def by_importance(units: Iterable[Unit], now: float) -> list[Unit]:
-    """Sort units, the most important first: priority, rank, number of pods, and an early start."""
+    """Sort units by importance: priority, rank, number of pods, then earliest start."""
     return sorted(
         units,
         key=lambda unit: (
@@ -116,7 +116,7 @@ def by_importance(units: Iterable[Unit], now: float) -> list[Unit]:
 
 
 def split_units(units: Sequence[Unit], split: Callable[[Sequence[Pod]], tuple[list[Pod], list[Pod]]]) -> UnitSplit:
-    """Divide units in order of importance by whether evicting them violates a budget."""
+    """Split units, sorted by importance, by whether their eviction violates a budget."""
     protected, _ = split([pod for unit in units for pod in unit.pods])
     violating = {pod.metadata.uid for pod in protected}
     guarded, unprotected = list[Unit](), list[Unit]()

@@ -1,7 +1,7 @@
 """Cached affinity rules: expanded terms and incremental counts for pods with equal terms and labels.
 
-Pods of one template have the same terms, namespace and labels, so what they want to know is worked out once, and again
-only when a namespace changes, a term appears or goes, or a count was given up.
+Pods of one template have the same terms, namespace and labels, so their rules are computed once, and again only when a
+namespace changes, a term appears or disappears, or counts were dropped.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ MAX_TALLIES: Final = 1024
 MAX_RULES: Final = 1024
 
 Token = tuple[int, ...]
-"""Versions of all that rules are made from."""
+"""Versions of everything that rules depend on."""
 
 
 class CachedRules:
@@ -49,7 +49,7 @@ class CachedRules:
 
     @property
     def can_score(self) -> bool:
-        """Whether some pod on a node has a term that scores nodes for others."""
+        """Whether a pod on a node has a term that scores nodes for other pods."""
         return bool(self._pods.preferred) or (self._hard_weight > 0 and bool(self._pods.affinity))
 
     def required(self, pod: Pod, terms: PodTerms) -> RequiredRules:
@@ -64,7 +64,7 @@ class CachedRules:
         return cached[1]
 
     def preferred(self, pod: Pod, terms: PodTerms) -> DomainScores:
-        """Return what the pod thinks of pods there, and those of it; to be refreshed."""
+        """Return the scores of the pod's and of existing pods' preferred terms; call ``refresh`` before use."""
         pods = self._pods
         key = _cache_key(pod, terms)
         state = (self._namespaces.version, pods.affinity.version, pods.preferred.version, pods.generation)
@@ -100,7 +100,7 @@ class CachedRules:
         return DomainScores(self._by_key(counts), self._domains)
 
     def _affinity(self, terms: tuple[IncomingTerm, ...]) -> Tallies:
-        """Count the pods that all terms mean, by each of the terms' keys."""
+        """Count the pods that match all terms, by each topology key."""
         if not terms:
             return {}
         counts = self._pods.count(*conjunction(terms), terminating=True)
@@ -126,7 +126,7 @@ class CachedRules:
         return tally
 
     def _drop_rules(self, key: Hashable, dropped: DomainTally) -> None:
-        # They would keep in memory the tallies that are dropped to save it; new ones find those that are left.
+        # Cached rules would keep the dropped tallies in memory; new rules reuse the remaining ones.
         self._required.clear()
         self._preferred.clear()
 

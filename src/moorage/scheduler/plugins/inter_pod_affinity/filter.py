@@ -1,4 +1,4 @@
-"""Required terms: which nodes the incoming pod's own rule out, and which those of pods already there do."""
+"""Required terms of the incoming pod and of existing pods: the nodes that they exclude."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -38,7 +38,7 @@ class PairCounts:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no pod was counted anywhere."""
+        """Whether no pod was counted."""
         return all(counts.total == 0 for counts in self.by_key.values())
 
     def has(self, key: str, node: NodeInfo) -> bool:
@@ -52,7 +52,7 @@ class PairCounts:
         return any(self.has(key, node) for key in self.by_key)
 
     def change(self, key: str, node: NodeInfo, by: int) -> None:
-        """Count a pod more or less on a node."""
+        """Add ``by`` to the count of a node's domain."""
         value = node.labels.get(key)
         if value is not None:
             self.by_key.setdefault(key, DomainCounts.none()).change(value, by)
@@ -90,7 +90,7 @@ class AffinityWhatIf(Struct):
         )
 
     def change(self, incoming: Pod, existing: Pod, node: NodeInfo, by: int) -> None:
-        """Follow a what-if in which another pod is put on a node or taken off it."""
+        """Update the counts for a pod that is added to a node or removed from it."""
         for term in affinity_terms(existing).anti_affinity:
             if term.matches(incoming.namespace, incoming.labels, self.namespace_labels):
                 self.existing_anti.change(term.topology_key, node, by)
@@ -120,7 +120,7 @@ class AffinityWhatIf(Struct):
 
     @property
     def _is_first_of_its_kind(self) -> bool:
-        # Otherwise the first pod of a group that wants to be together could never be placed.
+        # Otherwise the first pod of a group with affinity to itself could never be scheduled.
         return self.matches_itself and self.affinity.is_empty
 
     def filter_nodes(self, nodes: NodeTable) -> Verdict:
@@ -173,11 +173,11 @@ class RequiredRules:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no terms, and no pod that has one against this."""
+        """Whether there are no terms, and no existing pod has a term that matches this pod."""
         return not (self._affinity_terms or self._anti_terms) and not is_any_counted(self._existing.values())
 
     def are_over(self, nodes: NodeTable) -> bool:
-        """Return whether a window is the cluster that the tallies follow, row by row."""
+        """Return whether a window shows all rows of the cluster that the tallies follow."""
         return nodes.shows_all and self._nodes is not None and nodes.is_window_of(self._nodes)
 
     def verdict(self, size: int) -> Verdict:
@@ -188,7 +188,7 @@ class RequiredRules:
         return self._filtered[1]
 
     def what_if(self) -> AffinityWhatIf:
-        """Return the same as counts that can be changed."""
+        """Return modifiable counts."""
         return AffinityWhatIf(
             self._affinity_terms,
             self._anti_terms,
@@ -228,7 +228,7 @@ class AffinityState:
         return copy
 
     def change(self, incoming: Pod, existing: Pod, node: NodeInfo, by: int) -> None:
-        """Follow a what-if in which another pod is put on a node or taken off it."""
+        """Update the counts for a pod that is added to a node or removed from it."""
         self._is_changed = True
         self._counts().change(incoming, existing, node, by)
 
@@ -259,7 +259,7 @@ def _rows_with_pods(tallies: Tallies) -> BoolArray | None:
 def _verdict(
     size: int, unmet: BoolArray | None, anti_affinity: BoolArray | None, existing_anti_affinity: BoolArray | None
 ) -> Verdict:
-    """Put the three reasons together, so that each node has the first that applies."""
+    """Combine the three reasons; each node gets the first that applies."""
     rejections: list[tuple[BoolArray, Status]] = []
     decided: BoolArray | None = None
     for rows, status in (

@@ -1,4 +1,4 @@
-"""Which events may let a pod in that affinity kept out."""
+"""Queueing hints of InterPodAffinity."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ from moorage.scheduler.state.pod_index import PodIndex
 
 
 def hint_after_assigned_pod(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-    """Queue when a pod near which this one wants to be has come, or one it must avoid has gone."""
+    """Queue when a pod that matches the affinity was assigned, or a pod that matches the anti-affinity was deleted."""
     if any(
         assigned is not None and not assigned.node_name and not assigned.nominated_node_name for assigned in (old, new)
     ):
@@ -31,12 +31,12 @@ def hint_after_assigned_pod(pod: Pod, old: Pod | None, new: Pod | None) -> Queue
 
 
 def hint_after_own_labels(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-    """Queue: pods already there may have minded the old labels only."""
+    """Queue: existing pods may have rejected the old labels only."""
     return QueueingHint.QUEUE
 
 
 def hint_after_node(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-    """Queue when a node came or moved to another domain of a key that the pod's required terms name."""
+    """Queue when a node was added or moved to another domain of the pod's required terms."""
     terms = affinity_terms(pod)
     if old is None:
         helps = bool(terms.anti_affinity) or any(term.topology_key in new.labels for term in terms.affinity)
@@ -101,7 +101,7 @@ class ExtraHints:
         )
 
     def after_assigned_pod(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-        """Queue when a pod near which this one wants to be has come, or one that either avoids has gone."""
+        """Queue when a matching pod was assigned, or when a pod that either side avoids was deleted."""
         if any(
             assigned is not None and not assigned.node_name and not assigned.nominated_node_name
             for assigned in (old, new)
@@ -120,7 +120,7 @@ class ExtraHints:
         return _queue_if(helps)
 
     def after_node(self, pod: Pod, old: Node | None, new: Node | None) -> QueueingHint:
-        """Queue when a node came, went, or moved between the domains of a key in the pod's terms or about it."""
+        """Queue when a node was added, deleted, or changed its domain for a key of the pod's or matching terms."""
         terms = affinity_terms(pod)
         affinity = self._namespaces.expand(terms.affinity)
         is_first = match_all(affinity, pod)
@@ -135,12 +135,12 @@ class ExtraHints:
         return _queue_if(any(key in before and before[key] != after.get(key) for key in keys))
 
     def after_namespace(self, pod: Pod, old: Namespace | None, new: Namespace) -> QueueingHint:
-        """Queue when a namespace is one that the pod's terms select, or is no longer, or others do not avoid it now."""
+        """Queue when the pod's terms select the namespace or no longer do, or when others no longer avoid it."""
         before = NO_LABELS if old is None else old.labels
         terms = affinity_terms(pod)
         for term in (*terms.affinity, *terms.anti_affinity):
             selector = term.namespace_matcher
-            # A namespace that was not known was not selected, whatever the selector.
+            # A namespace that did not exist was not selected by any selector.
             if (old is not None and selector.matches(before)) != selector.matches(new.labels):
                 return QueueingHint.QUEUE
         if new.name != pod.namespace:
@@ -149,14 +149,14 @@ class ExtraHints:
         return _queue_if(not all(group.term.matches(pod.namespace, pod.labels, new.labels) for group in avoiding))
 
     def _keys_avoiding(self, pod: Pod) -> set[str]:
-        """Return the topology keys of the terms by which pods on nodes avoid this one."""
+        """Return the topology keys of existing pods' anti-affinity terms that match this pod."""
         labels = self._namespaces.find_labels(pod.namespace)
         groups = self._pods.anti_affinity.about(pod.namespace, pod.labels, labels)
         return {group.term.topology_key for group in groups}
 
 
 def _keys(terms: Sequence[IncomingTerm], assigned: Pod) -> set[str]:
-    """Return the topology keys of the terms that mean a pod."""
+    """Return the topology keys of the terms that match a pod."""
     return {term.topology_key for term in terms if term.matches(assigned)}
 
 

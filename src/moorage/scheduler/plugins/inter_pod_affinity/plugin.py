@@ -36,7 +36,7 @@ SCORE_STATE: Final = StateKey[DomainScores](
 
 
 class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Required terms rule nodes out, preferred ones score them; the terms of pods already there count, too."""
+    """Required terms filter nodes, preferred terms score them; the terms of existing pods count, too."""
 
     Args = InterPodAffinityArgs
     depends_on = DependsOn.CLUSTER

@@ -1,4 +1,4 @@
-"""Preferred terms, both ways: what the incoming pod thinks of the pods there, and they of it."""
+"""Preferred terms of the incoming pod and of existing pods."""
 
 from collections.abc import Mapping
 
@@ -29,11 +29,11 @@ class DomainScores:
         return not is_any_counted(self._tallies.values())
 
     def at_node(self, labels: Mapping[str, str]) -> int:
-        """Add up the scores of one node's domains."""
+        """Sum up the scores of one node's domains."""
         return sum(tally[labels.get(key)] for key, tally in self._tallies.items())
 
     def at_nodes(self, nodes: NodeTable) -> IntArray:
-        """Add up, for each node, the scores of its domains."""
+        """Sum up the scores of each node's domains."""
         is_of_cluster = self._nodes is not None and nodes.is_window_of(self._nodes)
         total: IntArray | None = None
         for key, tally in self._tallies.items():
@@ -47,7 +47,7 @@ class DomainScores:
 
 
 def normalize(scores: IntArray) -> IntArray:
-    """Spread the scores over 0…100, the worst at 0; in floats and in this order, as the last bit decides ties."""
+    """Scale the scores to 0…100; the floating-point operations and their order match upstream, for equal rounding."""
     if not len(scores):
         return scores
     low, high = int(np.minimum.reduce(scores)), int(np.maximum.reduce(scores))

@@ -13,14 +13,14 @@ from moorage.scheduler.state.selector_index import Namespaces
 
 
 class IncomingTerm(NamedTuple):
-    """Which pods an incoming pod means, and within which domains."""
+    """A term of an incoming pod with its namespaces."""
 
     topology_key: str
     namespaces: Namespaces
     matcher: LabelMatcher
 
     def matches(self, pod: Pod) -> bool:
-        """Return whether a pod is meant."""
+        """Return whether the term selects a pod."""
         return (self.namespaces is None or pod.namespace in self.namespaces) and self.matcher.matches(pod.labels)
 
 
@@ -28,7 +28,7 @@ MAX_KNOWN: Final = 1024
 
 
 class NamespaceExpansion:
-    """Expands terms through the namespaces there are; those of a term are looked up again only when one changes."""
+    """Expands terms with the namespaces of the cluster; the results are cached until a namespace changes."""
 
     def __init__(self, namespaces: Lister[Namespace]) -> None:
         self._namespaces = namespaces
@@ -37,7 +37,7 @@ class NamespaceExpansion:
 
     @property
     def version(self) -> int:
-        """A number that grows whenever a namespace changes."""
+        """The version of the namespaces; it grows with every change."""
         return self._namespaces.version
 
     def expand(self, terms: Iterable[AffinityTerm]) -> tuple[IncomingTerm, ...]:
@@ -45,7 +45,7 @@ class NamespaceExpansion:
         return tuple([self.expand_one(term) for term in terms])
 
     def expand_one(self, term: AffinityTerm) -> IncomingTerm:
-        """Expand one term; an empty namespace selector stays what it is, every namespace."""
+        """Expand one term; an empty namespace selector means all namespaces."""
         if self._namespaces.version != self._version:
             self._known.clear()
             self._version = self._namespaces.version
@@ -55,7 +55,7 @@ class NamespaceExpansion:
         return IncomingTerm(term.topology_key, self._selected(term), term.matcher)
 
     def find_labels(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace; one that is not known has none."""
+        """Return the labels of a namespace; unknown namespaces have no labels."""
         obj = self._namespaces.get(namespace)
         return NO_LABELS if obj is None else obj.labels
 
@@ -69,7 +69,7 @@ class NamespaceExpansion:
 
 
 def match_all(terms: Sequence[IncomingTerm], pod: Pod) -> bool:
-    """Return whether every term means the pod; without terms, none does."""
+    """Return whether all terms select the pod; False without terms."""
     return bool(terms) and all(term.matches(pod) for term in terms)
 
 

@@ -21,11 +21,11 @@ class Demand(NamedTuple):
     short: Status
     hopeless: Status
     is_delegable: bool
-    """Whether devices serve the resource on nodes that have none of it themselves: DynamicResources decides there."""
+    """Whether devices back the resource on nodes without it; DynamicResources filters these nodes."""
 
 
 class DemandReader:
-    """Reads the demands of pods, leaving out the extended resources that need not fit."""
+    """Reads the requests of pods, without ignored extended resources."""
 
     def __init__(
         self, classes: ExtendedResourceClasses, ignored: Collection[str] = (), ignored_groups: Collection[str] = ()
@@ -35,9 +35,9 @@ class DemandReader:
         self._ignored_groups = frozenset(ignored_groups)
 
     def read(self, pod: Pod) -> tuple[Demand, ...]:
-        """List what must be left on a node; the number of pods is not among it, since every pod needs a place."""
+        """List the requests that must be free on a node; the number of pods is checked separately."""
         amounts = pod.requests
-        # CPU, memory and storage are named first; the rest comes in random order upstream, here by name.
+        # CPU, memory and storage come first; the order of other resources is random upstream, here by name.
         names = [*NATIVE, *sorted([name for name in amounts if name not in NATIVE and name != PODS])]
         return tuple(
             [
@@ -48,7 +48,7 @@ class DemandReader:
         )
 
     def is_delegable(self, resource: str) -> bool:
-        """Return whether a device class serves the resource."""
+        """Return whether a device class backs the resource."""
         return resource not in NATIVE and self._classes.find(resource) is not None
 
     def _is_ignored(self, resource: str) -> bool:
@@ -59,7 +59,7 @@ class DemandReader:
 
 
 def shortages(demands: Sequence[Demand], node: NodeInfo) -> list[Status]:
-    """List everything the node has too little of."""
+    """List all insufficient resources of a node."""
     allocatable, requested = node.allocatable, node.requested
     statuses = [TOO_MANY_PODS] if len(node.pods) >= allocatable.get(PODS, 0) else []
     for resource, amount, short, hopeless, is_delegable in demands:

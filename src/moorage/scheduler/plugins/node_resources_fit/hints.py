@@ -16,7 +16,7 @@ class FitHints:
     """The queueing hints of NodeResourcesFit."""
 
     def __init__(self, classes: ExtendedResourceClasses, *, grows: bool = False) -> None:
-        # As upstream, hints know nothing of the resources that the configuration ignores.
+        # As upstream, hints do not consider the ignored resources of the configuration.
         self._demands = DemandReader(classes)
         self._grows = grows
 
@@ -35,11 +35,11 @@ class FitHints:
         )
 
     def _is_elsewhere(self, pod: Pod, node: str) -> bool:
-        """Return whether something happened on a node that a pod which is to grow on its own has no use for."""
+        """Return whether the event is on another node than that of a pod with a deferred resize."""
         return self._grows and pod.has_deferred_resize and pod.node_name != node
 
     def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
-        """Try again when a pod is gone that had a node, or was nominated to one."""
+        """Queue when an assigned or nominated pod was deleted."""
         if self._is_elsewhere(pod, old.node_name):
             return QueueingHint.SKIP
         return QueueingHint.QUEUE if old.node_name or old.nominated_node_name else QueueingHint.SKIP
@@ -54,7 +54,7 @@ class FitHints:
         return QueueingHint.QUEUE if gave_up else QueueingHint.SKIP
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-        """Try again when a node came, or grew in something the pod needs, and the pod would fit it were it empty."""
+        """Queue when a node was added or a requested resource grew, and the pod fits the empty node."""
         if self._is_elsewhere(pod, new.name) or shortages(self._demands.read(pod), NodeInfo(new)):
             return QueueingHint.SKIP
         if old is None or self._has_grown(pod, old, new):

@@ -55,7 +55,7 @@ SHARES: Final = StateKey[tuple[WeightedRequest, ...]]("NodeResourcesFit: what th
 class NodeResourcesFit(
     PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin
 ):
-    """Reject nodes that are full, and score by how full the others would be."""
+    """Reject nodes with insufficient resources, and score the others by utilization."""
 
     Args = NodeResourcesFitArgs
     depends_on = DependsOn.REQUESTS
@@ -65,7 +65,7 @@ class NodeResourcesFit(
     def __init__(self, *, args: NodeResourcesFitArgs | None = None, handle: Handle) -> None:
         args = args or NodeResourcesFitArgs()
         self._strategy = make_strategy(args.scoring_strategy)
-        # Pods are limited in number, not scored: upstream knows no allocatable for them here.
+        # As upstream, the number of pods is not scored.
         self._weights = tuple((r.name, r.weight) for r in args.scoring_strategy.resources if r.name != PODS)
         self._scored = tuple(name for name, _ in self._weights)
         self._amounts = shared_amounts(handle)
@@ -95,7 +95,7 @@ class NodeResourcesFit(
         return None
 
     def _growth(self, pod: Pod, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
-        """Leave out what a pod that is to grow is counted with already; a node that is overdrawn is still too full."""
+        """Subtract the requests that are already counted for a pod with a deferred resize."""
         if not pod.has_deferred_resize or self._nodes is None:
             return demands
         info = self._nodes.find(pod.node_name)
@@ -166,7 +166,7 @@ class NodeResourcesFit(
         return None
 
     def _read_shares(self, pod: Pod) -> tuple[WeightedRequest, ...]:
-        """Read what the pod counts for; a profile without the pre-score does so when it scores."""
+        """Read the requests and weights for scoring; called from Score if the profile has no PreScore."""
         requests = pod.scoring_requests
         if self._device_counts is not None:
             self._device_counts.refresh()
@@ -238,8 +238,8 @@ class NodeResourcesFit(
 
 
 def fullness(placements: Sequence[Placement], weights: Sequence[tuple[str, int]]) -> IntArray:
-    """Return the weighted mean, over the resources that count, of the percentage that would be taken."""
-    # Where places are counted, parts of the cluster that take as many pods share one tuple of them.
+    """Return the weighted mean utilization of the placements with the group, in percent."""
+    # Placements with equal proposals share one tuple, so the sums are computed once per tuple.
     distinct = {id(placement.proposals): placement.proposals for placement in placements}
     sums = {key: _sum_requests(proposals) for key, proposals in distinct.items()}
     scores = [_fullness(placement.nodes, sums[id(placement.proposals)], weights) for placement in placements]

@@ -1,4 +1,4 @@
-"""How full a node may get: the three scoring strategies of NodeResourcesFit, for one node and for columns of them."""
+"""The three scoring strategies of NodeResourcesFit, for one node and for columns of nodes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, FloatA
 from moorage.scheduler.plugins.resource_amounts import Capacity, percentage, percentages
 
 FEW_NODES: Final = 8
-"""So few nodes are scored faster one by one than as columns."""
+"""Up to this many nodes are scored one by one; columns are slower."""
 
 
 WeightedScore: TypeAlias = tuple[int, int]
@@ -28,7 +28,7 @@ WeightedScore: TypeAlias = tuple[int, int]
 
 
 class WeightedScores(NamedTuple):
-    """The scores of a window of nodes for one resource; ``present`` is ``None`` when every node has the resource."""
+    """The scores of a window for one resource; ``present`` is ``None`` if every node has the resource."""
 
     weight: int
     scores: IntArray
@@ -36,28 +36,28 @@ class WeightedScores(NamedTuple):
 
 
 class Strategy(ABC):
-    """Scores each resource by how full it would be, and takes the weighted mean of those the node has."""
+    """Scores each resource by utilization, and returns the weighted mean over the node's resources."""
 
     goes_by_what_is_left: ClassVar[bool] = False
     """Whether :meth:`score_left` is supported."""
 
     @abstractmethod
     def score_resource(self, used: int, capacity: int) -> int:
-        """Score one resource of one node that has some of it."""
+        """Score one resource of a node that has it."""
 
     @abstractmethod
     def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
         """Score one resource of many nodes."""
 
     def score_left(self, left: FloatArray, capacity: Capacity) -> IntArray:
-        """Score one resource of many nodes by a hundred times what would be left of it.
+        """Score one resource of many nodes by a hundred times the free amount.
 
-        ``left`` may be written to, and has exact integers. The column returned is of 32 bits.
+        ``left`` holds exact integers and may be overwritten. The result has 32 bits.
         """
         raise NotImplementedError
 
     def mean(self, weighted: Sequence[WeightedScore]) -> int:
-        """Put the scores of one node together; a node without any of the resources gets 0."""
+        """Combine the scores of one node; a node without any of the resources gets 0."""
         total = weights = 0
         for weight, score in weighted:
             total += weight * score
@@ -67,12 +67,12 @@ class Strategy(ABC):
         return total // weights if total >= 0 else truncated_div(total, weights)
 
     def mean_nodes(self, weighted: Sequence[WeightedScores], size: int) -> IntArray:
-        """Put the scores of many nodes together."""
+        """Combine the scores of many nodes."""
         total: IntArray | None = None
         everywhere = 0
         somewhere: IntArray | None = None
         for weight, scores, present in weighted:
-            # Columns of scores were made for this mean: they may be written to.
+            # The columns were created for this mean, so they may be overwritten.
             if weight != 1:
                 np.multiply(scores, weight, out=scores)
             if present is None:
@@ -93,14 +93,14 @@ class Strategy(ABC):
         if somewhere is not None:
             return total // np.maximum(somewhere + everywhere, 1)
         if everywhere.bit_count() == 1:
-            # As by default. No score is negative, and shifting takes a quarter of the time of dividing.
+            # The default. No score is negative, and shifting takes a quarter of the time of dividing.
             total >>= everywhere.bit_length() - 1
             return total
         return total // max(everywhere, 1)
 
 
 class LeastAllocated(Strategy):
-    """The share of a resource that stays free."""
+    """Score by the free share of a resource."""
 
     goes_by_what_is_left = True
 
@@ -119,12 +119,12 @@ class LeastAllocated(Strategy):
 
     def score_left(self, left: FloatArray, capacity: Capacity) -> IntArray:
         left /= capacity.floats
-        # Half as wide takes half the time, and processors cut floats off to 64 bits only one by one.
+        # 32-bit columns take half the time; CPUs convert floats to 64-bit integers one by one.
         return left.astype(np.int32)
 
 
 class MostAllocated(Strategy):
-    """The share of a resource that is taken."""
+    """Score by the used share of a resource."""
 
     def score_resource(self, used: int, capacity: int) -> int:
         return percentage(min(used, capacity), capacity)
@@ -136,9 +136,9 @@ class MostAllocated(Strategy):
 
 
 class RequestedToCapacityRatio(MostAllocated):
-    """A broken line over the share that is taken, drawn in the configuration.
+    """Score by a configured piecewise linear function of the used share.
 
-    Unlike the other two, a resource that scores 0 has no weight, and the mean is rounded rather than cut.
+    Unlike the other strategies, a resource with score 0 has no weight, and the mean is rounded, not truncated.
     """
 
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
@@ -148,7 +148,7 @@ class RequestedToCapacityRatio(MostAllocated):
         self._line_column = np.array(self._line, dtype=np.int64)
 
     def score_resource(self, used: int, capacity: int) -> int:
-        # Before the first point the line is level, also where upstream's integers overflow.
+        # Before the first point the function is constant, also if upstream's integers overflow.
         return self._line[max(0, super().score_resource(used, capacity))]
 
     def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
@@ -170,7 +170,7 @@ class RequestedToCapacityRatio(MostAllocated):
 
 
 def broken_linear(points: Sequence[tuple[int, int]], x: int) -> int:
-    """Follow straight lines between points; before the first and after the last one the line is level."""
+    """Interpolate linearly between points; constant before the first and after the last point."""
     for index, (right, height) in enumerate(points):
         if x <= right:
             if index == 0:
@@ -181,7 +181,7 @@ def broken_linear(points: Sequence[tuple[int, int]], x: int) -> int:
 
 
 def make_strategy(configured: ScoringStrategy) -> Strategy:
-    """Build the configured strategy."""
+    """Create the configured strategy."""
     match configured.type:
         case t if t == LEAST_ALLOCATED:
             return LeastAllocated()

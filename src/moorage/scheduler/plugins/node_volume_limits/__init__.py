@@ -1,1 +1,1 @@
-"""NodeVolumeLimits: no node gets more volumes of a CSI driver than the driver can attach there."""
+"""NodeVolumeLimits: limits the number of attached volumes per CSI driver and node."""

@@ -24,7 +24,7 @@ from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.plugins.not_found import claim_not_found
 
-# Upstream takes random letters: no driver must be able to give a real volume such a name.
+# A prefix that real volume handles cannot have; upstream uses random letters.
 NOT_YET_PROVISIONED: Final = "\0not-yet-provisioned-"
 
 
@@ -37,14 +37,14 @@ class UnattachableError(Exception):
 
 
 class Reads(Struct, frozen=True):
-    """The claims and volumes that decide what a pod attaches."""
+    """The claims and volumes that a pod's attachments depend on."""
 
     claims: tuple[str, ...]
     volumes: tuple[str, ...]
 
 
 class AttachableVolumes:
-    """Looks up what pods attach. In-tree disks count where CSI has taken them over: on nodes with a CSINode object."""
+    """Finds the volumes of pods. In-tree disks count where they are migrated: on nodes with a CSINode object."""
 
     def __init__(self, handle: Handle) -> None:
         self._claims = handle.lister(PersistentVolumeClaim)
@@ -52,7 +52,7 @@ class AttachableVolumes:
         self._classes = handle.lister(StorageClass)
 
     def of_new_pod(self, pod: Pod, *, migrated: bool) -> dict[CSIName, str]:
-        """Return what a pod to be placed attaches, by driver; a claim that is missing fails it."""
+        """Return the volumes of a pending pod with their drivers; raise UnattachableError if a claim is missing."""
         names: dict[CSIName, str] = {}
         for volume in pod.spec.volumes:
             use = claim_use(pod, volume)
@@ -69,7 +69,7 @@ class AttachableVolumes:
         return names
 
     def of_placed_pod(self, pod: Pod, *, migrated: bool) -> Iterator[CSIName]:
-        """Go through what a pod on a node attaches; a claim that is missing counts nothing."""
+        """Iterate over the volumes of a pod on a node; missing claims are ignored."""
         for volume in pod.spec.volumes:
             use = claim_use(pod, volume)
             if use is None:
@@ -110,12 +110,12 @@ class AttachableVolumes:
             try:
                 name = csi_name_of_volume(volume, migration)
             except MigrationError:
-                # A volume that no driver can name is one that no driver attaches.
+                # A volume without a CSI name is not attached by any driver.
                 return None
         return name if name.driver and name.handle else None
 
     def _of_class(self, claim: PersistentVolumeClaim, *, migrated: bool) -> CSIName | None:
-        """Name the volume that will be made for a claim."""
+        """Return a name for the volume that will be provisioned for a claim."""
         name = class_of_claim(claim)
         storage_class = self._classes.get(name) if name else None
         if storage_class is None or storage_class.provisioner in UNCOUNTED_PLUGINS:
@@ -129,12 +129,12 @@ class AttachableVolumes:
 
 
 def attaches_anything(pod: Pod) -> bool:
-    """Return whether a pod has a volume that a CSI driver may have to attach."""
+    """Return whether a pod has a volume that a CSI driver may attach."""
     return any(map(may_attach, pod.spec.volumes)) if pod.spec.volumes else False
 
 
 def may_attach(volume: Volume) -> bool:
-    """Return whether a volume is a claim, or a disk that CSI may have taken over."""
+    """Return whether a volume is a claim, or a disk that may be migrated to CSI."""
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None or takes_part_in_migration(volume)
 
 

@@ -48,7 +48,7 @@ KEY = StateKey[BothWays]("NodeVolumeLimits")
 
 
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
-    """Reject nodes where a driver would have more volumes to attach than it can, or where it does not run."""
+    """Reject nodes where a driver's volume limit would be exceeded, or where a required driver is missing."""
 
     _signs_template = True
 
@@ -65,14 +65,13 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return None if attaches_anything(pod) else ()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Look up what the pod attaches."""
         if not attaches_anything(pod):
             return Status.skip()
         cycle[KEY] = self._look_up(pod)
         return None
 
     def _new(self, cycle: CycleState, pod: Pod) -> BothWays:
-        """Return what the pod attaches; a profile without the pre-filter has it looked up here."""
+        """Return the pod's volumes; they are looked up here if the profile has no PreFilter."""
         volumes = cycle.get(KEY)
         return self._look_up(pod) if volumes is None else volumes
 
@@ -80,7 +79,6 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return BothWays(self._new_volumes(pod, migrated=True), self._new_volumes(pod, migrated=False))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Filter one node by counting its volumes."""
         csi_node = self._csi_nodes.get(node.name)
         volumes = self._new(cycle, pod)
         new = volumes.without if csi_node is None else volumes.with_csi_node
@@ -139,7 +137,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return rejections
 
     def _exceptions(self, volumes: BothWays, nodes: NodeTable) -> RowArray:
-        """Find the places in the window where counting failed, or where pods share a volume with this one."""
+        """Find the window indexes of rows that could not be counted, or that already have one of the volumes."""
         names = volumes.with_csi_node.volumes.keys() | volumes.without.volumes.keys()
         rows = {row for name in names for row in self._columns.holders(name)}.union(self._columns.failures)
         if not rows:
@@ -155,7 +153,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return NewVolumes(volumes, demanding=self._demanding(volumes.values()))
 
     def _drivers_that_must_run(self, drivers: Iterable[str]) -> tuple[str, ...]:
-        """Return the drivers that want pods kept off nodes where they do not run."""
+        """Return the drivers that require to be installed on the node."""
         csi_drivers = ((name, self._drivers.get(name)) for name in dict.fromkeys(drivers))
         return tuple(name for name, driver in csi_drivers if driver and driver.spec.prevent_pod_scheduling_if_missing)
 
@@ -175,5 +173,5 @@ def _not_installed(driver: str) -> Status:
 
 
 def _none(_drivers: Iterable[str]) -> tuple[str, ...]:
-    """Return no drivers: what the gate VolumeLimitScaling leaves when it is off."""
+    """Return no drivers; used if the gate VolumeLimitScaling is off."""
     return ()

@@ -41,7 +41,7 @@ class Attachments:
             self.follow(attachment.key)
 
     def follow(self, key: str) -> set[str]:
-        """Take in a change of one attachment; return the nodes it concerns."""
+        """Apply a change of one attachment; return the affected nodes."""
         nodes = {self._node_of[key]} if key in self._node_of else set()
         for node in nodes:
             del self._on_node[node][key]
@@ -54,7 +54,7 @@ class Attachments:
         return nodes
 
     def on_node(self, node_name: str) -> Iterator[tuple[str, CSIName | None]]:
-        """Go through the attached volumes of a node: the persistent volume, and its CSI name if it has one."""
+        """Iterate over the attached volumes of a node: the persistent volume, and its CSI name if known."""
         for attachment in self._on_node.get(node_name, {}).values():
             name = attachment.spec.source.persistent_volume_name
             if attachment.spec.attacher and name is not None:
@@ -64,7 +64,7 @@ class Attachments:
 
 
 class Dependencies(Generic[K]):
-    """Which rows something was read for."""
+    """The rows that depend on each object."""
 
     def __init__(self) -> None:
         self._rows: dict[K, set[int]] = {}
@@ -75,7 +75,7 @@ class Dependencies(Generic[K]):
         return self._rows.get(key, ())
 
     def replace(self, row: int, keys: set[K]) -> None:
-        """Note what a row depends on now."""
+        """Replace the dependencies of a row."""
         for key in self._keys.pop(row, ()):
             self._rows[key].discard(row)
             if not self._rows[key]:
@@ -125,7 +125,7 @@ class VolumeColumns(SideColumns):
                 return ALL_ROWS
 
     def reread(self, source: str) -> None:
-        """Read all attachments again when too many changed."""
+        """Read all attachments again after too many changes."""
         if source == "attachments":
             self._attachments.reread()
 
@@ -169,7 +169,7 @@ class VolumeColumns(SideColumns):
             _cells(self._limits, name, row, np.int64)[row] = limit + 1
 
     def clear(self, row: int) -> None:
-        """Forget what is known of a row."""
+        """Clear a row."""
         for column in (*self._counts.values(), *self._limits.values(), *self._installed.values()):
             if row < len(column.array):
                 column.array[row] = 0
@@ -199,17 +199,17 @@ class VolumeColumns(SideColumns):
         return ~nodes.through(self._installed[driver])
 
     def attached(self, node_name: str) -> set[CSIName]:
-        """Return the volumes that are attached to a node, whether or not a pod there still has them."""
+        """Return the volumes attached to a node, even if no pod uses them any more."""
         self.refresh()
         return {name for _, name in self._attachments.on_node(node_name) if name is not None}
 
     def holders(self, name: CSIName) -> Collection[int]:
-        """Return the rows where a pod has a volume already."""
+        """Return the rows where a pod already uses a volume."""
         return self._holders.rows(name)
 
 
 def held_by_pods(attachable: AttachableVolumes, node: NodeInfo, *, migrated: bool) -> set[CSIName]:
-    """Return the volumes that pods on a node have; raise :class:`UnattachableError` where that is unknown."""
+    """Return the volumes that pods on a node use; raise :class:`UnattachableError` if they are unknown."""
     return {
         name
         for pod in node.pods.values()
@@ -219,7 +219,7 @@ def held_by_pods(attachable: AttachableVolumes, node: NodeInfo, *, migrated: boo
 
 
 def limits_of(csi_node: CSINode | None) -> dict[str, int]:
-    """Return how many volumes of each driver a node may have; a driver that is not listed has no limit."""
+    """Return the volume limits of a node by driver; other drivers have no limit."""
     drivers = csi_node.spec.drivers if csi_node is not None else ()
     return {
         driver.name: driver.allocatable.count

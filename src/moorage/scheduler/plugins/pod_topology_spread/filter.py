@@ -1,4 +1,4 @@
-"""Hard constraints: how uneven the domains may become."""
+"""Hard constraints: the maximum skew between domains."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -36,7 +36,7 @@ class CriticalPaths:
         self.next = following
 
     def update(self, value: str, count: int) -> None:
-        """Follow the count of a domain, by upstream's rule: domains that are neither of the two are not ranked."""
+        """Update the count of a domain; as upstream, domains other than these two are not ranked."""
         if value == self.emptiest[0]:
             self.emptiest = (value, count)
         elif value == self.next[0]:
@@ -65,13 +65,13 @@ class Spread:
 
     @property
     def minimum(self) -> int:
-        """The number of pods in the emptiest domain; 0 when there are fewer domains than there have to be."""
+        """The number of pods in the domain with the fewest pods; 0 if there are fewer than ``minDomains`` domains."""
         if self._domains < self.constraint.min_domains:
             return 0
         return self._lowest if self._paths is None else self._paths.emptiest[1]
 
     def change(self, value: str, by: int) -> None:
-        """Follow a pod that came to a domain or left it."""
+        """Add ``by`` to the count of a domain."""
         if self._paths is None:
             self._paths = self._two_emptiest()
         if isinstance(self.counts, DomainTally):
@@ -83,7 +83,7 @@ class Spread:
         self._paths.update(value, self.counts[value])
 
     def is_too_many(self, value: str) -> bool:
-        """Return whether the pod would make a domain too full."""
+        """Return whether the pod would exceed the maximum skew in a domain."""
         return self.counts[value] + self.own - self.minimum > self.constraint.max_skew
 
     def too_many_at(self, codes: Codes, values: Vocabulary[str | None]) -> BoolArray | None:
@@ -131,9 +131,9 @@ class SpreadState(Struct):
                 spread.counts = spread.counts.snapshot()
 
     def change(self, incoming: Pod, existing: Pod, node: NodeInfo, by: int) -> None:
-        """Follow a what-if in which another pod is put on a node or taken off it.
+        """Update the counts for a pod that is added to a node or removed from it.
 
-        Neither a terminating pod nor an empty selector is special here, unlike in the count: upstream's quirk.
+        As upstream, terminating pods and empty selectors are not special here, unlike in the initial count.
         """
         if existing.namespace != incoming.namespace:
             return
@@ -155,7 +155,7 @@ class SpreadState(Struct):
         return None
 
     def filter_nodes(self, nodes: NodeTable) -> Verdict:
-        """Filter every node of a window; each gets the reason of the first constraint it breaks."""
+        """Filter every node of a window; each gets the reason of the first violated constraint."""
         rejections: list[tuple[BoolArray, Status]] = []
         decided: BoolArray | None = None
         is_whole = nodes.shows_all_of(self.counted)
@@ -185,7 +185,7 @@ class SpreadCounts:
         self._counted_versions: tuple[int, int] | None = None
 
     def state(self, pods: PodIndex, nodes: NodeTable) -> SpreadState:
-        """Return the state of one cycle."""
+        """Return the cycle state of one attempt."""
         versions = nodes.nodes_version, pods.generation
         if self._counted_versions != versions:
             self._tallies = self._count(pods, nodes)
@@ -197,7 +197,7 @@ class SpreadCounts:
         return SpreadState(self._inclusion, spreads, nodes)
 
     def _count(self, pods: PodIndex, nodes: NodeTable) -> list[SpreadTally]:
-        """Count the pods in each domain; only nodes that have all keys and that the policies include make domains."""
+        """Count the pods in each domain; only nodes with all keys that the policies include form domains."""
         columns = [nodes.label(constraint.topology_key) for constraint in self.constraints]
         lacking = any_of(nodes_lacking(column) for column in columns)
         labelled = None if lacking is None else ~lacking

@@ -1,4 +1,4 @@
-"""Which events may let a pod in that hard constraints kept out."""
+"""Queueing hints of PodTopologySpread."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Con
 
 
 class SpreadHints:
-    """Hints for one profile, whose default constraints matter, too."""
+    """Hints for one profile, including its default constraints."""
 
     def __init__(self, source: ConstraintSource) -> None:
         self._source = source
@@ -34,7 +34,7 @@ class SpreadHints:
         )
 
     def after_assigned_pod(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-        """Queue when a pod that a constraint counts came or went, or changed into or out of one."""
+        """Queue when a counted pod was added or deleted, or when a pod began or ceased to count."""
         if any(assigned is not None and not _is_involved(assigned, pod) for assigned in (old, new)):
             return QueueingHint.SKIP
         constraints = self._source.hard(pod)
@@ -45,14 +45,14 @@ class SpreadHints:
         return _queue_if(any(constraint.matcher.matches(assigned.labels) for constraint in constraints))
 
     def after_own_change(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
-        """Queue when the pod tolerates other nodes that count, or counts itself where it did not."""
+        """Queue when the pod's tolerations change the included nodes, or when the pod's own match changes."""
         constraints = self._source.hard(pod)
         if old.spec.tolerations != new.spec.tolerations and any(item.honors_taints for item in constraints):
             return QueueingHint.QUEUE
         return _queue_if(_match_changed(constraints, old, new))
 
     def after_node(self, pod: Pod, old: Node | None, new: Node | None) -> QueueingHint:
-        """Queue when a node joined or left the domains, or moved between them."""
+        """Queue when a node joined, left or changed a domain."""
         constraints = self._source.hard(pod)
         was_in = old is not None and _has_all_keys(old, constraints)
         is_in = new is not None and _has_all_keys(new, constraints)

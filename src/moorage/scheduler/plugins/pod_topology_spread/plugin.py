@@ -38,7 +38,7 @@ SCORE_STATE: Final = StateKey[PreferenceState](
 
 
 class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Constraints that must hold rule nodes out, the others score them; pods that have none get the default ones."""
+    """Hard constraints filter nodes, soft ones score them; pods without constraints get the default ones."""
 
     Args = PodTopologySpreadArgs
     depends_on = DependsOn.CLUSTER
@@ -121,7 +121,7 @@ class Kept(Protocol):
 
     @property
     def constraints(self) -> Constraints:
-        """The constraints it is about."""
+        """The constraints of the pods."""
         ...
 
 
@@ -161,5 +161,5 @@ class SpreadCache(Generic[K]):
         return counts
 
     def _drop_templates(self, key: Hashable, dropped: K) -> None:
-        # They would keep in memory what was dropped to save it.
+        # Templates would keep the dropped value in memory.
         self._by_template.clear()

@@ -1,4 +1,4 @@
-"""Soft constraints: the fewer pods of its kind in a node's domains, the better."""
+"""Soft constraints: prefer domains with fewer matching pods."""
 
 from collections.abc import Iterable, Sequence
 from math import log
@@ -41,7 +41,7 @@ class SpreadPreference(Struct, frozen=True):
         return sum(self.constraint.counts(pod, namespace) for pod in node.pods.values())
 
     def points_at(self, nodes: NodeTable, column: Labels) -> FloatArray:
-        """Compute the points of every node of a window; none for nodes without the key."""
+        """Compute the points of every node of a window; 0 for nodes without the key."""
         if isinstance(self.counts, DomainTally):
             points = self._points(self.counts.table(column.values)).take(column.codes)
         else:
@@ -69,11 +69,11 @@ class SpreadScores:
         self._bounds = (0, 0)
         self._stale: list[int] = []
         self._extremes: tuple[int, int] | None = None
-        """The lowest and the highest score, and below how many rows have each; ``None`` if they are not known."""
+        """The lowest and the highest score; ``None`` if unknown. The next two attributes count their rows."""
         self._at_low = self._at_high = 0
 
     def put(self, row: int, score: int) -> None:
-        """Follow the score of one row, which is not ignored."""
+        """Update the score of a row that is not ignored."""
         before = int(self._raw[row])
         self._raw[row] = score
         self._stale.append(row)
@@ -85,7 +85,7 @@ class SpreadScores:
                 self._extremes = None
 
     def _find_extremes(self) -> tuple[int, int]:
-        """Return the extremes, looking at all rows only when the last row that had one of them has another score."""
+        """Return the extremes; scans all rows only after the last row with an extreme score changed."""
         if self._extremes is None:
             self._extremes = low, high = bounds(self._raw, self.ignored)
             counted = self._raw if self.ignored is None else self._raw[~self.ignored]
@@ -94,7 +94,7 @@ class SpreadScores:
         return self._extremes
 
     def turned(self) -> IntArray:
-        """Return the scores of all rows, in 32 bits: as long as the extremes stay the same, few of them change."""
+        """Return the normalized scores of all rows in 32 bits; few change while the extremes stay the same."""
         now = self._find_extremes()
         if self._turned is None or now != self._bounds or len(self._stale) > FEW_ROWS:
             self._turned = turned_round(self._raw, now, self.ignored).astype(np.int32)
@@ -107,13 +107,13 @@ class SpreadScores:
 
 
 def bounds(scores: IntArray, ignored: BoolArray | None) -> tuple[int, int]:
-    """Return the lowest and the highest score of nodes that are not ignored; none are 0."""
+    """Return the lowest and the highest score of nodes that are not ignored; (0, 0) without nodes."""
     counted = scores if ignored is None else scores[~ignored]
     return (int(np.minimum.reduce(counted)), int(np.maximum.reduce(counted))) if len(counted) else (0, 0)
 
 
 def turned_round(scores: IntArray, between: tuple[int, int], ignored: BoolArray | None) -> IntArray:
-    """Turn scores round, so that the lowest become the highest, near 100; nodes that are ignored get 0."""
+    """Invert scores, so that the lowest become the highest, near 100; ignored nodes get 0."""
     low, top = between
     if top == 0:
         turned = np.full_like(scores, MAX_NODE_SCORE)
@@ -133,7 +133,7 @@ def _shown(column: IntArray) -> IntArray:
 
 
 class PreferenceState(Struct, frozen=True):
-    """Every soft constraint of a pod with its counts, and what that makes of the nodes of the cluster.
+    """Every soft constraint of a pod with its counts, and the resulting scores of the cluster's nodes.
 
     ``needs_all_keys``: nodes without one of the keys get no score.
     """
@@ -153,7 +153,7 @@ class PreferenceState(Struct, frozen=True):
         return ignored if ignored is None or nodes.shows_all else ignored.take(nodes.rows)
 
     def score(self, node: NodeInfo, namespace: str) -> int:
-        """Score one node: the more pods, the higher; normalising turns that round."""
+        """Score one node: more pods give a higher score; normalization inverts it."""
         score = 0.0
         for item in self.preferences:
             value = node.labels.get(item.constraint.topology_key)
@@ -170,8 +170,8 @@ class PreferenceState(Struct, frozen=True):
         return self.scores.raw if nodes.shows_all else self.scores.raw.take(nodes.rows)
 
     def normalize(self, nodes: NodeTable, scores: IntArray) -> IntArray:
-        """Turn the scores round, so that the emptiest domains come near 100; nodes that are ignored get 0."""
-        # The array that score_nodes gave: it is read-only, so if it comes back, so do the scores kept here.
+        """Invert the scores, so that the emptiest domains get nearly 100; ignored nodes get 0."""
+        # score_nodes returned this read-only array, so the cached normalized scores apply.
         if scores is self.scores.raw:
             return self.scores.turned()
         ignored = self.ignored(nodes)
@@ -198,7 +198,7 @@ def nodes_lacking_any(columns: Iterable[Labels]) -> BoolArray | None:
 class HostCounts:
     """The pods on each row, for the hostname key: every row is a domain, so nothing is summed.
 
-    They are good until a node changes, or the index drops a count.
+    Valid until a node changes, or the index drops a count.
     """
 
     __slots__ = ("_pods", "_position", "_rows")
@@ -213,7 +213,7 @@ class HostCounts:
         return np.zeros(self._rows, dtype=np.int64) if self._pods is None else self._pods.per_row(self._rows)
 
     def steps(self) -> Sequence[int] | None:
-        """Return the rows pods came to since the last time, ``~row`` where one left; ``None`` if they are too many."""
+        """Return the rows where pods were added since the last call, ``~row`` for removals; ``None`` if too many."""
         if self._pods is None or self._pods.log.position == self._position:
             return ()
         position, self._position = self._position, self._pods.log.position
@@ -239,7 +239,7 @@ class PreferenceCounts:
         self._state: PreferenceState | None = None
 
     def state(self, index: PodIndex, everywhere: NodeTable, feasible: NodeTable) -> PreferenceState:
-        """Return the state of one cycle."""
+        """Return the cycle state of one attempt."""
         versions = everywhere.nodes_version, index.generation
         if self._counted_versions != versions:
             self._count(index, everywhere)
@@ -256,7 +256,7 @@ class PreferenceCounts:
         return state
 
     def _follow(self) -> list[int] | None:
-        """Follow the pods that came and went; return the rows whose own counts changed, ``None`` if more did."""
+        """Refresh the counts; return the rows whose own counts changed, ``None`` if more changed."""
         rows: list[int] | None = []
         for tally in self._tallies:
             if isinstance(tally, SpreadTally):
@@ -288,7 +288,7 @@ class PreferenceCounts:
             self._sizes.append(_size(constraint, column, ignored))
 
     def _sizes_in(self, feasible: NodeTable) -> list[int]:
-        """Count the domains of a window: what a pod weighs grows with them."""
+        """Count the domains of a window; the weight of a pod grows with them."""
         columns = [feasible.label(constraint.topology_key) for constraint in self.constraints]
         ignored = nodes_lacking_any(columns) if self._needs_all_keys else None
         return [
@@ -307,7 +307,7 @@ class PreferenceCounts:
         return PreferenceState(preferences, self._needs_all_keys, everywhere, scores)
 
     def _score_of(self, row: int, preferences: Sequence[SpreadPreference]) -> int:
-        """Score one row, in a cluster where all have all keys."""
+        """Score one row; all nodes have all keys."""
         score = 0.0
         for item, tally in zip(preferences, self._tallies, strict=True):
             if isinstance(item.counts, DomainTally):
@@ -319,7 +319,7 @@ class PreferenceCounts:
 
 
 def _size(constraint: SpreadConstraint, column: Labels, ignored: BoolArray | None) -> int:
-    """Count the domains: nodes for the hostname key; nodes without the label are a domain shared with the value ""."""
+    """Count the domains: nodes for the hostname key; nodes without the label share a domain with the value ""."""
     if constraint.topology_key == HOSTNAME_LABEL:
         return len(column) - (0 if ignored is None else int(np.count_nonzero(ignored)))
     codes = column.codes if ignored is None else column.codes[~ignored]

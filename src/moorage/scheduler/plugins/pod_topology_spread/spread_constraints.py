@@ -1,4 +1,4 @@
-"""Which spread constraints a pod has: its own, or default ones with a selector deduced for it."""
+"""Spread constraints of a pod: its own, or default constraints with a selector deduced from services and owners."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -37,7 +37,7 @@ _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class SpreadConstraint(Struct, frozen=True):
-    """One constraint, ready to be counted."""
+    """One parsed constraint."""
 
     topology_key: str
     max_skew: int
@@ -47,7 +47,7 @@ class SpreadConstraint(Struct, frozen=True):
     honors_taints: bool
 
     def counts(self, pod: Pod, namespace: str) -> bool:
-        """Return whether a pod on a node counts; an empty selector counts no pod, as upstream."""
+        """Return whether a pod on a node counts; as upstream, an empty selector counts no pod."""
         return (
             pod.namespace == namespace
             and not pod.is_terminating
@@ -76,7 +76,7 @@ _NO_DEFAULTS: Final = _Defaults(EVERYTHING, NO_CONSTRAINTS, NO_CONSTRAINTS)
 
 
 class ConstraintSource:
-    """Knows the constraints of every pod, as one profile is configured."""
+    """Returns the constraints of pods for one profile."""
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._is_system_defaulted = args.defaulting_type == SYSTEM_DEFAULTING
@@ -91,19 +91,19 @@ class ConstraintSource:
         self._by_text: LRU[tuple[bytes, str, LabelPairs], Constraints] = LRU("spread constraints by text", MAX_KNOWN)
 
     def hard(self, pod: Pod) -> Constraints:
-        """Return the constraints that keep the pod off nodes."""
+        """Return the pod's hard constraints (DoNotSchedule)."""
         if pod.spec.topology_spread_constraints:
             return self._written(pod, HARD)
         return self._defaults(pod).hard if self._default_hard else NO_CONSTRAINTS
 
     def soft(self, pod: Pod) -> Constraints:
-        """Return the constraints that make the pod like nodes more or less."""
+        """Return the pod's soft constraints (ScheduleAnyway)."""
         if pod.spec.topology_spread_constraints:
             return self._written(pod, SOFT)
         return self._defaults(pod).soft if self._default_soft else NO_CONSTRAINTS
 
     def needs_all_keys(self, pod: Pod) -> bool:
-        """Return whether nodes without one of the keys are left out of scoring: only system defaults forgive that."""
+        """Return whether scoring ignores nodes without one of the keys; system defaults do not require all keys."""
         return bool(pod.spec.topology_spread_constraints) or not self._is_system_defaulted
 
     def _written(self, pod: Pod, action: str) -> Constraints:
@@ -113,7 +113,7 @@ class ConstraintSource:
         specs = pod.spec.topology_spread_constraints
         keys = {key for item in specs for key in item.match_label_keys if key in pod.labels}
         narrowing = {key: pod.labels[key] for key in sorted(keys)} if self._narrows else {}
-        # Pods of other shapes often have the same constraints, and then share what is counted for them.
+        # Pods of other shapes often have the same constraints, and then share the counts.
         encoded = (short_key(_encoder.encode(specs)), action, tuple(narrowing.items()))
         constraints = self._by_text.find(encoded)
         if constraints is None:
@@ -162,9 +162,9 @@ class _Known(NamedTuple):
 
 
 class DefaultSelectors:
-    """Deduces selectors, and remembers them for pods of the same labels and owner, until a service changes.
+    """Deduces selectors, and caches them by labels and owner until a service changes.
 
-    A replica set changes whenever one of its pods does, so an owner is compared by its selector, not by its version.
+    A replica set changes with each of its pods, so owners are compared by selector, not by version.
     """
 
     def __init__(self, handle: Handle) -> None:
@@ -177,7 +177,7 @@ class DefaultSelectors:
         self._owned: LRU[Key, _Known] = LRU("owner selectors", MAX_KNOWN)
 
     def of(self, pod: Pod) -> LabelMatcher:
-        """Return the selector for a pod; ``EVERYTHING`` means that nothing selects it."""
+        """Return the selector for a pod; ``EVERYTHING`` if no service or owner selects it."""
         if self._services.version != self._services_version:
             self._services_version = self._services.version
             self._unowned.clear()

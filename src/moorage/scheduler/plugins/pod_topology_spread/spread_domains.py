@@ -1,4 +1,4 @@
-"""The domains of a constraint, and the tally that counts its pods there."""
+"""The domains of a constraint, and the counts of their pods."""
 
 from collections.abc import Hashable
 from typing import Final
@@ -31,19 +31,19 @@ class Inclusion:
         self._demands = read_demands(pod) if is_choosy else None
 
     def sign(self, constraints: Constraints) -> Hashable:
-        """Return what decides which nodes count for these constraints: pods that sign the same include the same."""
+        """Return a key of the included nodes: pods with equal keys include the same nodes."""
         honors_affinity = any(constraint.honors_affinity for constraint in constraints)
         honors_taints = any(constraint.honors_taints for constraint in constraints)
         return self._demands if honors_affinity else None, self._pod.spec.tolerations if honors_taints else ()
 
     def includes(self, constraint: SpreadConstraint, node: NodeInfo) -> bool:
-        """Return whether a node counts."""
+        """Return whether the policies of a constraint include a node."""
         if constraint.honors_affinity and self._demands is not None and not self._demands.accepts(node.node):
             return False
         return not (constraint.honors_taints and repels(node.taints, self._pod, by_number=self._by_number))
 
     def included(self, constraint: SpreadConstraint, nodes: NodeTable) -> BoolArray | None:
-        """Find the nodes that count; ``None`` means all."""
+        """Find the included nodes; ``None`` means all."""
         accepted = tolerated = None
         if constraint.honors_affinity and self._demands is not None:
             accepted = self._demands.accepted_nodes(nodes)
@@ -59,7 +59,7 @@ MORE_THAN_ANY: Final = 2**31 - 1
 class SpreadTally:
     """The number of pods in each domain of a constraint; ``where`` marks the rows that count, ``None`` means all.
 
-    It is good until a node changes, or the index drops a count: :meth:`refresh` follows the pods only.
+    Valid until a node changes, or the index drops a count; :meth:`refresh` follows the pods only.
     """
 
     __slots__ = ("_domains", "codes", "domain_count", "eligible", "lacking", "tally", "values")
@@ -73,7 +73,7 @@ class SpreadTally:
         self._domains = self._counting(where)
         inhabited = np.bincount(self._domains.codes, minlength=len(self.values) + 1)[: len(self.values)]
         self.eligible: BoolArray = np.greater(inhabited, 0)
-        """The domains that have a row that counts."""
+        """The domains with at least one row that counts."""
         self.domain_count = int(np.count_nonzero(self.eligible))
         pods = constraint.counted_pods(namespace, index)
         self.tally = DomainTally(() if pods is None else ((pods, 1),))
@@ -83,7 +83,7 @@ class SpreadTally:
         """Return the domain code of each row; rows without a domain get an extra code after all others."""
         into, nowhere = self.codes, len(self.values)
         if self.lacking is not None:
-            # To upstream a missing label is the value "", so pods on such nodes count where the label really is empty.
+            # As upstream, a missing label equals the value "", so these pods count in the domain of the empty value.
             empty = self.values.find("")
             into = np.where(self.lacking, nowhere if empty is None else empty, into)
         if where is not None:
@@ -91,11 +91,11 @@ class SpreadTally:
         return Domains(self.values, into, nowhere, next_version())
 
     def refresh(self) -> None:
-        """Follow the pods that came and went."""
+        """Apply added and removed pods."""
         self.tally.refresh(self._domains)
 
     def lowest(self) -> int:
-        """Return the number of pods in the emptiest domain that counts."""
+        """Return the number of pods in the eligible domain with the fewest pods."""
         table = self.tally.table(self.values)
         if self.domain_count == len(table):
             return int(np.minimum.reduce(table, initial=MORE_THAN_ANY))

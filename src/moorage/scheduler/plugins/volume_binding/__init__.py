@@ -1,6 +1,6 @@
 """VolumeBinding: find, reserve and bind the volumes of a pod's claims together with its node.
 
-``plugin`` is the extension points; ``claims`` sorts the pod's claims; ``matching`` finds volumes that are there and
-``provisioning`` places where they can be made; ``wanted`` puts these together per node, by topology; ``assume`` keeps
-what was decided and not yet written; ``binding`` writes it and waits; ``scoring`` scores nodes by storage left over.
+``plugin`` has the extension points; ``pod_claims`` sorts the pod's claims; ``static_volumes`` finds existing volumes;
+``provisioning`` checks where volumes can be provisioned; ``pod_volumes`` combines both per node; ``assume_cache`` holds
+decisions that are not yet written; ``volume_binder`` writes them and waits; ``score`` scores nodes by free storage.
 """

@@ -10,14 +10,14 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class OutOfSyncError(MoorageError):
-    """An object changed since the decision about it was made."""
+    """An object changed since it was assumed."""
 
 
 class AssumeCache(Generic[T]):
-    """At most one assumed copy per object, seen only while the object itself has not changed.
+    """At most one assumed copy per object, valid only while the object has not changed.
 
-    It is passive: no event reaches it. A copy counts as long as the lister's object has the same resourceVersion, so
-    anything newer from the API, our own write included, puts an end to it.
+    The cache is passive: it receives no events. A copy is valid while the lister's object has the same resourceVersion;
+    any newer version from the API, including our own write, replaces it.
     """
 
     def __init__(self, lister: Lister[T], resource: str) -> None:
@@ -26,7 +26,7 @@ class AssumeCache(Generic[T]):
         self._assumed: dict[str, T] = {}
 
     def get(self, name: str, namespace: str = "") -> T | None:
-        """Return an object, as assumed if it is."""
+        """Return an object, or its assumed copy."""
         observed = self._lister.get(name, namespace)
         return None if observed is None else self.latest(observed)
 
@@ -41,7 +41,7 @@ class AssumeCache(Generic[T]):
         return observed
 
     def known(self, name: str, namespace: str = "") -> T | None:
-        """Return an object as the API last showed it."""
+        """Return an object as last observed."""
         return self._lister.get(name, namespace)
 
     def assume(self, obj: T) -> None:
@@ -55,7 +55,7 @@ class AssumeCache(Generic[T]):
         self._assumed[obj.key] = obj
 
     def restore(self, obj: T) -> None:
-        """Drop an assumed copy, unless it was made from another version of the object."""
+        """Drop an assumed copy, unless it has another version."""
         assumed = self._assumed.get(obj.key)
         if assumed is not None and assumed.metadata.resource_version == obj.metadata.resource_version:
             del self._assumed[obj.key]

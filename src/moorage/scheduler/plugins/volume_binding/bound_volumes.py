@@ -1,4 +1,4 @@
-"""Whether the volumes that a pod's claims are bound to can be reached from a node."""
+"""Whether a node reaches the volumes that a pod's claims are bound to."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ class TranslationError(Exception):
 
 
 class BoundVolume(Struct, frozen=True):
-    """Where a volume can be reached from, and, for an in-tree one, where CSI has taken it over."""
+    """The nodes that reach a volume; for a migrated in-tree volume, also those of its CSI volume."""
 
     reach: NodeMatcher | None
     migration: Migration | None = None
@@ -70,7 +70,7 @@ class BoundVolume(Struct, frozen=True):
 
 
 def check_bound(volumes: Sequence[BoundVolume | None], node: NodeInfo, migrated_plugins: str) -> tuple[bool, bool]:
-    """Return whether a node reaches all volumes, and whether they are all there; the first that is not decides."""
+    """Return whether a node reaches all volumes, and whether all exist; the first failure decides."""
     for volume in volumes:
         if volume is None:
             return True, False
@@ -82,7 +82,7 @@ def check_bound(volumes: Sequence[BoundVolume | None], node: NodeInfo, migrated_
 def check_bound_nodes(
     volumes: Sequence[BoundVolume | None], nodes: NodeTable, migrated_plugins: "MigratedPlugins"
 ) -> tuple[BoolArray | None, BoolArray | None]:
-    """Find the nodes that do not reach a volume, and those for which one is not there; ``None`` means no node."""
+    """Find the nodes that do not reach a volume, and those with a missing volume; ``None`` means no node."""
     unreached: BoolArray | None = None
     for volume in volumes:
         if volume is None:
@@ -114,7 +114,7 @@ class MigratedPlugins(SideColumns):
         return column.where(lambda plugins: plugin in plugins.split(","))
 
     def write(self, info: NodeInfo) -> None:
-        """Note the plugins of a row."""
+        """Update the plugins of a row."""
         self._codes.reserve(info.row + 1)
         self._codes.array[info.row] = self._values.code(self.on_node(info.name))
 
@@ -124,7 +124,7 @@ class MigratedPlugins(SideColumns):
             self._codes.array[row] = 0
 
     def rows_of(self, source: str, key: str) -> Iterable[int]:
-        """Return the row of the node a CSINode is named after."""
+        """Return the row of the CSINode's node."""
         return self.row_of(key)
 
 

@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 class ByTopology(Generic[T]):
-    """Items in order of preference, each with the nodes it can be used from (``None``: all of them).
+    """Items in order of preference, each with the nodes that can use it (``None``: all nodes).
 
     Clusters have thousands of local disks, each bound to one host name: items that require values of a single label are
-    looked up by it, and only the others are tried one by one.
+    looked up by label value; only the other items are tested one by one.
     """
 
     def __init__(self, items: Iterable[tuple[T, NodeMatcher | LabelMatcher | None]]) -> None:
@@ -27,7 +27,7 @@ class ByTopology(Generic[T]):
         return len(self._items)
 
     def first(self, labels: Mapping[str, str], excluded: Callable[[T], bool]) -> T | None:
-        """Return the most preferred item that a node with these labels can use, leaving some out."""
+        """Return the most preferred item for a node with these labels, without excluded items."""
         best = len(self._items)
         for key, by_value in self._by_label.items():
             for index in by_value.get(labels[key], ()) if key in labels else ():
@@ -60,21 +60,21 @@ class ByTopology(Generic[T]):
 
 
 def requirements_of(reach: NodeMatcher | LabelMatcher) -> tuple[Requirement, ...]:
-    """Return every expression over labels that a selector has."""
+    """Return all label requirements of a selector."""
     if isinstance(reach, LabelMatcher):
         return reach.requirements
     return tuple(requirement for term in reach.terms for requirement in term.expressions)
 
 
 def tester(reach: NodeMatcher | LabelMatcher) -> Callable[[Mapping[str, str]], bool]:
-    """Return a selector as a test of labels."""
+    """Return a selector as a predicate on labels."""
     if isinstance(reach, LabelMatcher):
         return reach.matches
     return lambda labels: reach.matches(labels, "")
 
 
 def _only_requirement(reach: NodeMatcher | LabelMatcher) -> Requirement | None:
-    """Return the one expression a selector consists of, if it lists values."""
+    """Return the only requirement of a selector, if it lists values."""
     if isinstance(reach, NodeMatcher) and (len(reach.terms) != 1 or reach.terms[0].matches_nothing):
         return None
     requirements = requirements_of(reach)

@@ -48,9 +48,9 @@ VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to 
 
 FINDER = StateKey[VolumeFinder]("VolumeBinding", missing="not found")
 FILTERED = StateKey[bool]("VolumeBinding/filtered")
-"""Set when nodes were filtered: without that nothing is known of them, and they offer nothing."""
+"""Set by Filter: without it, volumes were not searched, and there is nothing to reserve."""
 RESERVE_CALLED = StateKey[bool]("VolumeBinding/asked to reserve")
-"""Set when volumes were to be reserved, needed or not; a profile may leave that out."""
+"""Set by Reserve, even if nothing is reserved; a profile may disable Reserve."""
 RESERVED = StateKey[Reservation]("VolumeBinding/reserved")
 VOLUMES = StateKey[AssumeCache[PersistentVolume]]("VolumeBinding/volumes given to pods")
 CLAIMS = StateKey[AssumeCache[PersistentVolumeClaim]]("VolumeBinding/claims given volumes")
@@ -61,7 +61,7 @@ STAGE_ERRORS: Final = "scheduler_volume_scheduling_stage_error_total"
 
 
 class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
-    """Place pods where their bound volumes can be reached and their other claims can be satisfied, and see to that."""
+    """Filter nodes by bound volumes and unbound claims, reserve volumes, and bind them before the pod."""
 
     Args = VolumeBindingArgs
     depends_on = DependsOn.NODE
@@ -75,7 +75,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._handle = handle
         self._timeout = completed.bind_timeout_seconds
         claims = handle.lister(PersistentVolumeClaim)
-        # Shared: what was given to a pod is taken for the pods of all profiles, and of those of the next configuration.
+        # Shared: assumed volumes are in use for all profiles, also after a reload of the configuration.
         self._volumes = handle.shared(VOLUMES, lambda: AssumeCache(volumes, "persistentvolumes"))
         self._claims = handle.shared(CLAIMS, lambda: AssumeCache(claims, "persistentvolumeclaims"))
         self._sorter = ClaimSorter(handle, self._claims)
@@ -90,7 +90,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return None if claim_uses(pod) else ()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Sort the pod's claims, and collect what could satisfy those that wait."""
         if not claim_uses(pod):
             cycle[FINDER] = NOTHING_TO_FIND
             return Status.skip()
@@ -101,7 +100,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Filter one node; all reasons that apply are given, in upstream's order."""
+        """Filter one node; return all reasons, in upstream's order."""
         finder = cycle[FINDER]
         cycle[FILTERED] = True
         try:
@@ -121,7 +120,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return Status.unresolvable(*reasons) if reasons else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Filter all nodes, once per distinct topology; errors are left to the per-node form."""
+        """Filter all nodes, once per distinct topology; the per-node form reports errors."""
         finder = cycle[FINDER]
         cycle[FILTERED] = True
         if not nodes.is_window_of(self._handle.nodes):
@@ -138,13 +137,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return Verdict(len(nodes), rejections)
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Leave scoring out only if the gate StorageCapacityScoring is off."""
+        """Skip only if the gate StorageCapacityScoring is off."""
         if self._score is None:
             return Status.skip()
         return None if FINDER in cycle else NOT_PREPARED
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Score one node by the storage that the pod would leave free there."""
+        """Score one node by the storage that stays free."""
         finder = cycle[FINDER]
         return self._score_volumes(finder.on_node(node.name, node.labels)) if FILTERED in cycle else 0
 
@@ -172,7 +171,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
-        """Take the assumptions back."""
         reservation = cycle.get(RESERVED)
         if reservation is not None:
             self._binder.release(reservation)
@@ -186,7 +184,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return None if RESERVED in cycle else Status.skip()
 
     async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Write the bindings and wait until the PV controller has completed them."""
+        """Write the bindings and wait for the PV controller."""
         reservation = cycle.get(RESERVED)
         if reservation is None:
             return None
@@ -205,7 +203,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return Status.error(problem)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Wait for anything that decides where volumes are or can be made."""
+        """Register for everything that decides where volumes exist or can be provisioned."""
         changed = Action.ADD | Action.UPDATE
         return (
             EventRegistration(ClusterEvent(Resource.STORAGE_CLASS, changed), hints.after_class_changed),
@@ -241,7 +239,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return None if volume is None else BoundVolume.of(volume)
 
     def _lacking(self, finder: VolumeFinder, nodes: NodeTable) -> list[tuple[BoolArray, str]] | None:
-        """Find the nodes without volumes and without space for the claims that wait; ``None`` if that is an error."""
+        """Find the nodes without volumes and without space for unbound claims; ``None`` after an error."""
         if not finder.waits:
             return []
         volumes, groups = finder.on_nodes(nodes)

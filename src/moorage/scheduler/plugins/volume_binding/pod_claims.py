@@ -1,4 +1,4 @@
-"""A pod's claims: those that are bound, those that are bound together with the pod, and those that cannot wait."""
+"""The claims of a pod: bound, bound with the pod (WaitForFirstConsumer), and unbound immediate claims."""
 
 from typing import Final
 
@@ -30,7 +30,7 @@ class PodClaims(Struct):
 
 
 class ClaimSorter:
-    """Looks up a pod's claims and sorts them by how they are bound."""
+    """Looks up a pod's claims and sorts them by binding mode."""
 
     def __init__(self, handle: Handle, cache: AssumeCache[PersistentVolumeClaim]) -> None:
         self._claims = handle.lister(PersistentVolumeClaim)
@@ -38,7 +38,7 @@ class ClaimSorter:
         self._cache = cache
 
     def sort(self, pod: Pod) -> PodClaims | Status:
-        """Return the pod's claims, or why it cannot be placed; the first problem in the order of volumes counts."""
+        """Return the pod's claims, or the first problem in the order of volumes."""
         observed = []
         for use in claim_uses(pod):
             claim = self._claims.get(use.name, pod.namespace)
@@ -56,7 +56,7 @@ class ClaimSorter:
             waits = self._waits_for_consumer(claim)
             if isinstance(waits, Status):
                 return waits
-            # A claim that names its volume and is not bound yet is left to the PV controller.
+            # A claim that names its volume and is not bound yet is bound by the PV controller.
             if waits and not claim.spec.volume_name:
                 claims.delayed.append(claim)
             else:

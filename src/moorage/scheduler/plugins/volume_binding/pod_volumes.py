@@ -16,7 +16,7 @@ MAX_TABLE: Final = 1 << 20
 
 
 class StaticBinding(Struct, frozen=True):
-    """A volume that is to be bound to a claim."""
+    """A volume to bind to a claim."""
 
     volume: PersistentVolume
     claim: PersistentVolumeClaim
@@ -38,9 +38,9 @@ NOTHING_NEEDED: Final = PodVolumes()
 
 
 class VolumeFinder(Struct):
-    """The volumes of a pod's bound claims, and the claims that wait for a node.
+    """The volumes of a pod's bound claims, and its unbound claims.
 
-    Offers depend on a few labels of a node only (``keys``), so nodes that agree on them share one. ``selected`` are the
+    Results depend on a few node labels only (``keys``), so nodes with equal labels share them. ``selected`` are the
     nodes that an earlier attempt selected for some of the claims: no other node is feasible.
     """
 
@@ -53,11 +53,11 @@ class VolumeFinder(Struct):
 
     @property
     def waits(self) -> bool:
-        """Whether there are claims that wait for a node."""
+        """Whether there are unbound claims."""
         return bool(self.to_match or self.to_provision)
 
     def on_node(self, name: str, labels: Mapping[str, str]) -> PodVolumes:
-        """Return what a node has for the claims that wait."""
+        """Return the volumes of a node for the unbound claims."""
         if not self.waits:
             return NOTHING_NEEDED
         if self.selected and self.selected != {name}:
@@ -112,7 +112,7 @@ _REFUSED: Final = {Refusal.NOT_HERE: NO_VOLUMES, Refusal.NO_SPACE: NO_SPACE}
 
 
 def distinct_nodes(keys: Sequence[str], nodes: NodeTable) -> tuple[RowArray, RowArray]:
-    """Group the nodes of a window by some labels: a place in the window for each group, and each node's group."""
+    """Group the nodes of a window by labels: a window index for each group, and the group of each node."""
     combined = np.zeros(len(nodes), dtype=np.int64)
     size = 1
     for key in keys:
@@ -129,7 +129,7 @@ def distinct_nodes(keys: Sequence[str], nodes: NodeTable) -> tuple[RowArray, Row
 
 
 def _renumbered(numbers: RowArray, size: int) -> tuple[RowArray, int]:
-    """Number what occurs from 0 on."""
+    """Renumber the values that occur from 0."""
     if size > MAX_TABLE:
         distinct, inverse = np.unique(numbers, return_inverse=True)
         return inverse.astype(np.int64, copy=False), len(distinct)

@@ -1,4 +1,4 @@
-"""Where a volume can be made for a claim: the class, its topologies, and how much storage is left."""
+"""Dynamic provisioning for a claim: its class, allowed topologies, and storage capacity."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -30,7 +30,7 @@ from moorage.scheduler.plugins.volume_binding.by_topology import ByTopology, req
 
 
 class Refusal(Enum):
-    """Why a volume cannot be made on a node."""
+    """Why a volume cannot be provisioned on a node."""
 
     NOT_HERE = "the class makes no volumes, or none there"
     NO_SPACE = "no storage pool has enough room"
@@ -38,16 +38,16 @@ class Refusal(Enum):
 
 
 class Provision(Struct, frozen=True):
-    """A claim for which a volume is to be made, and the storage pool it counts against, if any is watched."""
+    """A claim to provision, and the storage pool that it uses, if capacity is tracked."""
 
     claim: PersistentVolumeClaim
     pool: CSIStorageCapacity | None = None
 
 
 class Provisioning(Struct, frozen=True):
-    """How volumes for a claim are made. ``problem`` is an error that comes up once a node depends on it.
+    """How volumes for a claim are provisioned. ``problem`` is an error, reported when a node depends on it.
 
-    ``topologies`` of ``None`` are no restriction, and so are ``pools`` of ``None``.
+    ``topologies`` and ``pools`` of ``None`` are no restriction.
     """
 
     claim: PersistentVolumeClaim
@@ -58,7 +58,7 @@ class Provisioning(Struct, frozen=True):
 
     @property
     def keys(self) -> frozenset[str]:
-        """The labels of a node that matter."""
+        """The node labels that matter."""
         keys = {item.key for item in requirements_of(self.topologies)} if self.topologies is not None else set()
         return frozenset(keys | (self.pools.keys if self.pools is not None else set()))
 
@@ -75,7 +75,7 @@ class Provisioning(Struct, frozen=True):
 
 
 class Provisioners:
-    """Knows classes, drivers and storage pools."""
+    """Finds classes, drivers and storage pools."""
 
     def __init__(self, handle: Handle) -> None:
         self._classes = handle.lister(StorageClass)
@@ -85,7 +85,7 @@ class Provisioners:
         self._pools_of_class: dict[str, list[tuple[int, CSIStorageCapacity, LabelMatcher]]] = {}
 
     def for_claim(self, claim: PersistentVolumeClaim) -> Provisioning:
-        """Collect how volumes for a claim are made."""
+        """Return how volumes for a claim are provisioned."""
         name = class_of_claim(claim)
         if not name:
             return Provisioning(claim, problem=f'no class for claim "{claim.key}"')
@@ -132,12 +132,12 @@ def _reach(pool: CSIStorageCapacity) -> LabelMatcher:
     try:
         return label_matcher(pool.node_topology)
     except SelectorError:
-        # Upstream logs the error and takes the pool to be out of every node's reach.
+        # Upstream logs the error and treats the pool as unreachable.
         return NOTHING
 
 
 def _topology_matcher(terms: tuple[TopologySelectorTerm, ...]) -> NodeMatcher:
-    """Read allowed topologies as the node selector they amount to; empty and unreadable terms match nothing."""
+    """Convert allowed topologies to a node selector; empty and invalid terms match nothing."""
     return node_matcher(
         NodeSelector(
             node_selector_terms=tuple(

@@ -1,4 +1,4 @@
-"""How good a node is for a pod's new volumes: by the share of storage they would take."""
+"""Scores nodes by the utilization of storage by a pod's new volumes."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -33,7 +33,7 @@ def _utilization(requested: int, capacity: int) -> int:
 
 
 def _storage_by_class(volumes: PodVolumes) -> dict[str, tuple[int, int]]:
-    """Sum up requests and capacity per class: of volumes that are there if any is bound, else of storage pools."""
+    """Sum up requests and capacity per class: of bound volumes if there are any, else of storage pools."""
     classes: dict[str, tuple[int, int]] = {}
     for binding in volumes.bindings:
         name = binding.volume.spec.storage_class_name
@@ -46,6 +46,6 @@ def _storage_by_class(volumes: PodVolumes) -> dict[str, tuple[int, int]]:
         if provision.pool is not None:
             name = provision.claim.spec.storage_class_name or class_of_claim(provision.claim)
             requested, _ = classes.get(name, (0, 0))
-            # Two claims draw on the same pool, so its capacity counts once: that of the last one.
+            # Claims of one class share the pool, so its capacity counts once: that of the last claim.
             classes[name] = (requested + requested_storage(provision.claim), value(provision.pool.capacity or 0))
     return classes

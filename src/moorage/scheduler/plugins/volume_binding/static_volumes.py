@@ -1,4 +1,4 @@
-"""Which volumes that are there already a claim can be bound to, the smallest first."""
+"""Existing volumes that a claim can be bound to, the smallest first."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -30,7 +30,7 @@ class MatchingError(Exception):
 class Candidates(Struct, frozen=True):
     """The volumes a claim can be bound to: those set aside for it, then all available by size.
 
-    ``problem`` is an error that comes up once a node depends on it.
+    ``problem`` is an error, reported when a node depends on it.
     """
 
     claim: PersistentVolumeClaim
@@ -40,9 +40,9 @@ class Candidates(Struct, frozen=True):
     problem: str = ""
 
     def best(self, labels: Mapping[str, str], taken_names: Collection[str]) -> PersistentVolume | None:
-        """Choose the volume for a node with these labels, leaving out those taken by the pod's other claims.
+        """Choose the volume for a node with these labels, without volumes used by the pod's other claims.
 
-        A volume that is set aside for the claim is the only choice, whether or not the node can reach it.
+        A volume that is pre-bound to the claim is the only choice, even if the node does not reach it.
         """
         for volume in self.set_aside:
             if volume.name not in taken_names:
@@ -62,7 +62,7 @@ class StaticVolumes:
         self._names: dict[str, dict[str, None]] = {}
 
     def candidates(self, claim: PersistentVolumeClaim) -> Candidates:
-        """Collect what a claim can be bound to."""
+        """Collect the volumes that a claim can be bound to."""
         try:
             return self._candidates(claim)
         except MatchingError as error:
@@ -81,7 +81,7 @@ class StaticVolumes:
                 set_aside.append(volume)
             elif _is_available(claim, volume, selects):
                 available.append(volume)
-        # Sorting keeps the order of appearance among equals, where upstream's order is that of a map.
+        # The sort is stable; upstream iterates over a map, in random order.
         available.sort(key=exact_capacity)
         ordered = ByTopology((volume, reach_of_volume(volume)) for volume in available)
         return Candidates(claim, tuple(set_aside), ordered, _label_keys(set_aside) | ordered.keys)

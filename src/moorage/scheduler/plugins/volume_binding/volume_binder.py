@@ -1,4 +1,4 @@
-"""Carrying a decision out: volumes and claims are changed in memory at once, in the API later, then waited for."""
+"""Binds volumes: changes are assumed at once, written later, and completed by the PV controller."""
 
 import asyncio
 from typing import Final, TypeVar
@@ -58,7 +58,7 @@ class VolumeBinder:
         self._migrated_plugins = migrated_plugins
 
     def reserve(self, volumes: PodVolumes, node_name: str) -> Reservation:
-        """Assume the bindings and provisions of a node, all or none; raise :class:`OutOfSyncError` if one is stale."""
+        """Assume all bindings and provisions of a node; raise :class:`OutOfSyncError` if an object is stale."""
         reservation = Reservation([], [])
         try:
             for binding in volumes.bindings:
@@ -83,7 +83,7 @@ class VolumeBinder:
             self._claims.restore(claim)
 
     async def write(self, reservation: Reservation) -> None:
-        """Write volumes, then claims; nothing that was written is taken back if a later write fails."""
+        """Write volumes, then claims; completed writes are not rolled back if a later write fails."""
         stored = Reservation([], [])
         try:
             for binding in reservation.bindings:
@@ -98,7 +98,7 @@ class VolumeBinder:
             reservation.claims[:claims] = stored.claims
 
     async def wait(self, pod: Pod, node_name: str, reservation: Reservation, seconds: float) -> None:
-        """Look once a second whether the PV controller is done; raise :class:`BindingError` if it cannot be."""
+        """Check once a second whether the PV controller is done; raise :class:`BindingError` if binding failed."""
         while seconds > POLL_SECONDS:
             await asyncio.sleep(POLL_SECONDS)
             seconds -= POLL_SECONDS
@@ -203,6 +203,6 @@ def _reference(claim: PersistentVolumeClaim) -> ObjectReference:
 
 
 def _is_newer(left: KubeObject, right: KubeObject) -> bool:
-    """Return whether we have written a later version than the one the API has shown us so far."""
+    """Return whether our written version is newer than the observed one."""
     left_version, right_version = (to_int64(obj.metadata.resource_version) or 0 for obj in (left, right))
     return left_version > right_version
