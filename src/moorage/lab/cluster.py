@@ -1,6 +1,6 @@
-"""A cluster to try policies on: nodes, what else is there, and pools that grow and shrink.
+"""A cluster for trials: nodes, other objects, and pools that scale.
 
-What a node costs and draws is said by its annotations, wherever it comes from.
+Annotations of a node contain its price and its power consumption, regardless of its origin.
 """
 
 from typing import Final
@@ -26,20 +26,20 @@ class Scaling(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_un
 
 
 class ScaledPool(Struct, frozen=True):
-    """A pool whose nodes come when pods wait in vain, and go when they have been empty for a while."""
+    """A pool that adds nodes while pods are unschedulable, and removes nodes that were empty for a while."""
 
     name: str
     template: Node
     scaling: Scaling
     most_added: int
-    """How many nodes may be there beside those that it begins with."""
+    """Maximum number of nodes in addition to the initial ones."""
 
 
 class LabCluster(Struct, frozen=True):
-    """A cluster as it is when a trial begins."""
+    """The cluster at the start of a trial."""
 
     name: str
     nodes: tuple[Node, ...]
     objects: tuple[KubeObject, ...] = ()
-    """What else is there: pods that run already, volumes, namespaces."""
+    """Other objects: running pods, volumes, namespaces."""
     scaled: tuple[ScaledPool, ...] = ()

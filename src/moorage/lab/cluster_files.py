@@ -1,4 +1,4 @@
-"""Clusters for the lab: pools in YAML, nodes in CSV, Kubernetes objects, or a snapshot; by what is in the file."""
+"""Cluster files of the lab: pools in YAML, nodes in CSV, Kubernetes objects, or a snapshot, detected by content."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Watts(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a node draws, with nothing on it and with all its CPU given away."""
+    """The power consumption of a node, idle and with all CPU requested."""
 
     idle: Amount = 0.0
     busy: Amount = 0.0
@@ -109,7 +109,7 @@ def make_lab_node(
     taints: tuple[Taint, ...] = (),
     numbers: dict[str, float],
 ) -> Node:
-    """Make a node that says by labels, annotations and what it has all that the lab wants to know of it."""
+    """Build a node whose labels, annotations and capacity contain everything that the lab needs."""
     shared = {GPU_COUNT: gpus, GPU_MILLI: gpus * WHOLE_GPU} if gpus else {}
     marks = {HOSTNAME_LABEL: name, **labels, **({GPU_MODEL: model} if model else {})}
     notes = {key: f"{number:g}" for key, number in numbers.items() if number}
@@ -121,7 +121,7 @@ def make_lab_node(
 
 
 def read_lab_cluster(path: Path, name: str = "") -> LabCluster:
-    """Read a cluster; InputError says what is wrong and where."""
+    """Read a cluster; raise InputError with the place of a problem."""
     named = name or path.name.split(".")[0]
     if path.suffix == ".csv":
         lines = with_own_names(read_csv(path, ("name", "cpuMilli", "memoryMib"), NODE_COLUMNS), "name", "node")
@@ -180,7 +180,7 @@ def node_of_line(line: CsvLine) -> Node:
 
 
 def checked(cluster: LabCluster, where: str) -> LabCluster:
-    """Refuse a cluster without nodes, with two of one name, or with numbers that are none."""
+    """Reject a cluster without nodes, with duplicate names, or with invalid numbers."""
     if not cluster.nodes and not cluster.scaled:
         raise InputError(
             where, "the cluster has no nodes", hint="write pools, or nodes, as docs/reference/lab.md has them"

@@ -1,4 +1,4 @@
-"""An experiment as it is written: traces, clusters, configurations and seeds, each tried with all others."""
+"""An experiment file: the product of traces, clusters, configurations and seeds."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -45,7 +45,7 @@ class LabClusterEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields
 
 
 class ConfigurationEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A way to schedule: a configuration, or what is different from the default profile."""
+    """A policy: a configuration, or changes of the default profile."""
 
     name: Name
     file: str = ""
@@ -76,9 +76,9 @@ class Experiment(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     """Which seeds, or how many, counted from 1."""
     options: Conditions = Conditions()
     baseline: str = ""
-    """With which configuration the others are compared: the first, if that is not said."""
+    """The configuration that others are compared with; the default is the first."""
     tune: TunePlan | None = None
-    """What `moorage lab tune` is to find."""
+    """The search space of `moorage lab tune`."""
 
     @property
     def seed_list(self) -> Sequence[int]:
@@ -125,7 +125,7 @@ class LoadedExperiment:
                         yield Trial(trace, cluster, policy, seed, made.options)
 
     def check_policies(self) -> None:
-        """Refuse a configuration that cannot be used before anything has begun; ConfigError says which."""
+        """Reject an invalid configuration before the first trial; ConfigError names it."""
         for place, policy in enumerate(self.policies):
             trial = Trial(Trace("none", ()), self.clusters[0], policy, 0)
             try:
@@ -203,7 +203,7 @@ class LoadedExperiment:
 
 
 def changed_config(entry: ConfigurationEntry) -> dict[str, Any]:
-    """Return the default profile with what an entry changes about it, as plain data."""
+    """Return the default profile with the changes of an entry, as plain data."""
     enabled: list[dict[str, Any]] = [{"name": name} for name in entry.enabled if name not in entry.weights]
     enabled += [{"name": name, "weight": weight} for name, weight in entry.weights.items()]
     plugins: dict[str, Any] = {}
@@ -221,7 +221,7 @@ def changed_config(entry: ConfigurationEntry) -> dict[str, Any]:
 
 
 def load_experiment(path: Path) -> LoadedExperiment:
-    """Read an experiment; InputError says what is wrong with it, and where."""
+    """Read an experiment; raise InputError with the place of a problem."""
     with open_text(path) as file:
         documents = list(read_documents(file.read(), source=str(path)))
     if len(documents) != 1 or not isinstance(documents[0], dict):

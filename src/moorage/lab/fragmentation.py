@@ -1,4 +1,4 @@
-"""GPU fragmentation in a trial: measured by the typical shapes of its trace, which FGD is told as well."""
+"""GPU fragmentation in a trial, measured with the typical shapes of its trace, which FGD also uses."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -35,7 +35,7 @@ def fragmentation_now(ledger: UsageLedger, typical: Typical) -> float:
 
 
 def told_typical(config: SchedulerConfiguration, typical: Typical) -> SchedulerConfiguration:
-    """Tell FGD what is typical of the trace, unless the configuration says what is."""
+    """Configure FGD with the typical pods of the trace, unless the configuration defines them."""
     return replace(config, profiles=tuple(_told(profile, typical) for profile in config.profiles))
 
 

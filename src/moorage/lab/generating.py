@@ -1,4 +1,4 @@
-"""Traces and clusters made up from marginals: what pods of a kind ask for, how often they come, how long they run."""
+"""Generated traces and clusters: marginals of requests, arrival rates and durations."""
 
 from collections.abc import Iterator
 from random import Random
@@ -25,18 +25,18 @@ class PodKind(Struct, frozen=True):
     shapes: tuple[tuple[float, int, int, int, int], ...]
     """How often, milli-CPU, MiB, GPUs, thousandths of each."""
     median_seconds: float | None = None
-    """How long half of them run at most; for ever, if that is not said."""
+    """Median duration; endless by default."""
     sigma: float = 1.0
     """How far running times are apart: the standard deviation of their logarithm."""
     priority: int = 0
     failing: float = 0.0
     """Which part of them fails once before it succeeds."""
     replicas: int = 1
-    """How many arrive together, with one label."""
+    """Number of pods that arrive together, with one label."""
 
 
 class Preset(Struct, frozen=True):
-    """A kind of cluster life: who comes, and how many in an hour."""
+    """A workload mix and its arrival rate per hour."""
 
     about: str
     kinds: tuple[PodKind, ...]

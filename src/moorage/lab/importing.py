@@ -24,7 +24,7 @@ PODS: Final = (
 )
 """Some lists of pods have only the first five columns: their pods come a second apart and stay."""
 MAX_PODS: Final = 1000
-"""The trace says nothing of how many pods a node takes, so that is no limit."""
+"""The trace has no pod limit per node, so the limit is high."""
 
 
 def import_nodes(path: Path, *, gpu_only: bool = True) -> LabCluster:

@@ -1,4 +1,4 @@
-"""What nodes have and what pods hold of it, counted apart from the scheduler, so that its mistakes would show."""
+"""Capacity and usage of nodes, counted independently of the scheduler, so that its errors show."""
 
 from typing import Final
 
@@ -33,13 +33,13 @@ class NodeAccount:
 
     @property
     def watts(self) -> float:
-        """What it draws now: between idle and busy as its CPU is given away."""
+        """The current power consumption, between idle and busy by the requested CPU."""
         share = 1.0 - self.free[CPU] / self.total[CPU] if self.total[CPU] else 0.0
         return self.watts_idle + (self.watts_busy - self.watts_idle) * share
 
 
 def number_of(node: Node, annotation: str) -> float:
-    """Read a number from an annotation of a node; 0 if there is none."""
+    """Return a number from an annotation of a node; 0 if it is missing."""
     text = node.annotations.get(annotation, "0")
     try:
         number = float(text)
@@ -52,7 +52,7 @@ def number_of(node: Node, annotation: str) -> float:
 
 
 class Holding:
-    """What a pod holds of a node."""
+    """The resources that a pod uses on a node."""
 
     __slots__ = ("amounts", "devices", "milli", "node")
 
@@ -61,7 +61,7 @@ class Holding:
 
 
 class UsageLedger:
-    """All nodes that are there, and who holds what; sums are kept as they change."""
+    """All nodes and their usage; sums are updated incrementally."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeAccount] = {}
@@ -74,7 +74,7 @@ class UsageLedger:
 
     @property
     def running(self) -> int:
-        """How many pods hold something."""
+        """Number of pods with a node."""
         return len(self._held)
 
     def add_node(self, node: Node) -> None:
@@ -87,7 +87,7 @@ class UsageLedger:
         self.watts += account.watts
 
     def remove_node(self, name: str) -> None:
-        """Forget a node that is gone; nobody holds anything of it any more."""
+        """Remove a node and its usage."""
         account = self.nodes.pop(name)
         for place, amount in enumerate(account.total):
             self.total[place] -= amount
@@ -128,7 +128,7 @@ class UsageLedger:
             self.price_used += account.price if is_used else -account.price
 
     def _devices(self, account: NodeAccount, pod: Pod) -> tuple[tuple[int, ...], int]:
-        """Return the devices that a pod was given; where nobody says which, the first that have room."""
+        """Return the devices of a pod; without an annotation, the first devices with room."""
         said = pod.annotations
         count, milli = int(said.get(GPU_COUNT, 0)), int(said.get(GPU_MILLI, 0))
         if not count:
@@ -149,5 +149,5 @@ class UsageLedger:
 
     @property
     def nodes_used(self) -> int:
-        """How many nodes run something."""
+        """Number of nodes with pods."""
         return sum(1 for account in self.nodes.values() if account.pods)

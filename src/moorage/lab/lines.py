@@ -1,4 +1,4 @@
-"""Files of many lines, CSV or JSON lines, read one by one: what is wrong is told with file, line and column."""
+"""CSV and JSON Lines files, read line by line; errors contain file, line and column."""
 
 import csv
 import re
@@ -72,7 +72,7 @@ def open_text(path: Path) -> TextIO:
 
 
 def _not_text(path: Path) -> InputError:
-    """Say where the first byte is that is no text; a reader only knows where in a buffer of its own it was."""
+    """Return the position of the first invalid byte; a text reader only knows the position in its buffer."""
     content = path.read_bytes()
     try:
         content.decode()
@@ -109,7 +109,7 @@ def _csv_lines(path: Path, file: TextIO, required: Sequence[str], known: Sequenc
 
 
 def with_own_names(lines: Iterable[CsvLine], column: str, what: str) -> Iterator[CsvLine]:
-    """Pass on lines that each have a name of their own in a column; InputError names the first that has not."""
+    """Yield lines with unique names in a column; raise InputError at the first duplicate."""
     seen: dict[str, str] = {}
     for line in lines:
         name = line.text(column)
@@ -122,7 +122,7 @@ def with_own_names(lines: Iterable[CsvLine], column: str, what: str) -> Iterator
 
 
 def named_twice(where: str, what: str, name: str, other: str) -> InputError:
-    """Say of a name that it was there before, and where."""
+    """Report a duplicate name with the place of the first one."""
     problem = f"there are two {what}s named {name!r}"
     return InputError(where, problem, hint=f"name one of them differently; the other is at {other}")
 
@@ -173,7 +173,7 @@ def decode_line(decoder: msgspec.json.Decoder[T], line: str, place: str) -> T:
 
 
 def column_of(line: str, field: str, text: str = "") -> int:
-    """Find where in a line the field stands that is wrong; the beginning, if that cannot be told."""
+    """Return the position of the invalid field in a line; the start if it is unknown."""
     unknown = re.search(r"unknown field `(.+)`", text)
     name = unknown[1] if unknown else re.split(r"[.\[]", field)[0]
     at = line.find(f'"{name}"') if name else -1

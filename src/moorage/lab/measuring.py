@@ -1,4 +1,4 @@
-"""What is measured of a trial: points along its way, sums over time, and one row in the end."""
+"""Measurements of a trial: points over time, integrals, and one final row."""
 
 from collections.abc import Iterator
 from statistics import fmean
@@ -16,7 +16,7 @@ from moorage.lab.trial import Trial
 POINTS: Final = 100
 HOUR: Final = 3600.0
 DIGITS: Final = 9
-"""Numbers are rounded to so many digits: enough for everybody, and the same bytes everywhere."""
+"""Number of digits that numbers are rounded to, so that results have the same bytes everywhere."""
 
 
 class Measures(TrialWatch):
@@ -40,11 +40,11 @@ class Measures(TrialWatch):
         self.typical = typical_of(trial.trace.pods) if self._place == GPU else None
 
     def arrived(self, life: PodLife) -> None:
-        """Count what is asked for; whoever comes over the next per cent is measured when it has been decided on."""
+        """Add requested resources; a pod that crosses the next per cent is measured after its decision."""
         self._asked += asked_by(life.line, self._place)
 
     def decided(self) -> None:
-        """Take a point if another per cent has been asked for, where pods come one after another."""
+        """Record a point if another per cent has been requested, for pods that arrive one by one."""
         if self._trial.conditions.arrivals_only and self._capacity:
             share = 100 * self._asked // self._capacity
             if share >= self._next_share:

@@ -1,4 +1,4 @@
-"""Trials on Ray: on the machines of a cluster, or on a Ray of our own on this one; what is lost is tried again."""
+"""Trials on Ray: on a cluster, or on a local Ray; lost trials are retried."""
 
 import importlib
 import os
@@ -26,7 +26,7 @@ STARTS: Final = 2
 START_SECONDS: Final = 90.0
 END_SECONDS: Final = 60.0
 STORE_BYTES: Final = 100_000_000
-"""What a Ray of our own keeps results in until we have them."""
+"""Memory of a local Ray for results, in bytes."""
 _STARTED: Final = "Ray runtime started"
 
 
@@ -55,7 +55,7 @@ def _connect(ray: Any, address: str) -> None:
 
 @contextmanager
 def _ray_of_our_own(workers: int) -> Iterator[str]:
-    """Start a Ray with a token of its own and no more processes than it needs; give its address."""
+    """Start a local Ray with its own token and as few processes as possible; return its address."""
     # A plugin that is found here is found by a worker here.
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     ours = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32), "PYTHONPATH": paths}
@@ -78,7 +78,7 @@ def _ray_of_our_own(workers: int) -> Iterator[str]:
 
 
 def _started(folder: Path, workers: int) -> tuple[subprocess.Popen[bytes], str]:
-    """Start it, once more if need be: on a busy machine it gives up on processes of its own after 15 s."""
+    """Start Ray, with one retry: on a busy machine it gives up on its processes after 15 s."""
     flags = ["--include-dashboard=false", "--include-log-monitor=false", "--no-monitor", "--disable-usage-stats"]
     flags += [f"--num-cpus={workers}", f"--object-store-memory={STORE_BYTES}", f"--temp-dir={folder}"]
     program, log = str(Path(sys.executable).with_name("ray")), folder / "start.log"
@@ -86,7 +86,7 @@ def _started(folder: Path, workers: int) -> tuple[subprocess.Popen[bytes], str]:
         port = _free_port()
         command = [str(program), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}", *flags]
         with log.open("wb") as output:
-            # In a session of its own: a Ctrl-C is meant for us, who end it.
+            # A separate session: Ctrl-C goes to this process, which stops Ray.
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         deadline = monotonic() + START_SECONDS
         while process.poll() is None and monotonic() < deadline:

@@ -1,7 +1,7 @@
-"""What the public GPU trace "openb" (2023) is like: its nodes by size, and how often which shape of pod comes.
+"""Marginals of the public GPU trace "openb" (2023): nodes by size, and frequencies of pod shapes.
 
-The numbers are marginals, rounded, and adjusted until the published policies came out near what was published: good
-for trying things out, no evidence for that table. The trace itself is its publishers' to give away
+The numbers are rounded, and adjusted until the published policies came close to the published results. They are meant
+for experiments and are no evidence for that table. The trace itself is available from its publishers
 (``moorage lab import openb``).
 """
 

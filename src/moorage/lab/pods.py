@@ -13,13 +13,13 @@ NO_ANNOTATIONS: dict[str, str] = {}
 
 
 class PodMaker:
-    """Makes pods; those that ask for the same share one spec, which saves memory and the time to look at it again."""
+    """Builds pods; pods with equal requests share one spec, which saves memory and time."""
 
     def __init__(self) -> None:
         self._specs: dict[object, tuple[PodSpec, dict[str, str]]] = {}
 
     def make(self, line: TracePod, times: int = 0) -> Pod:
-        """Make the pod of a line, or the one that comes after so many runs of it were lost."""
+        """Build the pod of a line, or its replacement after this number of lost runs."""
         spec, annotations = self._spec(line)
         name = f"{line.name}-{times}" if times else line.name
         metadata = ObjectMeta(
@@ -42,7 +42,7 @@ class PodMaker:
 
 
 def spec_of(line: TracePod) -> PodSpec:
-    """Return what a pod asks for: one container with its requests, and whatever else its line says."""
+    """Return the spec of a pod: one container with its requests, and other fields of its line."""
     wanted = {**line.requests}
     if line.cpu_milli:
         wanted["cpu"] = f"{line.cpu_milli}m"
@@ -56,7 +56,7 @@ def spec_of(line: TracePod) -> PodSpec:
 
 
 def gpu_annotations(line: TracePod) -> dict[str, str]:
-    """Return how a pod says which GPUs it wants; nothing, if it wants none."""
+    """Return the GPU annotations of a pod; empty without GPUs."""
     if not line.gpus:
         return NO_ANNOTATIONS
     said = {GPU_COUNT: str(line.gpus), GPU_MILLI: str(line.gpu_milli)}

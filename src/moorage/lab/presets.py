@@ -33,7 +33,7 @@ CLUSTERS: Final[dict[str, tuple[NodePool, ...]]] = {
 
 
 def preset_cluster(name: str, where: str = "preset") -> LabCluster:
-    """Return the cluster of a preset; InputError if there is none of that name."""
+    """Return the cluster of a preset; raise InputError if the name is unknown."""
     if name == OPENB:
         return openb_like_cluster()
     pools = CLUSTERS.get(name)

@@ -1,4 +1,4 @@
-"""A live cluster as a trace: what its watches say of pods and nodes that come and go. Nothing is written to it."""
+"""Recording of a live cluster as a trace, from watches of pods and nodes. It is read-only."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from moorage.kube.client.rest import ApiClient
 from moorage.lab.trace import NodeOutage, Trace, TracePod
 
 KEPT: Final = ("node_selector", "affinity", "tolerations", "topology_spread_constraints", "preemption_policy")
-"""What of a spec decides where a pod goes, beside what it asks for."""
+"""The fields of a spec that affect placement, in addition to requests."""
 MIB: Final = 1 << 20
 
 
 class SeenPod:
-    """What has been seen of a pod: when it came, when it got its node, when it ended."""
+    """The recorded times of a pod: creation, binding, end."""
 
     __slots__ = ("arrived", "bound", "ended", "pod")
 
@@ -48,7 +48,7 @@ class TraceRecorder:
         self._down: dict[str, float] = {}
         self._outages: list[NodeOutage] = []
         self.nodes: dict[str, Node] = {}
-        """Every node that was ever there, as it was last."""
+        """Every observed node in its last state."""
 
     def on_changes(self, _kind: Kind, changes: Sequence[Change[Any]]) -> None:
         """Take changes from an informer."""
@@ -96,7 +96,7 @@ class TraceRecorder:
         lines: list[TracePod] = []
         for seen in sorted(self._pods.values(), key=lambda seen: (seen.arrived, seen.pod.key)):
             if seen.bound is None and seen.ended is not None:
-                continue  # it was deleted before it got a node, so nobody knows how long it would have run
+                continue  # it was deleted before it got a node, so its duration is unknown
             line = line_of(seen.pod, self._class_label)
             unique = line.name if line.name not in names else f"{line.name}-{len(lines)}"
             names.add(unique)
@@ -112,7 +112,7 @@ def _is_ready(node: Node) -> bool:
 
 
 def line_of(pod: Pod, class_label: str = "") -> TracePod:
-    """Return the line of a trace that stands for a pod; times are not known from it."""
+    """Return the trace line of a pod, without times."""
     demand, asked = readable_demand(pod), dict(pod.requests)
     kept = {field: getattr(pod.spec, field) for field in KEPT}
     for name in (GPU_COUNT, GPU_MILLI) if demand is not None else ():
@@ -134,7 +134,7 @@ def line_of(pod: Pod, class_label: str = "") -> TracePod:
 
 
 async def record(client: ApiClient, recorder: TraceRecorder, stop: asyncio.Event, seconds: float | None) -> None:
-    """Follow nodes and pods until told to stop, or for so many seconds from when everything is listed."""
+    """Record nodes and pods until the stop event, or for this number of seconds after the first list."""
     informers = Informers(client, (Node, Pod), recorder.on_changes)
     following = asyncio.create_task(informers.run(), name="recording")
     listed = asyncio.create_task(informers.synced())

@@ -26,7 +26,7 @@ _decode: Final = msgspec.json.Decoder(TrialResult).decode
 
 
 class Results:
-    """The folder of one experiment's rows. What is in it stays: a trial that is there is not run again."""
+    """The folder of an experiment's rows. Existing trials are not run again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -94,11 +94,11 @@ class Results:
         return path
 
     def write_report(self, html: str) -> Path:
-        """Write the report beside the rows."""
+        """Write the report to the folder of the rows."""
         return self.write("report.html", html.encode())
 
     def write(self, name: str, content: bytes) -> Path:
-        """Write a file beside the rows: all of it, or nothing."""
+        """Write a file to the folder atomically."""
         path = self.folder / name
         self._write(path, [content])
         return path
@@ -123,7 +123,7 @@ class Results:
         return hashed.hexdigest()
 
     def _content(self, part: Trace | LabCluster) -> bytes:
-        """Return what stands for a trace or a cluster; many trials have the same one."""
+        """Return the key of a trace or a cluster; many trials share one."""
         known = self._digests.get(id(part))
         if known is None or known[0] is not part:
             if len(self._digests) > 64:

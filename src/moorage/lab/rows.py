@@ -1,4 +1,4 @@
-"""What a trial gives: one row of measures, points along its way, and what became of each pod."""
+"""Results of a trial: one row of measures, points over time, and the result of each pod."""
 
 from msgspec import Struct
 
@@ -45,7 +45,7 @@ class PointRow(Struct, frozen=True, rename="camel"):
     at: float
     """Seconds from the beginning."""
     asked: float
-    """What the pods that arrived so far ask for, as a share of the cluster: of GPUs if it has some, else of CPU."""
+    """The requests of the arrived pods as a share of the cluster: of GPUs if it has any, otherwise of CPU."""
     nodes: int
     running: int
     waiting: int
@@ -56,7 +56,7 @@ class PointRow(Struct, frozen=True, rename="camel"):
 
 
 class PodRow(Struct, frozen=True, rename="camel"):
-    """What became of one pod."""
+    """The result of one pod."""
 
     trace: str
     cluster: str

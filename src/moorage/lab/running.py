@@ -23,7 +23,7 @@ RunTrials: TypeAlias = Callable[[Iterable[Trial]], Ran]
 ShowTrials: TypeAlias = Callable[[int, int, str], None]
 """Called with how many trials are done, how many there are, and which ended last."""
 AHEAD: Final = 2
-"""So many trials are prepared for each process: a trace takes memory."""
+"""Number of prepared trials per process; limited because a trace takes memory."""
 
 
 def cores() -> int:
@@ -51,7 +51,7 @@ def run_on_cores(trials: Iterable[Trial], workers: int) -> Ran:
             while waiting:
                 yield from _ended(waiting)
         except BaseException:
-            # Whoever stops us does not want to wait for trials that take minutes.
+            # Do not wait for running trials, which may take minutes.
             for process in multiprocessing.active_children():
                 process.terminate()
             pool.shutdown(cancel_futures=True)
@@ -119,6 +119,6 @@ def run_experiment(
 
 
 def default_run(total: int, workers: int = 0) -> RunTrials:
-    """Return the way to run so many trials: in processes, unless one would do."""
+    """Return the runner for this number of trials: processes, unless one is enough."""
     used = min(workers or cores(), total)
     return run_here if used <= 1 else partial(run_on_cores, workers=used)

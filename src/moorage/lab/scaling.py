@@ -1,4 +1,4 @@
-"""Autoscaled pools: nodes come when pods wait in vain, and go when they have been empty for a while."""
+"""Autoscaled pools: nodes are added while pods are unschedulable, and removed after they were empty for a while."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -11,20 +11,20 @@ from moorage.lab.cluster import ScaledPool
 
 
 class ComingNode(NamedTuple):
-    """A node that was asked for, and how long it takes to come."""
+    """A requested node and its delay."""
 
     node: Node
     seconds: float
 
 
 class PoolState:
-    """What an autoscaled pool has had added, and what is on its way."""
+    """The added and requested nodes of an autoscaled pool."""
 
     def __init__(self, pool: ScaledPool) -> None:
         self.pool = pool
         self.nodes: dict[str, Node] = {}
         self.starting: dict[str, dict[str, int]] = {}
-        """Nodes that have been asked for, and what is left on each for pods that wait."""
+        """Requested nodes and their remaining capacity for pending pods."""
         self._made = 0
 
     @property
@@ -42,7 +42,7 @@ class PoolState:
 
 
 class Autoscaler:
-    """Asks for nodes for pods that were rejected: by their requests, first fit, in the order of the pools."""
+    """Requests nodes for rejected pods: by their requests, first fit, in the order of the pools."""
 
     def __init__(self, pools: Sequence[ScaledPool]) -> None:
         self._pools = [PoolState(pool) for pool in pools]
@@ -53,7 +53,7 @@ class Autoscaler:
         self._empty_since: dict[str, float] = {}
 
     def rejected(self, pods: Iterable[Pod]) -> list[ComingNode]:
-        """Return the nodes to ask for, for pods that fit nowhere and for which none is on its way."""
+        """Return the nodes to request for unschedulable pods that no requested node covers."""
         if not self._pools:
             return []
         self._waiting.update((pod.uid, pod) for pod in pods)
@@ -85,7 +85,7 @@ class Autoscaler:
         return None
 
     def joined(self, node: Node) -> None:
-        """Learn that a node has come: whoever it does not help is asked for again when it is rejected again."""
+        """Handle the arrival of a node; pods that it does not help are considered again at their next rejection."""
         state = self._pool_of.get(node.name)
         if state is not None:
             del state.starting[node.name]

@@ -1,4 +1,4 @@
-"""What happens in a trial before the policy has a say: the trace, as the conditions and the seed change it."""
+"""The events of a trial before scheduling: the trace, as changed by conditions and seed."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -47,7 +47,7 @@ def measure_capacity(cluster: LabCluster) -> tuple[int, int]:
 
 
 def asked_by(pod: TracePod, place: int) -> int:
-    """Return how much of that resource a pod asks for."""
+    """Return the request of a pod for this resource."""
     return pod.gpu_asked if place == GPU else pod.cpu_milli
 
 
@@ -67,7 +67,7 @@ def _clones(pods: Sequence[TracePod], cluster: LabCluster, share: float, chance:
 
 
 def outages_of(trace: Trace, cluster: LabCluster, conditions: Conditions, seed: int, until: float) -> list[NodeOutage]:
-    """Return which nodes are gone when: what the trace says, and what fails at random until the last pod arrives."""
+    """Return the node failures: those of the trace, and random ones until the last arrival."""
     outages = list(trace.outages)
     if conditions.node_failures is not None:
         outages += _failures(cluster, conditions.node_failures, chance_of(seed, "failures"), until)

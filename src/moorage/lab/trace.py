@@ -1,4 +1,4 @@
-"""A trace: which pods arrive when, what they ask for, how long they run, and which of them and which nodes fail."""
+"""A trace: arrivals, requests and durations of pods, and failures of pods and nodes."""
 
 from typing import Any
 
@@ -14,34 +14,34 @@ class TracePod(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_u
     name: Name
     arrives: Amount = 0.0
     runs: Amount | None = None
-    """How long it runs once it has a node; for ever, if that is not said."""
+    """Duration after binding; endless by default."""
     cpu_milli: Count = 0
     memory_mib: Count = 0
     gpus: GpuCount = 0
     gpu_milli: Count = 0
     """How much of each of its GPUs it wants: 1000 is a whole one."""
     gpu_models: tuple[str, ...] = ()
-    """Which models will do; any, if none is named."""
+    """Accepted GPU models; any by default."""
     kind: str = field(default="", name="class")
-    """What waiting times are told apart by: a tenant, a quality of service, a kind of work."""
+    """Class for waiting times: a tenant, a quality of service, a kind of workload."""
     priority: Priority = 0
     fails: Count = 0
-    """How many of its runs fail before one succeeds: each time it comes back as a new pod."""
+    """Number of failed runs before one succeeds; each failure is followed by a new pod."""
     namespace: str = "default"
     labels: dict[str, str] = {}
     requests: dict[str, Quantity] = {}
-    """What else it asks for: extended resources."""
+    """Additional requests: extended resources."""
     spec: dict[str, Any] = {}
     """Other fields of a pod's spec: affinity, tolerations, spread constraints."""
 
     @property
     def gpu_asked(self) -> int:
-        """How much of GPUs it asks for, in thousandths."""
+        """GPU request in thousandths."""
         return self.gpus * self.gpu_milli
 
 
 class NodeOutage(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """One line of a trace: a node that is gone for a while; for good, if it does not say until when."""
+    """One line of a trace: the failure of a node; permanent without an end."""
 
     node: str
     down: Amount

@@ -26,11 +26,11 @@ _POD: Final = msgspec.json.Decoder(TracePod)
 _OUTAGE: Final = msgspec.json.Decoder(NodeOutage)
 WHOLE: Final = 1000
 Placed = tuple[Callable[[str], str], TracePod]
-"""A pod, and what tells of a field of it where it was written."""
+"""A pod, and a function that reports errors in its fields with their place."""
 
 
 def read_trace(path: Path, name: str = "") -> Trace:
-    """Read a trace; InputError says what is wrong, with file, line and column."""
+    """Read a trace; raise InputError with file, line and column of a problem."""
     named = name or path.name.split(".")[0]
     outages: list[NodeOutage] = []
     if path.suffix == CSV:
@@ -142,7 +142,7 @@ def _check_spec(pod: TracePod, at: Callable[[str], str]) -> None:
 
 
 def write_trace(path: Path, trace: Trace) -> None:
-    """Write a trace in the form that the ending of the name asks for."""
+    """Write a trace; the file extension selects the format."""
     try:
         if path.suffix == CSV:
             _write_csv(path, trace.pods)

@@ -1,4 +1,4 @@
-"""What was given away when how much had been asked for: the table in which results of arrivals are published."""
+"""Allocation by requested share: the table in which results of arrival experiments are published."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -14,7 +14,7 @@ FRAGMENTED_AT: Final = (40, 60, 80, 90, 100)
 
 
 class ArrivalCell(Struct, frozen=True):
-    """One policy on one trace: per cent, at each share of the cluster that had been asked for; mean of all seeds."""
+    """One policy on one trace: percentages at each requested share of the cluster, mean of all seeds."""
 
     allocated: tuple[float, ...]
     deviation: float
@@ -24,7 +24,7 @@ class ArrivalCell(Struct, frozen=True):
 
 
 def arrival_cells(results: Sequence[TrialResult]) -> dict[tuple[str, str], dict[str, ArrivalCell]]:
-    """Return the cells by trace and cluster, and configuration; nothing without GPUs, or where less was asked for."""
+    """Return the cells by trace and cluster, and configuration; empty without GPUs or enough requests."""
     grouped: dict[tuple[str, str], dict[str, list[tuple[PointRow, ...]]]] = {}
     for result in results:
         trial = result.trial
@@ -50,7 +50,7 @@ def _cell(seeds: Sequence[tuple[PointRow, ...]]) -> ArrivalCell | None:
 
 
 def _at(points: Sequence[PointRow], percent: int) -> PointRow | None:
-    """Return the first point at which so much had been asked for."""
+    """Return the first point with this requested share."""
     return next((point for point in points if point.asked >= percent / 100 - 1e-9), None)
 
 

@@ -1,4 +1,4 @@
-"""What a report says first: who is better or worse than the baseline, in words, and by how much."""
+"""The summary of a report: significant differences from the baseline, in words."""
 
 from collections.abc import Sequence
 from html import escape
@@ -8,13 +8,13 @@ from moorage.lab.report.scenes import Finding, Scene
 from moorage.lab.report.svg import COLOURS
 
 MAX_LINES: Final = 6
-"""So many differences are told of a policy; all are in the table."""
+"""Maximum number of differences per policy in the summary; the table contains all."""
 ENOUGH_SEEDS: Final = 6
-"""Fewer seeds that all point one way do so by chance in more than one case of twenty, whatever an interval says."""
+"""Minimum number of seeds: fewer agree by chance in more than one of twenty cases."""
 
 
 def in_short(scenes: Sequence[Scene], baseline: str) -> str:
-    """Say in a few lines who is better and who is worse, of each scene."""
+    """Summarize better and worse policies of each scene."""
     parts = []
     for scene in scenes:
         compared = compared_with(scene, baseline)
@@ -31,7 +31,7 @@ def in_short(scenes: Sequence[Scene], baseline: str) -> str:
 
 
 def compared_with(scene: Scene, baseline: str) -> str:
-    """Return with whom the policies of a scene are compared: another, if all trials of the baseline failed."""
+    """Return the baseline of a scene; another policy if all trials of the baseline failed."""
     return baseline if baseline in scene.names else scene.names[0]
 
 
@@ -60,7 +60,7 @@ def _sure(scene: Scene, name: str, baseline: str) -> list[Finding]:
 
 
 def _amount(scene: Scene, finding: Finding, baseline: str) -> str:
-    """Write by how much: a share in points, anything else also as a part of what the baseline has."""
+    """Format a difference: shares in points, other values also relative to the baseline."""
     difference, measure = finding.difference, finding.measure
     assert difference is not None
     way = "more" if difference.median > 0 else "less"
@@ -72,7 +72,7 @@ def _amount(scene: Scene, finding: Finding, baseline: str) -> str:
 
 
 def conclusions(scene: Scene, baseline: str) -> str:
-    """Say of each policy what is better and what is worse than under the baseline, if that is sure."""
+    """Describe for each policy its significant differences from the baseline."""
     cards = []
     for place, name in enumerate(scene.names):
         if name == baseline:

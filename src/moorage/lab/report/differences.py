@@ -8,7 +8,7 @@ from moorage.lab.rows import PodRow
 
 
 class MovedPod(Struct, frozen=True):
-    """What two policies made of one pod."""
+    """The results of two policies for one pod."""
 
     pod: str
     kind: str

@@ -1,4 +1,4 @@
-"""What measures are called in a report, how their numbers are written, and which way is better."""
+"""Measures of a report: names, number formats and direction."""
 
 from typing import Final
 

@@ -16,7 +16,7 @@ from moorage.lab.report.svg import COLOURS, Dot, bar_groups, interval_chart, lin
 from moorage.lab.rows import PointRow, TrialResult
 
 MAX_PODS: Final = 100
-"""So many pods are listed for each comparison; all are in the rows."""
+"""Maximum number of listed pods per comparison; the rows contain all."""
 _BY_KEY: Final = {measure.key: measure for measure in MEASURES}
 _GAINS: Final = ("allocation.gpu", "allocation.cpu")
 _COSTS: Final = ("cost.used", "energy.used", "wait.p95", "fragmentation", "nodes.used", "spread.cpu")

@@ -23,7 +23,7 @@ class Finding(Struct, frozen=True):
 
     @property
     def verdict(self) -> int:
-        """+1 if it is surely better than the baseline, -1 if surely worse, 0 if that cannot be told."""
+        """+1 if significantly better than the baseline, -1 if significantly worse, otherwise 0."""
         if self.difference is None or self.difference.count < 2:
             return 0
         if self.measure.shown(abs(self.difference.median)) == self.measure.shown(0.0):
@@ -45,7 +45,7 @@ class Scene:
         return [with_counts(result.trial) for result in self.by_name[name]]
 
     def measures(self) -> list[Measure]:
-        """Return the measures that say something here: not those that are 0 everywhere."""
+        """Return the measures that are not 0 everywhere."""
         return [measure for measure in MEASURES if any(self._amounts(measure.key))]
 
     def _amounts(self, key: str) -> Iterator[float]:
@@ -62,7 +62,7 @@ class Scene:
 
     @property
     def counts_arrivals(self) -> bool:
-        """Whether pods came one after another, so that what was asked for is the time."""
+        """Whether pods arrived one by one, so that the requested share is the time axis."""
         return not any("wait.mean" in row.measures for name in self.names for row in self.rows(name))
 
     def lines(self, amount: Callable[[PointRow], float | None]) -> list[Line]:
@@ -86,7 +86,7 @@ class Scene:
         return made
 
     def classes(self) -> list[str]:
-        """Return the classes of pods that waiting times are told apart by."""
+        """Return the classes of pods for waiting times."""
         prefix = "wait.p95."
         found = {key: None for name in self.names for row in self.rows(name) for key in row.measures}
         return [key.removeprefix(prefix) for key in found if key.startswith(prefix)]

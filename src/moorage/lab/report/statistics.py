@@ -1,4 +1,4 @@
-"""From rows of single trials to what can be said: medians, how sure they are, differences, and the Pareto front."""
+"""Statistics of trials: medians, confidence intervals, differences and the Pareto front."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

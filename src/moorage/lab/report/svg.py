@@ -15,10 +15,10 @@ ROW: Final = 34
 LETTER: Final = 7.5
 """How wide a letter of a name is, about."""
 COLOURS: Final = 8
-"""How many colours the page has; further series begin again."""
+"""Number of colours of the page; further series repeat them."""
 Shown = Callable[[float], str]
 Axis = tuple[str, Shown]
-"""What is on it, and how its numbers are written."""
+"""The title of an axis and its number format."""
 
 
 class Line(Struct, frozen=True):
@@ -40,7 +40,7 @@ class Dot(Struct, frozen=True):
 
 
 DASHES: Final = ("", "10 3", "3 3", "10 3 2 3")
-"""Lines that lie upon each other are still told apart: what is below shows in the gaps."""
+"""Dash patterns, so that lines below others remain visible in the gaps."""
 
 
 def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "start") -> str:
@@ -49,7 +49,7 @@ def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "start
 
 
 def picture(title: str, height: float, parts: Sequence[str]) -> str:
-    """Put parts together; the title is for those who hear the page."""
+    """Assemble an image; the title is for screen readers."""
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}" '
         f'xmlns="http://www.w3.org/2000/svg"><title>{escape(title)}</title>{"".join(parts)}</svg>'
@@ -161,7 +161,7 @@ def bar_groups(title: str, groups: Sequence[tuple[str, Sequence[float]]], shown:
 
 
 def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], x_axis: Axis, y_axis: Axis) -> str:
-    """Draw what each costs against what it gains; those that nobody beats are joined."""
+    """Draw costs against gains; the Pareto front is connected."""
     xs = [end for dot in dots for end in (dot.x.low, dot.x.high)]
     ys = [end for dot in dots for end in (dot.y.low, dot.y.high)]
     room_x, room_y = (max(xs) - min(xs)) * 0.15 or 1.0, (max(ys) - min(ys)) * 0.15 or 0.01
@@ -183,7 +183,7 @@ def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], x_axis: Axis,
         edge, anchor = (x - 10, "end") if x + 10 + length > WIDTH else (x + 10, "start")
         left = edge - length if anchor == "end" else edge
         while any(abs(at - y) < 14 and left < end and begin < left + length for begin, end, y in labels):
-            at += 14  # names of neighbours stand below each other
+            at += 14  # labels of close points are stacked
         labels.append((left, left + length, at))
         parts.append(text(edge, at, dot.name, kind=f"name {colour}", anchor=anchor))
     return picture(title, frame.height, [*parts, *circles])

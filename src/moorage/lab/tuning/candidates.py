@@ -1,7 +1,7 @@
-"""From values of knobs to configurations: the one that is tuned, with other weights and arguments in its first profile.
+"""Configurations of a search: the tuned one with other weights and arguments in its first profile.
 
-What comes out is a KubeSchedulerConfiguration that names nothing but what was changed, so that kube-scheduler takes it
-as well if the plugins are its own.
+The result is a KubeSchedulerConfiguration that contains only the changes, so that kube-scheduler accepts it if all
+plugins are in-tree.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What is to be tuned, as it is written in the file of an experiment under ``tune``."""
+"""The ``tune`` section of an experiment file."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ class NumberRange(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
 
 
 Values = NumberRange | tuple[Any, ...]
-"""What may be tried for an argument: a range, or a list of whatever may be written there."""
+"""The values of an argument: a range, or a list of any values."""
 
 
 class Knob(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Knob(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What it is called in reports."""
+        """The name in reports."""
         return f"{self.plugin}.{self.path}" if self.path else f"weight of {self.plugin}"
 
 
@@ -44,7 +44,7 @@ class TunePlan(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     args: dict[str, dict[str, Values]] = {}
     """Arguments by plugin and path, such as ``scoringStrategy.type``."""
     candidates: int = 40
-    """How many configurations are tried."""
+    """Number of configurations to try."""
     held_out: int | tuple[int, ...] = 10
     """Which seeds judge the result, or how many: those after the last that is searched with."""
 
@@ -70,7 +70,7 @@ class TunePlan(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 def check_plan(plan: TunePlan, searched: Sequence[int], where: str) -> None:
-    """Refuse what cannot be meant; InputError says what to write instead."""
+    """Reject invalid settings; raise InputError with a correction."""
     if bool(plan.maximize) == bool(plan.minimize):
         raise InputError(where, "it needs one objective", hint="write maximize: MEASURE, or minimize: MEASURE")
     if plan.candidates < 1:

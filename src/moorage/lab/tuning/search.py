@@ -1,7 +1,7 @@
-"""The search: Optuna says what to try next, seed after seed, and gives up on candidates that lag behind the median.
+"""The search: Optuna proposes candidates, which run seed by seed and are pruned when they fall behind the median.
 
-Nothing of it is stored but the rows of trials. The same seed asks the same questions in the same order, so a search
-that was stopped runs through what it has in an instant, and goes on from there.
+Only the rows of trials are stored. The same seed produces the same proposals in the same order, so that a stopped
+search replays its stored trials and continues.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -28,7 +28,7 @@ NO_TRACE: Final = Trace("none", ())
 
 
 class Candidate(Struct, frozen=True, rename="camel"):
-    """A configuration that was tried, and what each seed made of it; ``error`` says why a trial has no measures."""
+    """A tried configuration and the result of each seed; ``error`` is the reason for missing measures."""
 
     number: int
     settings: dict[str, Any]
@@ -159,7 +159,7 @@ class Tuner:
 def _suggested(asked: Any, knob: Knob) -> Any:
     values = knob.values
     if not isinstance(values, NumberRange):
-        # Optuna takes plain values only, and what may be written here is anything.
+        # Optuna accepts only plain values, but these may be of any type.
         chosen = asked.suggest_categorical(knob.name, [shown_value(value) for value in values])
         return next(value for value in values if shown_value(value) == chosen)
     if isinstance(values.low, int) and isinstance(values.high, int):

@@ -24,7 +24,7 @@ ShowCandidates = Callable[[int, int, str], None]
 
 
 class TuneOutcome(Struct):
-    """What a search found so far; ``held_out`` is there when it was judged."""
+    """The result of a search so far; ``held_out`` is set after the evaluation."""
 
     plan: TunePlan
     baseline: str
@@ -42,7 +42,7 @@ class TuneOutcome(Struct):
         return next((known for known in MEASURES if known.key == name), Measure(name, name, 0, "number"))
 
     def is_better(self, candidate: Candidate) -> bool:
-        """Tell whether a candidate beats the best so far, or what there was at first."""
+        """Return whether a candidate is better than the best so far, or than the initial configuration."""
         if candidate.state != COMPLETE:
             return False
         against = fmean(self.base_values.values()) if self.best is None else self.best.mean
@@ -50,13 +50,13 @@ class TuneOutcome(Struct):
 
 
 def plan_of(loaded: LoadedExperiment) -> TunePlan:
-    """Return what an experiment says is to be tuned; InputError if it says nothing, or nothing that can be done."""
+    """Return the tuning plan of an experiment; raise InputError if it is missing or invalid."""
     plan, where = loaded.experiment.tune, f"{loaded.where}, tune"
     if plan is None:
         raise InputError(where, "it does not say what to tune", hint="see docs/how-to/tune-weights.md")
     check_plan(plan, tuple(loaded.experiment.seed_list), where)
     try:
-        import optuna  # noqa: F401 - only to say early that it is missing
+        import optuna  # noqa: F401 - reports a missing package early
     except ImportError:
         raise InputError("moorage lab tune", "Optuna is not installed", hint="pip install 'moorage[tune]'") from None
     return plan
@@ -107,7 +107,7 @@ def _judge(tuner: Tuner, outcome: TuneOutcome) -> None:
 
 
 def config_text(loaded: LoadedExperiment, candidate: Candidate) -> str:
-    """Write the configuration of a candidate, with what it is at its head."""
+    """Write the configuration of a candidate with a descriptive header."""
     head = f"# Found by `moorage lab tune {Path(loaded.where).name}`: {settings_text(candidate)}\n"
     return head + dump(_config_of(candidate))
 
@@ -122,7 +122,7 @@ def _standing(outcome: TuneOutcome) -> str:
 
 
 def report_lines(outcome: TuneOutcome) -> list[str]:
-    """Say what was found, and how sure that is."""
+    """Describe the result and its confidence."""
     measure, plan, best = outcome.measure, outcome.plan, outcome.best
     states = [candidate.state for candidate in outcome.candidates]
     lines = [f"{len(states)} candidates, {states.count(PRUNED)} given up early, {states.count(FAILED)} failed"]
