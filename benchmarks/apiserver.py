@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from moorage.cluster.apiserver.server import ApiServer
-from moorage.scheduler.daemon.gc_tuning import collect_rarely
+from moorage.common.memory import relax_gc
 
 CONNECTIONS = 64
 EVENT = b'"object":{"'
@@ -31,7 +31,7 @@ EVENT = b'"object":{"'
 
 def serve(ready: Connection) -> None:
     """Serve as `moorage up` does until the other side hangs up, and then tell the memory that was needed."""
-    collect_rarely()
+    relax_gc()
 
     async def run() -> None:
         async with ApiServer(plain=True) as server:

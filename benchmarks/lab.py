@@ -66,10 +66,10 @@ def trial_of(case: str) -> Trial:
 
 def measure(case: str, *, profiled: bool) -> dict[str, Any]:
     """Run one case here."""
-    from moorage.scheduler.daemon.gc_tuning import collect_rarely, keep_freed_memory
+    from moorage.common.memory import relax_gc, retain_freed_memory
 
-    collect_rarely()
-    keep_freed_memory()
+    relax_gc()
+    retain_freed_memory()
     trial = trial_of(case)
     run_trial(Trial(generate("web", 1, pods=1), preset_cluster("web"), trial.policy, 1))  # what is imported late
     profile = cProfile.Profile()

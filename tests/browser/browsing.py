@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from moorage.insight.page.page_server import PageServer
 from moorage.insight.page.running import StartedSource
-from moorage.scheduler.daemon.caller_tokens import CallerTokens
+from moorage.kube.http.bearer_tokens import BearerTokens
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 HINT = "no Chromium is installed here: apt-get install chromium, or name one in MOORAGE_CHROMIUM"
@@ -52,7 +52,7 @@ class ServedPage:
 
     def __init__(self, make: Callable[[], StartedSource], token: str = "") -> None:
         self._make = make
-        self._tokens = CallerTokens((token.encode(),) if token else ())
+        self._tokens = BearerTokens((token.encode(),) if token else ())
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._port = 0

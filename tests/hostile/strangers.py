@@ -63,7 +63,7 @@ def problems(server: ApiServer) -> list[str]:
 
 
 def problems_of_daemon(server: ApiServer) -> list[str]:
-    """Be a stranger to a scheduler's own port, behind which its keeper answers for its health."""
+    """Be a stranger to a scheduler's own port, behind which its supervisor answers for its health."""
     (port,) = free_ports(1)
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder, "kubeconfig")

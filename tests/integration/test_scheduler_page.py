@@ -1,4 +1,4 @@
-"""`moorage scheduler --ui`: the page beside /metrics, data for those who may read it, a stream through the keeper."""
+"""`moorage scheduler --ui`: the page, authorization of its data, and its event stream through the supervisor."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ MOORAGE = str(Path(sys.executable).parent / "moorage")
 POLLS = 600
 PAUSE = 0.1
 BLOCKED = 503
-"""What the keeper answers while a scheduler's loop does not turn, as on a machine that is too busy."""
+"""What the supervisor answers while a scheduler's loop does not turn, as on a machine that is too busy."""
 
 
 @asynccontextmanager

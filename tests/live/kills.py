@@ -1,7 +1,7 @@
 """Kill -9 the scheduler again and again under load, also in the middle of binding volumes and devices.
 
 ``python -m tests.live.kills --kills 1000`` does so in rounds, each on an empty cluster, and prints a table.
-Every kill hits one of the two processes of who leads: the keeper, or the scheduler beside it.
+Every kill hits one of the two processes of who leads: the supervisor, or the scheduler beside it.
 """
 
 import argparse
@@ -48,7 +48,7 @@ THERE: Final = "volume that is there"
 RICH_NODES: Final = ("rich-0", "rich-1", "rich-2")
 RICH: Final = {"key": "rich", "effect": "NoSchedule"}
 NOBODY: Final = "nobody led"
-PROCESSES: Final = ("keeper", "scheduler")
+PROCESSES: Final = ("supervisor", "scheduler")
 REFUSALS: Final = 4
 SLOWEST: Final = 1.5
 """Seconds that a volume may take to be made, or a card to be attached, in which the pod is in PreBind."""

@@ -53,7 +53,7 @@ class Replicas:
         return [replica for replica in running if replica.pid in self._led]
 
     def kill_leader(self, *, only_child: bool = False, start_again: bool = True) -> bool:
-        """Kill -9 who leads, or both if nobody does, or only the scheduler beside its keeper; tell whether one led."""
+        """Kill -9 the leader (both replicas if there is none) or only its scheduler; return whether one led."""
         leading = self.leading()
         self._kill(leading or self._all, only_child=only_child, start_again=start_again)
         return bool(leading)
@@ -87,7 +87,7 @@ class Replicas:
 
 
 def kill_child(replica: SchedulerProcess) -> None:
-    """Kill -9 the scheduler of a replica, and wait for the keeper, which ends with it."""
+    """Kill -9 the scheduler of a replica, and wait for the supervisor, which ends with it."""
     children = replica.children()
     if not children:  # it was started a moment ago
         replica.kill()
@@ -98,7 +98,7 @@ def kill_child(replica: SchedulerProcess) -> None:
     code = replica.wait()
     # Either came first: the kill, or the end of a lease that a busy machine did not let it renew.
     is_expected = code == 128 + signal.SIGKILL or LOST in replica.own_log
-    assert is_expected, f"its keeper ended with {code}:\n{replica.own_log[-4000:]}"
+    assert is_expected, f"its supervisor ended with {code}:\n{replica.own_log[-4000:]}"
 
 
 def all_bound(replicas: Replicas) -> Callable[[dict[str, Pod]], bool]:

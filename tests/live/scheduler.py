@@ -48,7 +48,7 @@ class SchedulerProcess:
         self._process.wait()
 
     def kill_all(self) -> None:
-        """Kill -9 the scheduler and its keeper."""
+        """Kill -9 the scheduler and its supervisor."""
         for pid in self.children():
             os.kill(pid, signal.SIGKILL)
         self.kill()
@@ -100,7 +100,7 @@ class SchedulerProcess:
         self.log_file.unlink(missing_ok=True)
 
     def cpu_seconds(self) -> float:
-        """Return the CPU it has used so far, the scheduler beside its keeper included."""
+        """Return the CPU it has used so far, the scheduler beside its supervisor included."""
         stats = (
             Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in (self.pid, *self.children())
         )
@@ -108,7 +108,7 @@ class SchedulerProcess:
 
     @property
     def pid(self) -> int:
-        """The process that was started: ours is the keeper, and its child is the scheduler."""
+        """The process that was started: ours is the supervisor, and its child is the scheduler."""
         assert self._process is not None
         return self._process.pid
 

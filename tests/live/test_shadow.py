@@ -39,7 +39,7 @@ PODS = 100
 
 
 def shadow_of(process: SchedulerProcess) -> list[int]:
-    """Return the shadows of a scheduler: children of the child of the keeper."""
+    """Return the shadows of a scheduler: children of the child of the supervisor."""
     found = []
     for child in process.children():
         for pid in Path(f"/proc/{child}/task/{child}/children").read_text().split():

@@ -174,7 +174,7 @@ def test_a_post_filter_that_never_returns(plane: ControlPlane, live: Live, tmp_p
 
 WHO: Final = {
     "both processes": lambda process: [process.pid, *process.children()],
-    "its keeper": lambda process: [process.pid],
+    "its supervisor": lambda process: [process.pid],
     "its scheduler": lambda process: process.children(),
 }
 
@@ -215,7 +215,7 @@ def test_a_leader_that_was_stopped_writes_nothing_when_it_goes_on(
 
 KILLED: Final = {
     "its scheduler": (lambda process: process.children()[0], 128 + signal.SIGKILL),
-    "its keeper": (lambda process: process.pid, -signal.SIGKILL),
+    "its supervisor": (lambda process: process.pid, -signal.SIGKILL),
 }
 
 

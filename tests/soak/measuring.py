@@ -36,9 +36,9 @@ QUANTITIES: Final = (
     Quantity("scheduler: descriptors", HANDLES),
     Quantity("scheduler: tasks", HANDLES),
     Quantity("scheduler: threads", HANDLES),
-    Quantity("keeper: memory, MiB", MEMORY),
-    Quantity("keeper: descriptors", HANDLES),
-    Quantity("keeper: threads", HANDLES),
+    Quantity("supervisor: memory, MiB", MEMORY),
+    Quantity("supervisor: descriptors", HANDLES),
+    Quantity("supervisor: threads", HANDLES),
 )
 
 
@@ -81,7 +81,7 @@ class Meter:
         tasks = await self._prober.tasks(port)
         try:
             ((child,),) = (replica.children(),)
-            measured = dict([*_measured("scheduler", child), *_measured("keeper", life)])
+            measured = dict([*_measured("scheduler", child), *_measured("supervisor", life)])
         except (OSError, ValueError):
             return  # it has just ended
         if tasks is not None:

@@ -18,7 +18,7 @@ from moorage.scheduler.daemon.serving.health import HealthCheck, HealthChecks, p
 from moorage.scheduler.daemon.serving.pages import HealthPages, Pages, PageSources, set_verbosity
 from moorage.scheduler.daemon.serving.profiling import add_profiling
 from moorage.scheduler.daemon.serving.routing import Router
-from moorage.scheduler.daemon.serving.starting import Server
+from moorage.scheduler.daemon.serving.server import Server
 
 ON_LOOPBACK = ServingOptions("127.0.0.1", 0)
 EVERYTHING = AuthorizationOptions(always_allow=("/*",))

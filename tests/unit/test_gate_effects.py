@@ -22,7 +22,7 @@ from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import GATES, RELEASE, RELEASES, FeatureGates
 from moorage.scheduler.config import completed_view, default_config
-from moorage.scheduler.daemon.gates import MOOT, PERMANENT
+from moorage.scheduler.daemon.feature_gates.gates import MOOT, PERMANENT
 from moorage.scheduler.decisions.decision import to_builtins
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE

@@ -113,7 +113,7 @@ def _load(
     path: Path | None, feature_gates: list[str] | None, plugins: list[str] | None, *, to_schedule: bool = True
 ) -> "Policy":
     start_lightly()
-    from moorage.scheduler.daemon.gates import all_gates
+    from moorage.scheduler.daemon.feature_gates.gates import all_gates
     from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
     registry, gates = collect_plugins(paths=plugins or ()), all_gates(feature_gates or ())

@@ -104,7 +104,7 @@ def configure_trial_logs(level: int | None) -> None:
 
 def load_policy(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
     """Return the scheduling policy of the options; without a configuration, every --plugin is enabled."""
-    from moorage.scheduler.daemon.gates import choose_gates
+    from moorage.scheduler.daemon.feature_gates.gates import choose_gates
     from moorage.scheduler.framework.registry import Registry
     from moorage.scheduler.wiring import policy
 

@@ -113,7 +113,7 @@ def _read_shadow(store: "ConfigMapPlace | FilePlace", key: str) -> tuple[str, st
 def _loader(plugins: list[str] | None, gates: list[str] | None) -> "LoadConfig":
     """Return a function that parses a configuration and checks that all its plugins exist."""
     from moorage.scheduler.config import SchedulerConfiguration, load_config
-    from moorage.scheduler.daemon.gates import all_gates
+    from moorage.scheduler.daemon.feature_gates.gates import all_gates
     from moorage.scheduler.wiring.policy import catalogue_of, collect_plugins, require_plugins
 
     registry, features = collect_plugins(paths=plugins or ()), all_gates(gates or ())

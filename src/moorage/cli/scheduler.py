@@ -51,10 +51,10 @@ def _start(flags: "FlagValues") -> int:
         _write_config(complete_options(flags), path)
         return 0
     # Both processes need these modules; the supervisor imports nothing more after the fork.
+    from moorage.common.memory import relax_gc
     from moorage.kube.client.kubeconfig import is_json
-    from moorage.scheduler.daemon.gc_tuning import collect_rarely
-    from moorage.scheduler.daemon.supervisor.process import Ends, split
-    from moorage.scheduler.daemon.supervisor.supervisor import keep
+    from moorage.scheduler.daemon.supervisor.process import Ends, fork_scheduler
+    from moorage.scheduler.daemon.supervisor.supervisor import supervise
 
     if flags["config"] or (flags["kubeconfig"] and not is_json(flags["kubeconfig"])):
         import_module("moorage.kube.api.documents")
@@ -63,15 +63,15 @@ def _start(flags: "FlagValues") -> int:
         # Until a handler is installed, the signal would end the process.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    def supervise(ends: Ends) -> int:
+    def start_supervisor(ends: Ends) -> int:
         if not flags["ui"]:
-            return keep(ends)
+            return supervise(ends)
         from moorage.insight import with_page_events
 
-        return keep(ends, with_page_events)
+        return supervise(ends, with_page_events)
 
     def schedule(ends: Ends) -> int:
-        collect_rarely()  # start-up of the supervisor is over; that of the scheduler begins
+        relax_gc()  # start-up of the supervisor is over; that of the scheduler begins
         import_numpy()
         from moorage.scheduler.daemon.daemon import run_daemon
 
@@ -82,7 +82,7 @@ def _start(flags: "FlagValues") -> int:
             options = allow_page(options)
         return run_daemon(options, ends, _insight_services(flags))
 
-    return split(supervise, schedule)
+    return fork_scheduler(start_supervisor, schedule)
 
 
 def _insight_services(flags: "FlagValues") -> "Iterator[ServiceFactory]":

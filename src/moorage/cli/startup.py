@@ -14,10 +14,10 @@ def start_lightly(*, with_numpy: bool = True) -> None:
 
     From here on, logs go to standard error: standard output is for results.
     """
-    from moorage.scheduler.daemon.gc_tuning import collect_rarely, keep_freed_memory
+    from moorage.common.memory import relax_gc, retain_freed_memory
 
-    collect_rarely()
-    keep_freed_memory()
+    relax_gc()
+    retain_freed_memory()
     if with_numpy:
         import_numpy()
     # structlog uses rich for coloured tracebacks, which we do not print; msgspec uses typing_extensions on old Pythons.

@@ -80,9 +80,9 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     start_lightly()
     configure_trial_logs(verbosity)
     from moorage.insight import run_page
-    from moorage.scheduler.daemon.caller_tokens import CallerTokens
+    from moorage.kube.http.bearer_tokens import BearerTokens
 
-    tokens = CallerTokens.for_address(token_file, address)
+    tokens = BearerTokens.for_address(token_file, address)
     policies = {"as configured" if config is None else config.name: load_policy(config, plugin, feature_gates)}
     if compare is not None:
         policies[f"{compare.name} (compared)"] = load_policy(compare, plugin, feature_gates)

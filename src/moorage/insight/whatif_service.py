@@ -18,9 +18,9 @@ from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, edit_from
 from moorage.insight.whatif.questions import count_replicas
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.sources import ClusterSource, load_cluster
+from moorage.kube.http.bearer_tokens import BearerTokens
 from moorage.kube.http.messages import HttpRequest, HttpService, Reply
 from moorage.kube.http.server import HttpServer
-from moorage.scheduler.daemon.caller_tokens import CallerTokens
 from moorage.scheduler.wiring.policy import Policy
 
 MAX_BODY: Final = 4 << 20
@@ -56,7 +56,7 @@ class WhatIfService:
 
     def __init__(self, options: ServiceOptions) -> None:
         self._options = options
-        self._tokens = CallerTokens.for_address(options.token_file, options.address)
+        self._tokens = BearerTokens.for_address(options.token_file, options.address)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="what-if")
         self._session: Session | None = None
         self._read_at = 0.0

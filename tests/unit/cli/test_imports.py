@@ -21,7 +21,7 @@ HEAVY = {
         "email",
         "http",
         "moorage.kube.http.server",
-        "moorage.scheduler.daemon.serving.starting",
+        "moorage.scheduler.daemon.serving.server",
     ),
     "what is rarely needed of the standard library": ("fractions", "hashlib", "shutil", "tempfile"),
     "what only groups need": ("moorage.scheduler.engine.groups.cycle",),
@@ -65,7 +65,7 @@ def test_the_scheduler_imports_nothing_heavy_that_it_may_not_need() -> None:
     assert "moorage.scheduler.daemon.daemon" in imported
 
 
-def test_the_keeper_stays_small() -> None:
+def test_supervisor_imports_little() -> None:
     ran = subprocess.run([sys.executable, "-c", START + IMPORTED], capture_output=True, text=True, check=True)
     unwanted = {
         "numpy",
@@ -73,7 +73,7 @@ def test_the_keeper_stays_small() -> None:
         "uvloop",
         "rich",
         "yaml",
-        "moorage.scheduler.daemon.serving.starting",
+        "moorage.scheduler.daemon.serving.server",
         "moorage.scheduler.engine.scheduler",
         "moorage.scheduler.plugins.catalogue",
     }

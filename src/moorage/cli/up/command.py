@@ -83,7 +83,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.cli.up.running import UpOptions, run_up
     from moorage.cli.up.screen import Screen
     from moorage.cluster import ClusterOptions, NodeShape, manifests_in
-    from moorage.scheduler.daemon.gates import choose_gates
+    from moorage.scheduler.daemon.feature_gates.gates import choose_gates
 
     load = None if no_scheduler else partial(load_policy, config, plugin, feature_gates)
     features, manifests = choose_gates(feature_gates or ()).features, manifests_in(*file or ())

@@ -20,20 +20,20 @@ from moorage.cli.up.tally import Tally
 from moorage.cluster import ApiServer, ClusterOptions, EmbeddedCluster, Manifest
 from moorage.common.clock import SystemClock
 from moorage.common.errors import InputError
+from moorage.common.memory import relax_gc
 from moorage.insight import LiveCluster, PageObserver, PageServer, QuestionProcess, request_for
 from moorage.kube.api.documents import read_documents
 from moorage.kube.client.credentials import FixedCredentials
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient
 from moorage.scheduler.config import completed_view
-from moorage.scheduler.daemon.following import FileFollower
-from moorage.scheduler.daemon.gc_tuning import collect_rarely
+from moorage.scheduler.daemon.reload import FileFollower
 from moorage.scheduler.engine.observing import observed_by
 from moorage.scheduler.framework.metering import NumberCell
 from moorage.scheduler.wiring.policy import Policy
 
 if TYPE_CHECKING:
-    from moorage.scheduler.daemon.decision_log.opening import OpenDecisionLog
+    from moorage.scheduler.daemon.decision_log.recording import OpenDecisionLog
 
 CONTEXT: Final = "moorage"
 LOOPBACK: Final = "127.0.0.1"
@@ -65,7 +65,7 @@ def run_up(options: UpOptions, screen: Screen) -> int:
     """Run a cluster until it is stopped; return the exit code."""
     import uvloop
 
-    collect_rarely()
+    relax_gc()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(Up(options, screen).run())
     return 0
@@ -124,7 +124,7 @@ class Up:
         path = self.options.decision_log
         if path is None:
             return None
-        from moorage.scheduler.daemon.decision_log.opening import OpenDecisionLog
+        from moorage.scheduler.daemon.decision_log.recording import OpenDecisionLog
         from moorage.scheduler.daemon.decision_log.writing import LogLimits
 
         log = OpenDecisionLog(str(path), LogLimits(), SystemClock(), lambda _metric, *_labels: NumberCell())

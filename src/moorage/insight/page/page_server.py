@@ -8,9 +8,9 @@ from moorage.insight.page.events import PageNews
 from moorage.insight.page.page_source import PageSource
 from moorage.insight.page.paths import EVENTS, MAX_BODY, problem, public_paths
 from moorage.insight.page.service import PageService
+from moorage.kube.http.bearer_tokens import BearerTokens
 from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply, ReplyStream
 from moorage.kube.http.server import HttpServer, is_loopback
-from moorage.scheduler.daemon.caller_tokens import CallerTokens
 
 MAX_CONNECTIONS: Final = 256
 STOP_SECONDS: Final = 1.0
@@ -19,11 +19,11 @@ STOP_SECONDS: Final = 1.0
 class PageServer:
     """A page on an address of its own, from start to stop."""
 
-    def __init__(self, source: PageSource, address: str, port: int, tokens: CallerTokens | None = None) -> None:
+    def __init__(self, source: PageSource, address: str, port: int, tokens: BearerTokens | None = None) -> None:
         self._service = PageService(source)
         self._news = PageNews(self._service.answer)
         self._address, self._port = address, port
-        self._tokens = tokens or CallerTokens()
+        self._tokens = tokens or BearerTokens()
         self._public = frozenset(public_paths())
         self._http = HttpServer(HttpService(self._answer, problem, MAX_BODY), MAX_CONNECTIONS)
         self.url = ""

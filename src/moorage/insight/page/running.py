@@ -7,7 +7,7 @@ from typing import Protocol
 
 from moorage.insight.page.page_server import PageServer
 from moorage.insight.page.page_source import PageSource
-from moorage.scheduler.daemon.caller_tokens import CallerTokens
+from moorage.kube.http.bearer_tokens import BearerTokens
 
 
 class StartedSource(PageSource, Protocol):
@@ -23,7 +23,7 @@ class StartedSource(PageSource, Protocol):
 
 
 def run_page(
-    make: Callable[[], StartedSource], address: str, port: int, tokens: CallerTokens, ready: Callable[[str], None]
+    make: Callable[[], StartedSource], address: str, port: int, tokens: BearerTokens, ready: Callable[[str], None]
 ) -> int:
     """Serve until told to stop; ``ready`` is called with the address of the page. Return the exit code."""
 

@@ -10,8 +10,7 @@ from moorage.insight.shadow.feeding import ShadowFeed
 from moorage.insight.shadow.messages import DIFFERS, Comparison
 from moorage.insight.shadow.running import Shadow, ShadowEvents, ShadowPlan
 from moorage.scheduler.daemon.assembly import DaemonParts
-from moorage.scheduler.daemon.decision_log.opening import limits_of
-from moorage.scheduler.daemon.decision_log.writing import LineWriter, RotatedFile
+from moorage.scheduler.daemon.decision_log.writing import LineWriter, RotatedFile, check_limits
 from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.services import DaemonService
@@ -43,7 +42,7 @@ class SchedulerShadow(DaemonService, ShadowEvents):
         self._registry = registry
         self._log: LineWriter | None = None
         if flags["shadow-log"]:
-            limits = limits_of(flags["decision-log-max-size"], flags["decision-log-max-files"])
+            limits = check_limits(flags["decision-log-max-size"], flags["decision-log-max-files"])
             file = RotatedFile(Path(flags["shadow-log"]), limits)
             cells = {reason: registry[DROPPED].number(f"log-{reason}") for reason in ("buffer", "disk")}
             self._log = LineWriter(file, lambda reason, count: cells[reason].inc(count), "--shadow-log")

@@ -10,9 +10,7 @@ from moorage.kube.client.kubeconfig import Connection, load_connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.pool import HttpPool, Transport, WriteGate
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
-from moorage.scheduler.daemon.metrics.instruments import Instruments
-from moorage.scheduler.daemon.metrics.measuring import RequestMeter
-from moorage.scheduler.daemon.metrics.timed_changes import TimedChanges
+from moorage.scheduler.daemon.metrics.instruments import Instruments, RequestMeter, TimedChanges
 from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.services import DaemonService
 from moorage.scheduler.engine.observing import observed_by

@@ -1,8 +1,8 @@
-"""The daemon: starts everything, works while it leads, and ends in order.
+"""The daemon: its start, its work while it leads, and its shutdown.
 
-SIGTERM and SIGINT drain: no new cycles, bindings in flight finish, and the keeper releases the lease; a second one ends
-it at once. SIGHUP has configuration and plugins read again. SIGUSR2 has the debugger compare cache and queue with
-the API.
+SIGTERM and SIGINT start a graceful shutdown: no new scheduling cycles start, running bindings finish, and the
+supervisor releases the lease. A second signal ends the process immediately. SIGHUP reloads configuration and plugins.
+SIGUSR2 makes the debugger compare cache and queue with the API.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from moorage.common.clock import SteadyClock
 from moorage.common.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
 from moorage.common.forked_process import EXIT_FAILURE
+from moorage.common.memory import freeze_gc
 from moorage.common.version import version_line
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.informer import Informers
@@ -29,7 +30,6 @@ from moorage.kube.http.pool import WriteGate
 from moorage.scheduler.config import completed_view, to_yaml, without_secrets
 from moorage.scheduler.daemon.assembly import DaemonParts, assemble_daemon, connect
 from moorage.scheduler.daemon.debugger import Debugger
-from moorage.scheduler.daemon.gc_tuning import keep_everything
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.metrics.readings import (
@@ -41,12 +41,12 @@ from moorage.scheduler.daemon.metrics.readings import (
 )
 from moorage.scheduler.daemon.metrics.table import GATED
 from moorage.scheduler.daemon.options import Options
-from moorage.scheduler.daemon.reloads import Reloads
+from moorage.scheduler.daemon.reload import Reloads
 from moorage.scheduler.daemon.services import DaemonService, ServiceFactory, own_services
 from moorage.scheduler.daemon.serving.pages import Pages, PageSources, set_verbosity
 from moorage.scheduler.daemon.supervisor.link import Setup
 from moorage.scheduler.daemon.supervisor.process import Ends
-from moorage.scheduler.daemon.supervisor.supervisor_client import KeeperClient
+from moorage.scheduler.daemon.supervisor.supervisor_client import SupervisorClient
 from moorage.scheduler.framework.logs import VERBOSITY
 
 CYCLE_SECONDS: Final = 5.0
@@ -95,9 +95,9 @@ class Daemon:
         self.options = options
         gated = frozenset(metric for metric, gate in GATED.items() if not options.features.enabled(gate))
         self._registry = CellRegistry(replace(options.metrics, disabled=options.metrics.disabled | gated))
-        self._setup = setup_of(options)
-        self._keeper = KeeperClient(ends, self._setup, self._registry)
-        self._stopping = self._keeper.stopping
+        self._setup = make_setup(options)
+        self._supervisor = SupervisorClient(ends, self._setup, self._registry)
+        self._stopping = self._supervisor.stopping
         self._informing: asyncio.Task[None] | None = None
         self._leading: asyncio.Task[None] | None = None
         self._is_scheduling = False
@@ -107,20 +107,22 @@ class Daemon:
 
     async def run(self) -> None:
         """Start everything, work until told to stop, and end in order."""
-        registry, keeper, lease = self._registry, self._keeper, self._setup.lease
-        await keeper.open()
+        registry, supervisor, lease = self._registry, self._supervisor, self._setup.lease
+        await supervisor.open()
         instruments = Instruments(registry, SteadyClock())
-        gate = None if lease is None else WriteGate(keeper.page.is_held, lease.lease_duration - lease.renew_deadline)
+        gate = (
+            None if lease is None else WriteGate(supervisor.state.is_held, lease.lease_duration - lease.renew_deadline)
+        )
         self._services = services = [make(self.options, instruments) for make in self._factories]
         parts = assemble_daemon(self.options, connect(self.options), instruments, gate, services)
-        self._reloads = reloads = Reloads(self.options, parts, registry, keeper)
+        self._reloads = reloads = Reloads(self.options, parts, registry, supervisor)
         reloads.in_force.append(partial(self._watch_plugins, parts, instruments))
         self._watch_plugins(parts, instruments)
-        keeper.record = parts.connection.recorder.record_core
-        keeper.is_synced = lambda: parts.connection.informers.are_synced
+        supervisor.record = parts.connection.recorder.record_core
+        supervisor.is_synced = lambda: parts.connection.informers.are_synced
         read_process(registry, self.options.features)
         read_scheduler(registry, parts.scheduler)
-        read_client(registry, parts.connection.recorder, "" if lease is None else lease.name, keeper.page.is_held)
+        read_client(registry, parts.connection.recorder, "" if lease is None else lease.name, supervisor.state.is_held)
         read_informers(registry, parts.connection.informers, parts.deliveries)
         debugger = Debugger(parts.scheduler, parts.connection.client, instruments.queue.story)
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, debugger.start)
@@ -131,7 +133,7 @@ class Daemon:
             for service in services:
                 ending.push_async_callback(service.close)
             for service in services:
-                service.start(parts, keeper.router)
+                service.start(parts, supervisor.router)
                 reloads.in_force.append(partial(_reconfigure, service, reloads))
             # Most often this has been done; but a signal may come while plugins start, or before.
             ending.push_async_callback(lambda: parts.scheduler.life.close())  # noqa: PLW0108 - the one in force then
@@ -142,11 +144,11 @@ class Daemon:
         """Time the plugins in use, know them when they block, and say which of them go node by node."""
         profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
         instruments.sampler.watch(profiles)
-        self._keeper.watch(profiles, parts.scheduler.services.freeze)
+        self._supervisor.watch(profiles, parts.scheduler.services.freeze)
         _tell_forms(parts)
 
     def _add_pages(self, resources: PodResources) -> None:
-        options, router, reloads = self.options, self._keeper.router, self._reloads
+        options, router, reloads = self.options, self._supervisor.router, self._reloads
         sources = PageSources(
             metrics=self._registry,
             pod_resources=resources,
@@ -223,16 +225,16 @@ class Daemon:
             self._informing.add_done_callback(lambda _: self._leading.cancel() if self._leading else None)
 
     async def _lead(self, parts: DaemonParts, resources: PodResources) -> None:
-        follows = self._setup.lease is not None and not await self._keeper.leading()
+        follows = self._setup.lease is not None and not await self._supervisor.leading()
         self._start_informers(parts)
         resources.is_leading = True
         await parts.connection.informers.synced()
         if follows:
             await _catch_up(parts.connection.informers)
-        self._keeper.show_synced()
+        self._supervisor.show_synced()
         async with parts.changing:
             await parts.scheduler.life.start()
-            keep_everything()
+            freeze_gc()
             parts.deliveries.start_through_loop()
         self._is_scheduling = True
         log.info("scheduling", nodes=len(parts.scheduler.cache), pods=len(parts.scheduler.queue))
@@ -243,7 +245,7 @@ class Daemon:
     async def _cycle(self, parts: DaemonParts) -> None:
         """Schedule until stopped; a plugin that a cycle waits for in vain does not hold up the end."""
         cycling = asyncio.create_task(parts.loop.run(), name="scheduling")
-        self._keeper.cycling(cycling)
+        self._supervisor.cycling(cycling)
         stopping = asyncio.create_task(self._stopping.wait())
         background = [asyncio.create_task(service.run(), name=type(service).__name__) for service in self._services]
         try:
@@ -260,8 +262,8 @@ class Daemon:
             await asyncio.gather(*background, return_exceptions=True)
 
 
-def setup_of(options: Options) -> Setup:
-    """Say what the keeper has to know."""
+def make_setup(options: Options) -> Setup:
+    """Say what the supervisor has to know."""
     config, election, features = options.config, options.config.leader_election, options.features
     lease = LeaseSettings(
         identity=f"{socket.gethostname()}_{uuid.uuid4()}",

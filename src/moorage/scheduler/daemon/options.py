@@ -13,10 +13,10 @@ from moorage.scheduler.config.catalogue import Catalogue
 from moorage.scheduler.config.loading import default_config, load_config_file
 from moorage.scheduler.config.types import SchedulerConfiguration
 from moorage.scheduler.config.validation import validate
+from moorage.scheduler.daemon.feature_gates.gates import GateChoice, choose_gates
 from moorage.scheduler.daemon.flags.kinds import NamedCertificate
 from moorage.scheduler.daemon.flags.parsing import FlagValues
 from moorage.scheduler.daemon.flags.table import FLAGS, LEADER_ELECTION
-from moorage.scheduler.daemon.gates import GateChoice, choose_gates
 
 if TYPE_CHECKING:
     from moorage.scheduler.framework.registry import Registry
@@ -125,7 +125,7 @@ class Options(Struct, frozen=True):
 
 def complete_options(flags: FlagValues) -> Options:
     """Check flags against each other and read the files they name."""
-    # Plugins and what they are made of: the keeper reads options, too, and does without them.
+    # Plugins and what they are made of: the supervisor reads options, too, and does without them.
     from moorage.scheduler.wiring.policy import catalogue_of, collect_plugins, require_plugins
 
     gates = choose_gates(flags["feature-gates"], flags["emulated-version"], flags["min-compatibility-version"])

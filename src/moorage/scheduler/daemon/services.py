@@ -52,10 +52,11 @@ class DecisionLogService(DaemonService):
     """`--decision-log`: one line per decision."""
 
     def __init__(self, options: Options, instruments: Instruments) -> None:
-        from moorage.scheduler.daemon.decision_log.opening import OpenDecisionLog, limits_of
+        from moorage.scheduler.daemon.decision_log.recording import OpenDecisionLog
+        from moorage.scheduler.daemon.decision_log.writing import check_limits
 
         flags, registry = options.flags, instruments.registry
-        limits = limits_of(flags["decision-log-max-size"], flags["decision-log-max-files"])
+        limits = check_limits(flags["decision-log-max-size"], flags["decision-log-max-files"])
         self._log: OpenDecisionLog = OpenDecisionLog(
             flags["decision-log"], limits, SteadyClock(), lambda metric, *labels: registry[metric].number(*labels)
         )

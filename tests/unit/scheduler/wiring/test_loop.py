@@ -18,7 +18,7 @@ from moorage.kube.api.storage import StorageClass
 from moorage.kube.client.list_watch import Change
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
-from moorage.scheduler.daemon.metrics.timed_changes import TimedChanges
+from moorage.scheduler.daemon.metrics.instruments import TimedChanges
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE

@@ -15,6 +15,8 @@ import structlog
 
 from moorage.common.errors import InputError
 
+MIN_SIZE: Final = 64 << 10
+MAX_FILES: Final = 1000
 MAX_WAITING: Final = 4096
 BATCH: Final = 256
 BUFFER: Final = "buffer"
@@ -144,3 +146,13 @@ class LineWriter:
             self._is_failing = True
         else:
             self._is_failing = False
+
+
+def check_limits(size: int, files: int) -> LogLimits:
+    """Check the limits that flags give; InputError says which is out of bounds."""
+    if size < MIN_SIZE:
+        hint = "write a size such as 100Mi"
+        raise InputError("--decision-log-max-size", f"{size} bytes are too few for a file", hint=hint)
+    if not 0 <= files <= MAX_FILES:
+        raise InputError("--decision-log-max-files", f"{files} is not a number of files from 0 to {MAX_FILES}")
+    return LogLimits(size, files)

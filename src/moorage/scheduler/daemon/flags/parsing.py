@@ -6,10 +6,9 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from moorage.common.errors import InputError, did_you_mean
-from moorage.scheduler.daemon.flags.old import instead_of
 from moorage.scheduler.daemon.flags.table import FLAGS, SHORT, Flag
 
 COMMAND = "kube-scheduler"
@@ -115,3 +114,43 @@ def _set(flag: Flag, shown: str, text: str, given: dict[str, Any]) -> None:
         raise UsageError(f'invalid argument "{text}" for "{shown}" flag: {error}') from error
     join = flag.kind.join
     given[flag.name] = join(given[flag.name], value) if join and flag.name in given else value
+
+
+_CONVERT: Final = "it has gone; `moorage config convert` writes what it said as a configuration for --config"
+_LOGS: Final = "it has gone; logs go to stderr, redirect that"
+
+_INSTEAD: Final = {
+    "address": "it has gone; write --bind-address",
+    "algorithm-provider": _CONVERT,
+    "failure-domains": "it has gone; affinity terms have a topologyKey",
+    "hard-pod-affinity-symmetric-weight": "it has gone; write hardPodAffinityWeight into InterPodAffinity's args",
+    "lock-object-name": "it has gone; write --leader-elect-resource-name",
+    "lock-object-namespace": "it has gone; write --leader-elect-resource-namespace",
+    "policy-config-file": _CONVERT,
+    "policy-configmap": _CONVERT,
+    "policy-configmap-namespace": _CONVERT,
+    "port": "it has gone: nothing is served without TLS; write --secure-port",
+    "scheduler-name": "it has gone; write schedulerName into a profile of the file for --config",
+    "use-legacy-policy-config": _CONVERT,
+    **dict.fromkeys(
+        (
+            "add-dir-header",
+            "alsologtostderr",
+            "log-backtrace-at",
+            "log-dir",
+            "log-file",
+            "log-file-max-size",
+            "logtostderr",
+            "one-output",
+            "skip-headers",
+            "skip-log-headers",
+            "stderrthreshold",
+        ),
+        _LOGS,
+    ),
+}
+
+
+def instead_of(flag: str) -> str:
+    """Say what took the place of a flag; nothing if there never was such a one."""
+    return _INSTEAD.get(flag, "")

@@ -4,28 +4,33 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence, Set
 from random import Random
 from time import perf_counter
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
 from moorage.common.clock import Clock
 from moorage.common.errors import MoorageError
-from moorage.kube.api.kinds import Kind
+from moorage.kube.api.kinds import BY_TYPE, Kind
+from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.informer import InformerObserver
+from moorage.kube.client.rest import Exchange
 from moorage.scheduler.daemon.decisions import SLOW_SECONDS, log_bound, log_failed, log_slow
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.metrics.sampling import PluginSampler
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, OneNode, SearchResult
+from moorage.scheduler.engine.event_handlers import resource_of
 from moorage.scheduler.engine.extension_points import FILTER, PRE_FILTER, PRE_SCORE, SCORE
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
+from moorage.scheduler.framework.events import Action, ClusterEvent
 from moorage.scheduler.framework.metering import HistogramCell, NumberCell
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.status import Code
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.observer import QueueObserver, Story
+from moorage.scheduler.wiring.loop import Apply
 
 MAX_ATTEMPTS: Final = 15
 SCHEDULED: Final = "scheduled"
@@ -294,3 +299,85 @@ class InformerInstruments(InformerObserver):
     def failed(self, kind: Kind, error: MoorageError) -> None:
         """Count a list or watch that failed."""
         self._failures.number(kind.plural).inc()
+
+
+_ACTIONS: Final = {(False, True): Action.ADD, (True, True): Action.UPDATE, (True, False): Action.DELETE}
+
+RecordSeconds = Callable[[float], None]
+ChangeKey = tuple[type[KubeObject], bool, bool, bool]
+"""The kind, whether it is a pod with a node, and whether there was none before or is none any more."""
+
+
+class ChangeTimes(Protocol):
+    """Where the times go."""
+
+    def handling_of(self, event: str) -> RecordSeconds:
+        """Return what records how long it took to apply each event of a label to cache and queue."""
+        ...
+
+    def latency_of(self, kind: Kind) -> RecordSeconds:
+        """Return what records how long each change of a kind took."""
+        ...
+
+
+class TimedChanges:
+    """Applies changes and records how long each took."""
+
+    def __init__(self, apply: Apply, times: ChangeTimes) -> None:
+        self._apply = apply
+        self._times = times
+        self._records: dict[ChangeKey, tuple[RecordSeconds, RecordSeconds]] = {}
+
+    def __call__(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
+        """Apply a change."""
+        began = perf_counter()
+        self._apply(before, after, is_final=is_final)
+        took = perf_counter() - began
+        thing = before if after is None else after
+        assert thing is not None
+        has_node = thing.__class__ is Pod and thing.spec.node_name != ""
+        key = (thing.__class__, has_node, before is None, after is None)
+        handling, latency = self._records.get(key) or self._begin(key, thing)
+        handling(took)
+        latency(took)
+
+    def _begin(self, key: ChangeKey, thing: KubeObject) -> tuple[RecordSeconds, RecordSeconds]:
+        _, _, is_new, is_gone = key
+        event = ClusterEvent(resource_of(thing), _ACTIONS[not is_new, not is_gone])
+        found = self._times.handling_of(event.label), self._times.latency_of(BY_TYPE[type(thing)])
+        self._records[key] = found
+        return found
+
+
+NO_ANSWER: Final = "<error>"
+
+
+class RequestMeter:
+    """Counts and times the requests of a client; watches, which last, are not timed.
+
+    Every pod costs two requests, so they are only noted, and counted when somebody asks or a few seconds have passed.
+    """
+
+    def __init__(self, host: str, registry: CellRegistry) -> None:
+        self._host = host
+        self._total = registry["rest_client_requests_total"]
+        self._seconds = registry["rest_client_request_duration_seconds"]
+        self._sent = registry["rest_client_request_size_bytes"]
+        self._received = registry["rest_client_response_size_bytes"]
+        self._noted: list[Exchange] = []
+        self.note = self._noted.append
+        """Takes one request that came to an end."""
+        registry.fed_by(self._count)
+
+    def _count(self) -> None:
+        """Count what was noted since the last time."""
+        noted = self._noted.copy()
+        self._noted.clear()
+        for method, status in {exchange[:2] for exchange in noted}:
+            _, _, seconds, sent, received = zip(*[e for e in noted if e[0] == method and e[1] == status], strict=True)
+            labels = (method, self._host)
+            self._total.number(str(status or NO_ANSWER), *labels).inc(len(seconds))
+            self._seconds.histogram(*labels).observe_all(seconds)
+            if status:
+                self._sent.histogram(*labels).observe_all(sent)
+                self._received.histogram(*labels).observe_all(received)

@@ -1,4 +1,4 @@
-"""The pages: health, which the keeper serves, and metrics, configuration, version, flags, status and profiles."""
+"""The pages: health, which the supervisor serves, and metrics, configuration, version, flags, status and profiles."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from moorage.scheduler.daemon.serving.exposition import Exposition
 
 HEALTH_PATHS: Final = ("/healthz", "/livez", "/readyz")
-"""Pages that are the keeper's to answer."""
+"""Pages that are the supervisor's to answer."""
 
 
 class Exposed(Protocol):

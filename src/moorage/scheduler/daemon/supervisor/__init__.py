@@ -1,1 +1,1 @@
-"""The keeper: a small process beside the scheduler for what may not wait for it: lease, health, signals, watchdog."""
+"""The supervisor: a small process for lease, health, signals and watchdog, which must not wait for the scheduler."""

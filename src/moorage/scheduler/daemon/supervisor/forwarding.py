@@ -1,4 +1,4 @@
-"""Pages that only the scheduler can write: the keeper admits who asks, and passes the request on."""
+"""Pages that only the scheduler can write: the supervisor admits who asks, and passes the request on."""
 
 import asyncio
 from itertools import count
@@ -6,9 +6,8 @@ from typing import Final
 
 from moorage.kube.http.messages import HttpRequest, Reply
 from moorage.scheduler.daemon.serving.routing import text_reply
-from moorage.scheduler.daemon.supervisor.incidents import Incidents
 from moorage.scheduler.daemon.supervisor.link import Answered, Asked, Link, Measured
-from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Watchdog
+from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Incidents, Watchdog
 
 MAX_ASKED: Final = 64
 PAGE_SECONDS: Final = 3.0

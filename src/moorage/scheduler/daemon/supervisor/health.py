@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 
 from moorage.scheduler.daemon.metrics.table import METRICS
 from moorage.scheduler.daemon.serving.health import HealthChecks, ping
-from moorage.scheduler.daemon.supervisor.incidents import METRIC
-from moorage.scheduler.daemon.supervisor.page import IS_STOPPING, IS_SYNCED, SharedPage
-from moorage.scheduler.daemon.supervisor.watchdog import Watchdog
+from moorage.scheduler.daemon.supervisor.process import IS_STOPPING, IS_SYNCED, SharedState
+from moorage.scheduler.daemon.supervisor.watchdog import METRIC, Watchdog
 
 
 def health_checks(
-    page: SharedPage,
+    page: SharedState,
     watchdog: Watchdog,
     is_overdue: Callable[[], bool],
     is_known: Callable[[], bool] = lambda: True,

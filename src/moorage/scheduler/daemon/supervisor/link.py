@@ -1,4 +1,4 @@
-"""What keeper and scheduler send each other: messages over a pair of sockets; the end of one is the end of both."""
+"""What supervisor and scheduler send each other: messages over a pair of sockets; the end of one is the end of both."""
 
 import asyncio
 import socket
@@ -57,27 +57,27 @@ class SchedulerFailed(Struct, frozen=True, tag=True):
 
 
 class Lead(Struct, frozen=True, tag=True):
-    """The keeper got the lease: begin to work."""
+    """The supervisor got the lease: begin to work."""
 
     is_first: bool = False
     """Whether nobody has led before."""
 
 
 class Announcement(Struct, frozen=True, tag=True):
-    """The keeper has an event about the lease to record; the lease as JSON."""
+    """The supervisor has an event about the lease to record; the lease as JSON."""
 
     note: str
     lease: bytes
 
 
 class Stop(Struct, frozen=True, tag=True):
-    """The keeper was asked to end: finish what is under way, and end."""
+    """The supervisor was asked to end: finish what is under way, and end."""
 
     reason: str
 
 
 class Asked(Struct, frozen=True, tag=True):
-    """The keeper got a request for a page that only the scheduler can write."""
+    """The supervisor got a request for a page that only the scheduler can write."""
 
     number: int
     method: str
@@ -87,7 +87,7 @@ class Asked(Struct, frozen=True, tag=True):
 
 
 class Measured(Struct, frozen=True, tag=True):
-    """The keeper has something to count, or with a value to observe, among the scheduler's metrics."""
+    """The supervisor has something to count, or with a value to observe, among the scheduler's metrics."""
 
     metric: str
     labels: tuple[str, ...]

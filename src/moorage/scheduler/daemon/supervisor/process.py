@@ -1,6 +1,7 @@
-"""One program as two processes: the keeper, which was started, and its child, the scheduler."""
+"""One program as two processes: the supervisor, which was started, and its child, the scheduler."""
 
 import asyncio
+import mmap
 import os
 import signal
 import socket
@@ -11,62 +12,96 @@ from typing import Final
 
 from msgspec import Struct
 
+from moorage.common.clock import boot_time
 from moorage.common.errors import MoorageError, explain
 from moorage.common.forked_process import EXIT_FAILURE, end_with_parent, exit_child
-from moorage.scheduler.daemon.gc_tuning import keep_everything
+from moorage.common.memory import freeze_gc
 from moorage.scheduler.daemon.supervisor.link import SchedulerFailed, framed
-from moorage.scheduler.daemon.supervisor.page import SharedPage
+
+#: Written by the scheduler. Times are those of :func:`moorage.common.clock.boot_time`, 0 for never.
+BEAT: Final = 0
+"""Time of the last iteration of the scheduler's loop."""
+WAITING_SINCE: Final = 1
+"""Time since which a scheduling cycle waits for a plugin; 0 if no cycle waits."""
+IS_SYNCED: Final = 2
+IS_STOPPING: Final = 3
+#: Written by the supervisor.
+HELD_UNTIL: Final = 4
+"""Time until which the lease is held; no write may start later."""
+_CELLS: Final = 5
+
+
+class SharedState:
+    """Numbers in shared memory, each with one writer, read without a lock; created before the fork.
+
+    The two processes inform each other through it, even while one of them holds its interpreter lock.
+    """
+
+    def __init__(self) -> None:
+        # A double in its own eight bytes is stored and loaded by one instruction: it is never seen half-written.
+        self.cells = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")[:_CELLS]
+
+    def __getitem__(self, cell: int) -> float:
+        return self.cells[cell]
+
+    def __setitem__(self, cell: int, number: float) -> None:
+        self.cells[cell] = number
+
+    def is_held(self) -> bool:
+        """Return whether this replica holds the lease now."""
+        return boot_time() < self.cells[HELD_UNTIL]
+
 
 STACK_SIGNAL: Final = int(signal.SIGRTMIN) + 1 if hasattr(signal, "SIGRTMIN") else int(signal.SIGUSR1)
-"""Has the scheduler write where it is, in C, whatever its interpreter is at."""
+"""Makes the scheduler write its stack. The handler is C code, so it works while the interpreter is busy."""
 _POLL_SECONDS: Final = 0.02
 _MAX_POLLS: Final = 100
 
 
 class Ends(Struct, frozen=True):
-    """One process's ends of what connects the two: ``stacks`` is a pipe for stacks, ``other`` the other's id."""
+    """The connections of one process to the other: ``stacks`` is a pipe for stacks, ``other`` its process id."""
 
-    page: SharedPage
+    state: SharedState
     socket: socket.socket
     stacks: int
     other: int
 
 
-def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
-    """Go on as two processes; the child never returns from here, and the parent's result is that of both.
+def fork_scheduler(supervise: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
+    """Fork into supervisor and scheduler; return the exit code of both. The child never returns.
 
-    To be called before there are threads or a loop. What the child raises for a user to fix is raised here.
+    Call it before there are threads or a loop. A MoorageError of the child is raised in the parent.
     """
-    page = SharedPage()
-    for_keeper, for_scheduler = socket.socketpair()
+    state = SharedState()
+    for_supervisor, for_scheduler = socket.socketpair()
     stacks_out, stacks_in = os.pipe()
-    keeper = os.getpid()
+    supervisor = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
-    # What there is now stays for good, and both have it: a collection that touched it would make copies of it.
-    keep_everything()
+    # Both processes share these objects; a collection that touches them would copy their memory.
+    freeze_gc()
     child = os.fork()
     if child:
         for_scheduler.close()
         os.close(stacks_in)
         os.set_blocking(stacks_out, False)
         try:
-            return keep(Ends(page, for_keeper, stacks_out, child))
+            return supervise(Ends(state, for_supervisor, stacks_out, child))
         finally:
-            for_keeper.close()
+            for_supervisor.close()
             os.close(stacks_out)
     code = EXIT_FAILURE
-    # The loop closes its end of the link when it ends, which is just when there may be a last word to send.
-    last_word = for_scheduler.dup()
+    # The loop closes its socket when it ends; an error may have to be sent after that.
+    error_socket = for_scheduler.dup()
     try:
-        end_with_parent(keeper)
-        for_keeper.close()
+        end_with_parent(supervisor)
+        for_supervisor.close()
         os.close(stacks_out)
-        code = schedule(Ends(page, for_scheduler, stacks_in, keeper))
+        code = schedule(Ends(state, for_scheduler, stacks_in, supervisor))
     except MoorageError as error:
         with suppress(OSError):
-            last_word.setblocking(True)
-            last_word.sendall(framed(SchedulerFailed(explain(error))))
+            error_socket.setblocking(True)
+            error_socket.sendall(framed(SchedulerFailed(explain(error))))
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     except BaseException:
@@ -76,23 +111,23 @@ def split(keep: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
 
 
 class Child:
-    """The scheduler as its keeper sees it."""
+    """The scheduler's process, from the view of the supervisor."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._code: int | None = None
 
     def send(self, number: int) -> None:
-        """Send it a signal; one that has ended gets none."""
+        """Send a signal, unless the process has ended."""
         if self._code is None:
             os.kill(self._pid, number)
 
     def kill(self) -> None:
-        """End it at once, stopped or not."""
+        """Kill the process, even if it is stopped."""
         self.send(signal.SIGKILL)
 
     async def wait(self) -> int:
-        """Wait for its end, which is near: its end of the link is closed. Negative if a signal ended it."""
+        """Return the exit code, negative for a signal. Call it when the link is closed: the process is about to end."""
         for _ in range(_MAX_POLLS):
             if self._is_gone(os.WNOHANG):
                 break

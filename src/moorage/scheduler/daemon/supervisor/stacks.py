@@ -39,7 +39,7 @@ def read_stack(dump: str) -> list[Frame]:
     return [Frame(file, int(line), function) for file, line, function in _FRAME.findall(dump)]
 
 
-def stack_of(coroutine: Any) -> list[Frame]:
+def coroutine_stack(coroutine: Any) -> list[Frame]:
     """Return where a coroutine waits, the innermost frame first."""
     frames: list[Frame] = []
     while isinstance(coroutine, CoroutineType) and coroutine.cr_frame is not None:
@@ -59,7 +59,7 @@ def plugin_in(stack: Sequence[Frame], spans: Iterable[Span]) -> tuple[str, Frame
     return "", None
 
 
-def spans_of(name: str, plugin: object) -> list[Span]:
+def find_spans(name: str, plugin: object) -> list[Span]:
     """Find the lines of a plugin: those of its methods, inherited ones included, and of functions that they wrap."""
     held = [thing for kind in type(plugin).__mro__ for thing in vars(kind).values()]
     held += getattr(plugin, "__dict__", {}).values()

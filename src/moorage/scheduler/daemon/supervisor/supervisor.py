@@ -1,6 +1,6 @@
 """The process that keeps lease, health and signals while the scheduler is busy, and ends with it.
 
-Whatever goes wrong here ends the scheduler, and the scheduler's end is the end of the keeper: there is one way out.
+Whatever goes wrong here ends the scheduler, and the scheduler's end is the end of the supervisor: there is one way out.
 It runs no plugin, and does nothing that could take long.
 """
 
@@ -24,7 +24,6 @@ from moorage.kube.client.leader import LeaderElector, LeaseSettings
 from moorage.kube.client.rest import ApiClient, Exchange
 from moorage.kube.http.messages import HttpRequest, Reply, ReplyStream
 from moorage.scheduler.daemon.supervisor.forwarding import Forwarding, LinkMeter
-from moorage.scheduler.daemon.supervisor.incidents import Incidents
 from moorage.scheduler.daemon.supervisor.link import (
     Announcement,
     Answered,
@@ -37,14 +36,13 @@ from moorage.scheduler.daemon.supervisor.link import (
     Setup,
     Stop,
 )
-from moorage.scheduler.daemon.supervisor.page import HELD_UNTIL
-from moorage.scheduler.daemon.supervisor.process import Child, Ends
-from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Watchdog
+from moorage.scheduler.daemon.supervisor.process import HELD_UNTIL, Child, Ends
+from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Incidents, Watchdog
 
 if TYPE_CHECKING:
     from moorage.kube.client.candidate import Candidacy
     from moorage.scheduler.daemon.serving.routing import StreamingHandler
-    from moorage.scheduler.daemon.serving.starting import Server
+    from moorage.scheduler.daemon.serving.server import Server
 
     Forward: TypeAlias = Callable[[HttpRequest], Awaitable[Reply]]
     ExtendPages: TypeAlias = Callable[[StreamingHandler, Forward], tuple[StreamingHandler, int]]
@@ -59,35 +57,35 @@ FINISH_SECONDS: Final = 3.5
 log = structlog.get_logger(__name__)
 
 
-def keep(ends: Ends, extend_pages: "ExtendPages | None" = None) -> int:
-    """Run the keeper to its end; return the exit code of the program.
+def supervise(ends: Ends, extend_pages: "ExtendPages | None" = None) -> int:
+    """Run the supervisor until the scheduler has ended; return the exit code of the program.
 
     ``extend_pages`` adds pages that the supervisor serves itself: it forwards requests, but no streams.
     """
     with asyncio.Runner() as runner:
-        return runner.run(_keep(ends, extend_pages))
+        return runner.run(_supervise(ends, extend_pages))
 
 
-async def _keep(ends: Ends, extend_pages: "ExtendPages | None") -> int:
+async def _supervise(ends: Ends, extend_pages: "ExtendPages | None") -> int:
     link = await Link.over(ends.socket)
     try:
-        return await Keeper(ends, link, extend_pages).run()
+        return await Supervisor(ends, link, extend_pages).run()
     finally:
         link.close()
         # The transport closes its socket in the loop's next turn.
         await asyncio.sleep(0)
 
 
-class Keeper:
-    """The keeper of one scheduler."""
+class Supervisor:
+    """The supervisor of one scheduler."""
 
     def __init__(self, ends: Ends, link: Link, extend_pages: "ExtendPages | None" = None) -> None:
-        self._page = ends.page
+        self._state = ends.state
         self._extend_pages = extend_pages
         self._link = link
         self._meter = LinkMeter(link)
         self._child = Child(ends.other)
-        self._watchdog = Watchdog(ends.page)
+        self._watchdog = Watchdog(ends.state)
         self._incidents = Incidents(self._watchdog, self._child, ends.stacks, self._meter)
         self._forwarding = Forwarding(link, self._watchdog, self._incidents)
         self._setup: Setup | None = None
@@ -149,7 +147,7 @@ class Keeper:
             case SchedulerFailed(text):
                 self._error = MoorageError(text)
             case _:
-                raise AssertionError(f"{type(message).__name__} is not for the keeper")
+                raise AssertionError(f"{type(message).__name__} is not for the supervisor")
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(self._guarded(work))
@@ -194,11 +192,11 @@ class Keeper:
         # By now the scheduler imports what it is made of: this is done beside it, and is not in its memory.
         from moorage.scheduler.daemon.serving.pages import HealthPages
         from moorage.scheduler.daemon.serving.routing import Router
-        from moorage.scheduler.daemon.serving.starting import MAX_BODY, Server
+        from moorage.scheduler.daemon.serving.server import MAX_BODY, Server
         from moorage.scheduler.daemon.supervisor.health import health_checks
 
         router = Router()
-        checks = health_checks(self._page, self._watchdog, self._is_overdue, self._is_known)
+        checks = health_checks(self._state, self._watchdog, self._is_overdue, self._is_known)
         HealthPages(checks).add_to(router)
 
         async def page(request: HttpRequest) -> Reply | ReplyStream:
@@ -235,7 +233,7 @@ class Keeper:
                 lease,
                 record=self._announce,
                 component=setup.component,
-                on_held=lambda until: self._page.__setitem__(HELD_UNTIL, until),
+                on_held=lambda until: self._state.__setitem__(HELD_UNTIL, until),
                 may_renew=lambda: not self._watchdog.is_stuck,
             )
             ending = asyncio.ensure_future(self._gone.wait())
@@ -254,7 +252,7 @@ class Keeper:
             electing = asyncio.ensure_future(self._elector.run(self._lead))
             await asyncio.wait((electing, ending), return_when=asyncio.FIRST_COMPLETED)
             ending.cancel()
-            if not self._page[HELD_UNTIL]:
+            if not self._state[HELD_UNTIL]:
                 # The scheduler is gone before we led; if we do lead, the election ends by itself and gives it back.
                 electing.cancel()
             with suppress(asyncio.CancelledError):

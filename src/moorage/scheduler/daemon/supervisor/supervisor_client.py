@@ -1,4 +1,4 @@
-"""The scheduler's end: it shows that its loop turns, leads when the keeper has the lease, and answers for pages."""
+"""The scheduler's end: it shows that its loop turns, leads when the supervisor has the lease, and answers for pages."""
 
 import asyncio
 import faulthandler
@@ -16,7 +16,6 @@ from moorage.kube.api.records import Lease
 from moorage.kube.client.event_note import EventNote
 from moorage.kube.http.messages import HttpRequest
 from moorage.scheduler.daemon.serving.routing import Router
-from moorage.scheduler.daemon.supervisor.incidents import METRIC
 from moorage.scheduler.daemon.supervisor.link import (
     Announcement,
     Answered,
@@ -29,10 +28,9 @@ from moorage.scheduler.daemon.supervisor.link import (
     Setup,
     Stop,
 )
-from moorage.scheduler.daemon.supervisor.page import BEAT, IS_STOPPING, IS_SYNCED, WAITING_SINCE
-from moorage.scheduler.daemon.supervisor.process import STACK_SIGNAL, Ends
-from moorage.scheduler.daemon.supervisor.stacks import Span, plugin_in, spans_of, stack_of
-from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, WARN_SECONDS
+from moorage.scheduler.daemon.supervisor.process import BEAT, IS_STOPPING, IS_SYNCED, STACK_SIGNAL, WAITING_SINCE, Ends
+from moorage.scheduler.daemon.supervisor.stacks import Span, coroutine_stack, find_spans, plugin_in
+from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, METRIC, WARN_SECONDS
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.services import Freeze
 from moorage.scheduler.framework.metering import Meter
@@ -42,11 +40,11 @@ log = structlog.get_logger(__name__)
 RecordEvent = Callable[[EventNote], None]
 
 
-class KeeperClient:
-    """What a scheduler has of its keeper. ``stopping`` is set when it is to end, whoever said so."""
+class SupervisorClient:
+    """What a scheduler has of its supervisor. ``stopping`` is set when it is to end, whoever said so."""
 
     def __init__(self, ends: Ends, setup: Setup, meter: Meter) -> None:
-        self.page = ends.page
+        self.state = ends.state
         self.stopping = asyncio.Event()
         self.router = Router()
         self.record: RecordEvent = lambda _note: None
@@ -66,7 +64,7 @@ class KeeperClient:
 
     async def open(self) -> None:
         """Begin to beat and to listen, on the running loop."""
-        # In C and on an alternate path: the keeper asks for it just when no Python code can run.
+        # In C and on an alternate path: the supervisor asks for it just when no Python code can run.
         faulthandler.register(STACK_SIGNAL, file=self._ends.stacks, all_threads=False)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -79,7 +77,7 @@ class KeeperClient:
     def watch(self, profiles: Iterable[Profile], freeze: Freeze) -> None:
         """Send where the plugins' code stands, and watch the cycles that wait for one of them."""
         plugins = {name: plugin for profile in profiles for name, plugin in profile.plugins.items()}
-        self._spans = [span for name, plugin in plugins.items() for span in spans_of(name, plugin)]
+        self._spans = [span for name, plugin in plugins.items() for span in find_spans(name, plugin)]
         self._link.send(Located(self._spans))
         self._cycles.freeze = freeze
 
@@ -89,7 +87,7 @@ class KeeperClient:
 
     def show_synced(self) -> None:
         """Show at once whether informers are synced: the first plugin to be asked may keep the loop from beating."""
-        self.page[IS_SYNCED] = float(self.is_synced())
+        self.state[IS_SYNCED] = float(self.is_synced())
 
     async def leading(self) -> bool:
         """Wait until this replica leads; return whether it is the first that ever did."""
@@ -103,7 +101,7 @@ class KeeperClient:
         task.add_done_callback(self._tasks.discard)
 
     def _on_signal(self, number: int) -> None:
-        # A terminal sends one to both processes, and the keeper says so, too: only our own ones are counted.
+        # A terminal sends one to both processes, and the supervisor says so, too: only our own ones are counted.
         self._signals += 1
         if self._signals > 1:
             os._exit(EXIT_FAILURE)
@@ -112,7 +110,7 @@ class KeeperClient:
     def _stop(self, reason: str) -> None:
         if not self.stopping.is_set():
             log.info("draining on request", reason=reason)
-        self.page[IS_STOPPING] = 1.0
+        self.state[IS_STOPPING] = 1.0
         self.stopping.set()
 
     async def _listen(self) -> None:
@@ -134,7 +132,7 @@ class KeeperClient:
                     self._meter.observe(metric, value, *labels)
                 case _:
                     raise AssertionError(f"{type(message).__name__} is not for the scheduler")
-        # Without a keeper there is no lease, no health and no signals; the kernel has most likely killed us already.
+        # Without a supervisor there is no lease, no health and no signals; on Linux the kernel has killed us already.
         os._exit(EXIT_FAILURE)
 
     async def _answer(self, asked: Asked) -> None:
@@ -150,19 +148,19 @@ class KeeperClient:
     def _beat(self) -> None:
         """Show that the loop turns; a few times a second, so it costs nothing for each pod."""
         now = boot_time()
-        self.page[BEAT] = now
+        self.state[BEAT] = now
         self.show_synced()
-        self.page[WAITING_SINCE] = self._cycles.waiting_since(now)
+        self.state[WAITING_SINCE] = self._cycles.waiting_since(now)
         if self._cycles.is_news(now):
             self._report(now)
-        if self._may_lead.is_set() and not self.page.is_held():
-            # The keeper kills us when this happens; if it is stopped, nobody else cuts what is still under way.
+        if self._may_lead.is_set() and not self.state.is_held():
+            # The supervisor kills us when this happens; if it is stopped, nobody else cuts what is still under way.
             log.error("command failed", err="Leaderelection lost")
             os._exit(EXIT_FAILURE)
         asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat)
 
     def _report(self, now: float) -> None:
-        stack = stack_of(self._cycles.task.get_coro() if self._cycles.task else None)
+        stack = coroutine_stack(self._cycles.task.get_coro() if self._cycles.task else None)
         plugin, frame = plugin_in(stack, self._spans)
         if not plugin:
             self._cycles.excuse()  # an extender, which has a time limit of its own

@@ -1,8 +1,15 @@
 """The watchdog: for how long the scheduler has not taken a turn, or a cycle has waited for a plugin."""
 
+import asyncio
+import os
 from typing import Final
 
-from moorage.scheduler.daemon.supervisor.page import BEAT, WAITING_SINCE, SharedPage
+import structlog
+
+from moorage.common.clock import boot_time
+from moorage.scheduler.daemon.supervisor.process import BEAT, STACK_SIGNAL, WAITING_SINCE, Child, SharedState
+from moorage.scheduler.daemon.supervisor.stacks import Span, plugin_in, read_stack
+from moorage.scheduler.framework.metering import Meter
 
 BEAT_SECONDS: Final = 0.25
 """How often the scheduler shows that its loop turns, and how often somebody looks."""
@@ -13,24 +20,24 @@ WARN_SECONDS: Final = 1.0
 class Watchdog:
     """Adds up what it sees.
 
-    Only time that passed under its own eyes counts, in steps: when keeper and scheduler, or the whole machine, were
+    Only time that passed under its own eyes counts, in steps: when supervisor and scheduler, or the whole machine, were
     frozen together, the scheduler first gets the chance to show that it is well. ``limit`` is 0 for no limit.
     """
 
-    def __init__(self, page: SharedPage, limit: float = 0.0) -> None:
+    def __init__(self, state: SharedState, limit: float = 0.0) -> None:
         self.limit = limit
         self.blocked = 0.0
         """For how many seconds the loop has not turned."""
         self.waiting = 0.0
         """For how many seconds a cycle has waited for a plugin while the loop turned."""
-        self._page = page
+        self._state = state
         self._last_look = 0.0
         self._last = (0.0, 0.0)
 
     def look(self, now: float) -> None:
         """Compare with the last look; to be called every :data:`BEAT_SECONDS`."""
         step = min(now - self._last_look, 2 * BEAT_SECONDS)
-        beat, since = seen = (self._page[BEAT], self._page[WAITING_SINCE])
+        beat, since = seen = (self._state[BEAT], self._state[WAITING_SINCE])
         self.blocked = self.blocked + step if beat and beat == self._last[0] else 0.0
         self.waiting = self.waiting + step if since and since == self._last[1] else 0.0
         self._last_look, self._last = now, seen
@@ -44,3 +51,64 @@ class Watchdog:
     def is_stuck(self) -> bool:
         """Whether it has gone on for so long that another had better lead."""
         return 0 < self.limit <= max(self.blocked, self.waiting)
+
+
+STACK_SECONDS: Final = 0.2
+"""How long the scheduler has to write its stack; it does so in C, but a process that was stopped does not."""
+MAX_STACK: Final = 1 << 16
+METRIC: Final = "moorage_stuck_total"
+
+log = structlog.get_logger(__name__)
+
+
+class Incidents:
+    """Watches one scheduler. ``counts`` is how often each plugin held it up, for who asks while it is held up."""
+
+    def __init__(self, watchdog: Watchdog, child: Child, stacks: int, meter: Meter) -> None:
+        self.spans: list[Span] = []
+        self.counts: dict[str, int] = {}
+        self.plugin = ""
+        """Where the scheduler is stuck now, or was last."""
+        self._watchdog = watchdog
+        self._child = child
+        self._stacks = stacks
+        self._meter = meter
+
+    async def watch(self) -> None:
+        """Look on until cancelled."""
+        is_reported = is_stuck = False
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            self._watchdog.look(boot_time())
+            if self._watchdog.is_blocked and not is_reported:
+                is_reported = True
+                await self._report()
+            elif is_reported and not self._watchdog.is_blocked:
+                is_reported = False
+                log.info("the scheduler goes on", plugin=self.plugin)
+            if self._watchdog.is_stuck and not is_stuck:
+                problem = "stuck for too long: /livez fails, and the lease is not renewed"
+                log.error(problem, plugin=self.plugin, limit_seconds=self._watchdog.limit)
+            is_stuck = self._watchdog.is_stuck
+
+    async def _report(self) -> None:
+        self._read()
+        self._child.send(STACK_SIGNAL)
+        await asyncio.sleep(STACK_SECONDS)
+        stack = read_stack(self._read())
+        self.plugin, frame = plugin_in(stack, self.spans)
+        self.counts[self.plugin] = self.counts.get(self.plugin, 0) + 1
+        self._meter.count(METRIC, self.plugin)
+        log.warning(
+            "the scheduler is blocked" if not self.plugin else "a plugin blocks the scheduler",
+            plugin=self.plugin,
+            where=str(frame or (stack[0] if stack else "unknown, the process does not run")),
+            seconds=round(self._watchdog.blocked, 1),
+            stack="\n".join(map(str, stack)),
+        )
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._stacks, MAX_STACK).decode(errors="replace")
+        except BlockingIOError:
+            return ""

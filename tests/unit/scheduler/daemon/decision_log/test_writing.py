@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 
 from moorage.common.errors import InputError
-from moorage.scheduler.daemon.decision_log.opening import limits_of
-from moorage.scheduler.daemon.decision_log.writing import BUFFER, DISK, MAX_WAITING, LineWriter, LogLimits, RotatedFile
+from moorage.scheduler.daemon.decision_log.writing import (
+    BUFFER,
+    DISK,
+    MAX_WAITING,
+    LineWriter,
+    LogLimits,
+    RotatedFile,
+    check_limits,
+)
 from moorage.scheduler.decisions.decision import Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision, log_files, read_log
 
@@ -101,4 +108,4 @@ def test_a_file_that_cannot_be_opened_is_refused_at_the_start(tmp_path: Path) ->
 @pytest.mark.parametrize(("size", "files"), [(10, 5), (1 << 20, -1), (1 << 20, 100_000)])
 def test_limits_out_of_bounds_are_refused(size: int, files: int) -> None:
     with pytest.raises(InputError, match="--decision-log-max"):
-        limits_of(size, files)
+        check_limits(size, files)

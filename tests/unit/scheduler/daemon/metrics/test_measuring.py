@@ -3,7 +3,7 @@
 from tests.support.exposing import exposing
 
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
-from moorage.scheduler.daemon.metrics.measuring import RequestMeter
+from moorage.scheduler.daemon.metrics.instruments import RequestMeter
 
 
 def test_requests_are_counted_by_code_method_and_host() -> None:

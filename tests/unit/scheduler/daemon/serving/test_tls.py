@@ -15,7 +15,7 @@ from tests.support.serving import ON_LOOPBACK, Visitor, served
 from moorage.common.errors import InputError
 from moorage.scheduler.daemon.flags.kinds import NamedCertificate
 from moorage.scheduler.daemon.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
-from moorage.scheduler.daemon.serving import starting
+from moorage.scheduler.daemon.serving import server
 
 
 def handshake(options: ServingOptions, name: str = "", **wanted: ssl.TLSVersion) -> tuple[str, str, list[str]]:
@@ -125,7 +125,7 @@ def test_a_certificate_is_reloaded_when_its_files_change(tmp_path: Path) -> None
 
 
 def test_certificates_are_looked_at_once_a_minute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(starting, "RELOAD_SECONDS", 0.01)
+    monkeypatch.setattr(server, "RELOAD_SECONDS", 0.01)
     authority = Authority.made_in(tmp_path)
     certificate, key = authority.issue("served", hosts=("first.test",))
     options = replace(ON_LOOPBACK, cert_file=str(certificate), key_file=str(key))

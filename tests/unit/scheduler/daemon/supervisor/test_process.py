@@ -14,7 +14,7 @@ from moorage.common.clock import boot_time
 from moorage.kube.client.leader import LeaseSettings
 from moorage.scheduler.daemon.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from moorage.scheduler.daemon.supervisor.link import Link, Setup, Stop
-from moorage.scheduler.daemon.supervisor.page import HELD_UNTIL, SharedPage
+from moorage.scheduler.daemon.supervisor.process import HELD_UNTIL, SharedState
 
 SETUP = Setup(
     serving=ServingOptions("127.0.0.1", 10259),
@@ -26,7 +26,7 @@ SETUP = Setup(
 
 
 def test_the_lease_is_held_until_its_moment() -> None:
-    page = SharedPage()
+    page = SharedState()
     assert not page.is_held()
     page[HELD_UNTIL] = boot_time() + 60
     assert page.is_held()
@@ -51,30 +51,30 @@ def test_messages_arrive_in_order_and_an_end_is_an_end() -> None:
 
 SPLIT = """
 import sys, time
-from moorage.scheduler.daemon.supervisor.process import split
+from moorage.scheduler.daemon.supervisor.process import fork_scheduler
 from moorage.common.errors import InputError
 
-def keep(ends):
+def supervise(ends):
     print(ends.other, flush=True)
-    {keep}
+    {supervise}
 
 def schedule(ends):
     {schedule}
 
-sys.exit(split(keep, schedule))
+sys.exit(fork_scheduler(supervise, schedule))
 """
 
 
 def test_what_one_writes_the_other_reads() -> None:
     program = SPLIT.format(
-        keep="ends.socket.recv(1); return int(ends.page[0])", schedule="ends.page[0] = 7.0; return 0"
+        supervise="ends.socket.recv(1); return int(ends.state[0])", schedule="ends.state[0] = 7.0; return 0"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False, stdout=subprocess.DEVNULL).returncode == 7
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part is Linux's")
 def test_a_child_that_never_runs_python_again_dies_with_its_parent() -> None:
-    program = SPLIT.format(keep="time.sleep(60)", schedule="import re; re.match('(a+)+$', 'a' * 64 + '!')")
+    program = SPLIT.format(supervise="time.sleep(60)", schedule="import re; re.match('(a+)+$', 'a' * 64 + '!')")
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = Path(f"/proc/{int(parent.stdout.readline())}")
@@ -87,7 +87,7 @@ def test_a_child_that_never_runs_python_again_dies_with_its_parent() -> None:
 
 
 def test_the_child_never_goes_on_where_its_parent_goes_on() -> None:
-    program = SPLIT.format(keep="return 3", schedule="raise InputError('--config', 'no')") + "\nprint('twice')"
+    program = SPLIT.format(supervise="return 3", schedule="raise InputError('--config', 'no')") + "\nprint('twice')"
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
     assert done.returncode == 3
     assert done.stdout.count("\n") == 1

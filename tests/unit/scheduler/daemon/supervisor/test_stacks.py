@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.daemon.supervisor.stacks import Frame, plugin_in, read_stack, spans_of, stack_of
+from moorage.scheduler.daemon.supervisor.stacks import Frame, coroutine_stack, find_spans, plugin_in, read_stack
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.functions import filter_function
 from moorage.scheduler.framework.nodeinfo import NodeInfo
@@ -69,7 +69,7 @@ PLUGINS: dict[str, Any] = {
     "second": second_function(),
     "NodeName": NodeName(),
 }
-SPANS = [span for name, plugin in PLUGINS.items() for span in spans_of(name, plugin)]
+SPANS = [span for name, plugin in PLUGINS.items() for span in find_spans(name, plugin)]
 
 
 @pytest.mark.parametrize("name", ["Inheriting", "Wrapping", "first", "second"])
@@ -121,12 +121,12 @@ def test_where_a_coroutine_waits() -> None:
 
         task = asyncio.create_task(cycle())
         await asyncio.sleep(0)
-        stack = stack_of(task.get_coro())
+        stack = coroutine_stack(task.get_coro())
         task.cancel()
         return stack
 
     stack = asyncio.run(main())
     assert [frame.function for frame in stack][-2:] == ["post_filter", "cycle"]
-    plugin, frame = plugin_in(stack, spans_of("Waiting", Waiting()))
+    plugin, frame = plugin_in(stack, find_spans("Waiting", Waiting()))
     assert (plugin, frame and frame.function) == ("Waiting", "post_filter")
-    assert stack_of(None) == []
+    assert coroutine_stack(None) == []

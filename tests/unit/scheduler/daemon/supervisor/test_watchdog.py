@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.scheduler.daemon.supervisor.page import BEAT, WAITING_SINCE, SharedPage
+from moorage.scheduler.daemon.supervisor.process import BEAT, WAITING_SINCE, SharedState
 from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Watchdog
 
 LOOKS = 8  # two seconds
@@ -10,16 +10,16 @@ LOOKS = 8  # two seconds
 
 class Scene:
     def __init__(self, limit: float = 2.0) -> None:
-        self.page = SharedPage()
-        self.dog = Watchdog(self.page, limit)
+        self.state = SharedState()
+        self.dog = Watchdog(self.state, limit)
         self.now = 1000.0
 
     def pass_time(self, looks: int = LOOKS, *, beats: bool = True, waits_since: float = 0.0) -> None:
         for _ in range(looks):
             self.now += BEAT_SECONDS
             if beats:
-                self.page[BEAT] = self.now
-            self.page[WAITING_SINCE] = waits_since
+                self.state[BEAT] = self.now
+            self.state[WAITING_SINCE] = waits_since
             self.dog.look(self.now)
 
 

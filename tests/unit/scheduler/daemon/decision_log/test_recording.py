@@ -9,7 +9,7 @@ from tests.unit.insight.page.clusters import SMALL, Content, loaded, node, pod, 
 from moorage.cluster.files.loading import cluster_of
 from moorage.cluster.offline import DiscardingApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
-from moorage.scheduler.daemon.decision_log.deciding import RUNNERS_UP, DecisionLog
+from moorage.scheduler.daemon.decision_log.recording import RUNNERS_UP, DecisionLog
 from moorage.scheduler.decisions.decision import NodeEntry, Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
 from moorage.scheduler.decisions.details import node_entries

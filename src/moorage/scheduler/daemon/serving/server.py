@@ -14,7 +14,7 @@ from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.messages import HttpRequest, HttpService, Reply, ReplyStream
 from moorage.kube.http.server import HttpServer
 from moorage.scheduler.daemon.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
-from moorage.scheduler.daemon.serving.gatekeeper import Gatekeeper
+from moorage.scheduler.daemon.serving.access import AccessControl
 from moorage.scheduler.daemon.serving.lookup import TrustedClients, from_flags, looked_up
 from moorage.scheduler.daemon.serving.reviews import AccessReviewer, TokenReviewer
 from moorage.scheduler.daemon.serving.routing import StreamingHandler, text_reply
@@ -54,7 +54,7 @@ class Server:
         asks_who = self._client(authentication.kubeconfig, "--authentication-kubeconfig")
         asks_may = self._client(authorization.kubeconfig, "--authorization-kubeconfig")
         meter, clock = self._meter, clock or SteadyClock()
-        gatekeeper = Gatekeeper(
+        access_control = AccessControl(
             always_allow=authorization.always_allow,
             tokens=None if asks_who is None else TokenReviewer(asks_who, meter, clock, authentication.cache_ttl),
             access=None
@@ -62,11 +62,11 @@ class Server:
             else AccessReviewer(asks_may, meter, clock, authorization.allowed_ttl, authorization.denied_ttl),
             meter=meter,
         )
-        certificates = self._certificates = Certificates(self._options, authentication, asks_who, gatekeeper)
+        certificates = self._certificates = Certificates(self._options, authentication, asks_who, access_control)
         tls = await certificates.load()
 
         def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply | ReplyStream]:
-            return gatekeeper.admit(request, self._page)
+            return access_control.admit(request, self._page)
 
         self._http = HttpServer(HttpService(answer, _refuse, self._max_body), MAX_CONNECTIONS)
         self.port = await self._listen(self._http, tls)
@@ -120,12 +120,16 @@ class Certificates:
     """The certificates to serve with and those to trust: read from files and from the cluster, again and again."""
 
     def __init__(
-        self, serving: ServingOptions, options: AuthenticationOptions, client: ApiClient | None, gatekeeper: Gatekeeper
+        self,
+        serving: ServingOptions,
+        options: AuthenticationOptions,
+        client: ApiClient | None,
+        access_control: AccessControl,
     ) -> None:
         self._serving = serving
         self._options = options
         self._client = client
-        self._gatekeeper = gatekeeper
+        self._gatekeeper = access_control
         self._trusted = TrustedClients()
         self._tls: ServingTls | None = None
 

@@ -6,10 +6,10 @@ import pytest
 
 from moorage.common.errors import ConfigError
 from moorage.kube.features import GATES, RELEASES
-from moorage.scheduler.daemon.gate_page import HONOURED, reference_page
-from moorage.scheduler.daemon.gates import MOOT, PERMANENT, choose_gates
+from moorage.scheduler.daemon.feature_gates.gates import MOOT, PERMANENT, choose_gates
+from moorage.scheduler.daemon.feature_gates.reference_page import HONOURED, reference_page
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 
 
 def test_no_gate_is_refused_for_want_of_its_feature() -> None:
@@ -134,5 +134,5 @@ def test_every_gate_is_spoken_of_once() -> None:
 def test_the_documentation_is_what_the_table_says() -> None:
     written = (ROOT / "docs/reference/feature-gates.md").read_text(encoding="utf-8")
     assert written == reference_page(), (
-        "run python -m moorage.scheduler.daemon.gate_page > docs/reference/feature-gates.md"
+        "run python -m moorage.scheduler.daemon.feature_gates.reference_page > docs/reference/feature-gates.md"
     )

@@ -11,14 +11,14 @@ from moorage.kube.http.server import is_loopback
 BEARER: Final = "Bearer "
 
 
-class CallerTokens:
+class BearerTokens:
     """Who may call: whoever has one of the tokens, or everybody on this machine if there are none."""
 
     def __init__(self, tokens: tuple[bytes, ...] = ()) -> None:
         self._tokens = tokens
 
     @classmethod
-    def for_address(cls, file: Path | None, address: str) -> "CallerTokens":
+    def for_address(cls, file: Path | None, address: str) -> "BearerTokens":
         """Read the tokens; InputError if there are none and others could reach the address."""
         tokens = () if file is None else _read(file)
         if not tokens and not is_loopback(address):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 
-class Gatekeeper(Struct):
+class AccessControl(Struct):
     """Lets requests in or turns them away. Without reviewers, tokens are nobody's and nothing is allowed."""
 
     always_allow: Sequence[str]

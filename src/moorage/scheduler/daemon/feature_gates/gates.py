@@ -25,7 +25,7 @@ from moorage.kube.features import (
     go_bool,
     one_before,
 )
-from moorage.scheduler.daemon.foreign_gates import ELSEWHERE, LOCKED_OFF, LOCKED_ON
+from moorage.scheduler.daemon.feature_gates.other_components import ELSEWHERE, LOCKED_OFF, LOCKED_ON
 
 EMULATED: Final = "--emulated-version"
 COMPATIBLE: Final = "--min-compatibility-version"

@@ -14,7 +14,7 @@ from moorage.common.errors import InputError
 from moorage.insight.explain.in_scheduler import request_for
 from moorage.insight.page.page_server import PageServer
 from moorage.insight.page.question_process import QuestionProcess
-from moorage.scheduler.daemon.caller_tokens import CallerTokens
+from moorage.kube.http.bearer_tokens import BearerTokens
 
 Visit = Callable[[aiohttp.ClientSession, str], Awaitable[None]]
 
@@ -23,7 +23,7 @@ def visited(visit: Visit, token: str = "") -> None:
     async def go() -> None:
         source = still()
         await source.start()
-        server = PageServer(source, "127.0.0.1", 0, CallerTokens((token.encode(),) if token else ()))
+        server = PageServer(source, "127.0.0.1", 0, BearerTokens((token.encode(),) if token else ()))
         await server.start()
         try:
             async with aiohttp.ClientSession() as client:
@@ -86,7 +86,7 @@ def test_a_port_that_is_taken_is_told() -> None:
 
 def test_an_address_that_others_reach_needs_tokens() -> None:
     with pytest.raises(InputError, match="there are no tokens"):
-        CallerTokens.for_address(None, "0.0.0.0")
+        BearerTokens.for_address(None, "0.0.0.0")
 
 
 def test_a_process_that_cannot_read_the_cluster_says_so_and_one_that_died_is_started_anew(tmp_path: Path) -> None:

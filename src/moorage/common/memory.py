@@ -15,7 +15,7 @@ MAX_FREE_TOP: Final = 16 << 20
 MIN_MAPPED: Final = 4 << 20
 
 
-def keep_freed_memory() -> None:
+def retain_freed_memory() -> None:
     """Have the C library keep what is freed for the next column, instead of giving it back to the kernel at once.
 
     Columns of scores come and go with every pod. By default a block of 128 KiB is mapped and unmapped each time, and
@@ -27,12 +27,12 @@ def keep_freed_memory() -> None:
         mallopt(_M_MMAP_THRESHOLD, MIN_MAPPED)
 
 
-def collect_rarely() -> None:
+def relax_gc() -> None:
     """Look through young objects every hundred thousand of them; call it first: most of them are made by starting."""
     gc.set_threshold(*STARTING)
 
 
-def keep_everything() -> None:
+def freeze_gc() -> None:
     """Take everything there is now for permanent, so that it is never looked through again; from now on, tidy up."""
     gc.freeze()
     gc.set_threshold(*RUNNING)

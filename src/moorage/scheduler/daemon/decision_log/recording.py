@@ -1,8 +1,9 @@
 """Looking on while pods are tried, and writing every decision down with its near misses."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from moorage.common.clock import Clock
 from moorage.kube.api.meta import format_micro_time
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.requests import CPU
+from moorage.scheduler.daemon.decision_log.writing import BUFFER, DISK, LineWriter, LogLimits, RotatedFile
 from moorage.scheduler.decisions.attempts import refused
 from moorage.scheduler.decisions.decision import NodeEntry, Nomination, PluginScore, Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
@@ -29,6 +31,7 @@ from moorage.scheduler.engine.cycle.search_result import (
 from moorage.scheduler.engine.cycle.tie_breaking import LateRows
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
+from moorage.scheduler.framework.metering import NumberCell
 from moorage.scheduler.framework.nodetable import RowArray
 from moorage.scheduler.queue.entities import QueuedPodInfo
 
@@ -213,3 +216,32 @@ def rejected_nodes(diagnosis: Diagnosis) -> tuple[RejectedNodes, ...]:
 
 def _requests(pod: Pod) -> dict[str, str]:
     return {name: f"{amount}m" if name == CPU else str(amount) for name, amount in pod.requests_on_node.items()}
+
+
+DROPPED: Final = "moorage_decision_log_dropped_total"
+
+
+class CountsLines(Protocol):
+    """Where lines are counted: by metric and labels."""
+
+    def __call__(self, metric: str, *labels: str) -> NumberCell:
+        """Return what counts."""
+        ...
+
+
+class OpenDecisionLog:
+    """The observer that makes lines, and the file that they go to."""
+
+    def __init__(self, path: str, limits: LogLimits, clock: Clock, counters: CountsLines) -> None:
+        # The two reasons are counted by different threads, so each has a cell of its own.
+        dropped = {reason: counters(DROPPED, reason) for reason in (BUFFER, DISK)}
+        self._file = LineWriter(RotatedFile(Path(path), limits), lambda reason, count: dropped[reason].inc(count))
+        self.observer = DecisionLog(self._file.put, clock)
+
+    def start(self) -> None:
+        """Open the file; InputError if that cannot be done."""
+        self._file.start()
+
+    def close(self) -> None:
+        """Write the last lines."""
+        self._file.close()

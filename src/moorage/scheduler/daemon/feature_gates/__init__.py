@@ -1,0 +1,1 @@
+"""Feature gates: flags, emulated versions, and the reference page."""

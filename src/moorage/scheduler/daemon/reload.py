@@ -1,0 +1,232 @@
+"""Other configurations and other plugin code for a daemon that runs: taken up or refused, and said either way."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from moorage.common.errors import MoorageError, explain
+from moorage.kube.client.event_note import EventNote
+from moorage.scheduler.config import completed_view
+from moorage.scheduler.daemon.assembly import DaemonParts
+from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.options import Options, complete_options
+from moorage.scheduler.daemon.supervisor.supervisor_client import SupervisorClient
+from moorage.scheduler.framework.plugin_code import PluginCode
+from moorage.scheduler.wiring.policy import with_fixed
+from moorage.scheduler.wiring.reloading import reload
+
+TOTAL: Final = "moorage_config_reloads_total"
+SUCCESSFUL: Final = "moorage_config_last_reload_successful"
+TIMESTAMP: Final = "moorage_config_last_reload_success_timestamp_seconds"
+INFO: Final = "moorage_config_info"
+
+TURN_SECONDS: Final = 0.0002
+"""How long the thread that reads another configuration runs before a cycle may go on."""
+
+log = structlog.get_logger(__name__)
+
+
+class Reloads:
+    """Follows --config and the files of --plugin. ``options`` are those in force."""
+
+    def __init__(
+        self, options: Options, parts: DaemonParts, registry: CellRegistry, supervisor: SupervisorClient
+    ) -> None:
+        self.options = options
+        self.in_force: list[Callable[[], None]] = []
+        """Called when other options are in force."""
+        self._parts = parts
+        self._registry = registry
+        self._supervisor = supervisor
+        self._hash = config_hash(options)
+        registry[INFO].read_from(lambda: [((self._hash,), 1.0)])
+        self._succeeded()
+
+    def follower(self) -> "FileFollower":
+        """Return what looks at the files; from now on it knows what they hold."""
+        flags = self.options.flags
+        return FileFollower(Path(flags["config"]) if flags["config"] else None, flags["plugin"], self._take_up, self)
+
+    async def _take_up(self) -> list[str]:
+        with taking_turns():
+            loaded = await asyncio.to_thread(complete_options, self.options.flags)
+        policy, fixed = with_fixed(loaded.policy, self.options.config)
+        await reload(self._parts, policy)
+        self.options = replace(self.options, config=policy.config, registry=policy.registry)
+        self._hash = config_hash(self.options)
+        for told in self.in_force:
+            told()
+        return fixed
+
+    def taken(self, fixed: list[str]) -> None:
+        """Say that a change is in force."""
+        self._registry.count(TOTAL, "success")
+        self._succeeded()
+        note = f"the configuration in force is {self._hash}"
+        if fixed:
+            note += f"; {', '.join(fixed)} cannot change while the scheduler runs: restart it for that"
+            log.warning("part of the configuration takes a restart", fields=", ".join(fixed))
+        log.info("configuration reloaded", hash=self._hash)
+        self._record("ConfigurationReloaded", note, is_warning=bool(fixed))
+
+    def refused(self, problem: str) -> None:
+        """Say why a change was refused."""
+        self._registry.count(TOTAL, "refused")
+        self._registry[SUCCESSFUL].number().set(0)
+        log.error("configuration refused, the former one goes on", err=problem)
+        self._record("ConfigurationRefused", f"the former configuration goes on: {problem}", is_warning=True)
+
+    def _succeeded(self) -> None:
+        self._registry[SUCCESSFUL].number().set(1)
+        self._registry[TIMESTAMP].number().set(self._parts.scheduler.services.clock.wall())
+
+    def _record(self, reason: str, note: str, *, is_warning: bool) -> None:
+        """Record an event on the lease, by whoever holds it: nobody else may write."""
+        lease = self._supervisor.lease
+        if lease is not None and self._supervisor.state.is_held():
+            component = self.options.config.profiles[0].scheduler_name or ""
+            self._supervisor.record(EventNote(lease, reason, "Reloading", note, component, is_warning))
+
+
+@contextmanager
+def taking_turns() -> Iterator[None]:
+    """Have cycles go on while a thread reads files and imports plugins, which takes longer than a cycle.
+
+    Only one thread of Python runs at a time, and by default each may for 5 ms while others wait.
+    """
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual, TURN_SECONDS))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+
+
+def config_hash(options: Options) -> str:
+    """Return a short name for a configuration: the same settings have the same, in whatever order they are written."""
+    text = msgspec.json.encode(completed_view(options.config), order="deterministic")
+    import hashlib
+
+    return hashlib.sha256(text).hexdigest()[:12]
+
+
+POLL_SECONDS: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class FilesFollowed:
+    """The contents of some files as they were last looked at; a file that is away for a moment counts as unchanged."""
+
+    def __init__(self, files: Callable[[], Iterable[Path]]) -> None:
+        self._files = files
+        self._seen: dict[Path, tuple[object, str]] = {}
+        self._missing: set[Path] = set()
+        self.look()
+
+    def look(self) -> list[Path]:
+        """Return which files have other contents than at the last look; those that are new here have not."""
+        changed = []
+        for file in self._files():
+            stamp = _stamp(file)
+            known = self._seen.get(file)
+            if stamp is None:
+                # Many editors remove a file, or move it away, before they write it anew.
+                if known is not None and known[1] and file in self._missing:
+                    self._seen[file] = None, ""
+                    changed.append(file)
+                self._missing.add(file)
+                continue
+            self._missing.discard(file)
+            if known is not None and known[0] == stamp:
+                continue
+            digest = _digest(file)
+            self._seen[file] = stamp, digest
+            if known is not None and known[1] != digest:
+                changed.append(file)
+        return changed
+
+
+def _stamp(file: Path) -> object | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _digest(file: Path) -> str:
+    import hashlib
+
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+class Told(Protocol):
+    """Who is to know what became of a change."""
+
+    def taken(self, fixed: list[str]) -> None:
+        """Learn that a change is in force; ``fixed`` cannot change while the scheduler runs."""
+        ...
+
+    def refused(self, problem: str) -> None:
+        """Learn that a change cannot be used, and why."""
+        ...
+
+
+class FileFollower:
+    """Has changes of a configuration file and of plugins' code taken up, one at a time.
+
+    ``apply`` loads both and has them used; it returns what cannot change while running, or raises MoorageError.
+    """
+
+    def __init__(
+        self, config: Path | None, plugins: Iterable[str], apply: Callable[[], Awaitable[list[str]]], told: Told
+    ) -> None:
+        self._config = () if config is None else (config.absolute(),)
+        self._code = PluginCode(plugins)
+        self._files = FilesFollowed(lambda: (*self._config, *self._code.files()))
+        self._apply = apply
+        self._told = told
+        self._asked = asyncio.Event()
+        self._is_stale = False
+        """Whether other code than what runs was found, and refused."""
+
+    def ask(self) -> None:
+        """Have everything read again soon, whether or not it has changed."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._asked.wait()
+            changed, is_asked = self._files.look(), self._asked.is_set()
+            self._asked.clear()
+            if changed or is_asked:
+                self._is_stale = self._is_stale or any(file not in self._config for file in changed)
+                await self._take_up()
+
+    async def _take_up(self) -> None:
+        try:
+            with self._code.afresh() if self._is_stale else nullcontext():
+                fixed = await self._apply()
+        except MoorageError as error:
+            self._told.refused(explain(error))
+        except Exception as error:  # the scheduler goes on with what it has, whatever became of this
+            log.exception("change failed unexpectedly")
+            self._told.refused(f"internal error: {type(error).__name__}: {error}")
+        else:
+            self._is_stale = False
+            self._told.taken(fixed)
