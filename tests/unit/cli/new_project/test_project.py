@@ -63,7 +63,7 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[PluginKind, Path]
 def test_its_tests_pass_at_once(projects: dict[PluginKind, Path]) -> None:
     """All in one process, without what takes long: the live test of the page runs everything."""
     paths = os.pathsep.join(str(folder / "src") for folder in projects.values())
-    options = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-knot every_rule")
+    options = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-knot follows_the_rules")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *(str(folder / "tests") for folder in projects.values())],
         cwd=projects[PluginKind.FILTER],
@@ -84,7 +84,7 @@ def test_the_script_asks_the_plugin_and_places_a_pod(
     runpy.run_path(str(projects[kind] / "explore.py"))
     said = capsys.readouterr().out
     assert f"Spot{kind.value.capitalize()} alone:\n  {{'node': 'node-1'" in said
-    assert said.endswith("placed on node-1\n")
+    assert said.endswith("scheduled to node-1\n")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,9 +1,9 @@
-# Moorage with this plugin in it. The base is Moorage's own image: `make image` in its repository builds it.
+# Moorage with this plugin. `make image` in the repository of Moorage builds the base image.
 ARG BASE=moorage:{{ moorage }}
 FROM ${BASE}
 USER root
 COPY pyproject.toml README.md /build/
 COPY src /build/src
-# --no-deps: Moorage is there already, at the versions of its lock file. Name what else the plugin needs here.
+# --no-deps: the base image contains Moorage and its locked dependencies. Add further dependencies of the plugin here.
 RUN pip install --no-cache-dir --no-deps /build && rm -r /build
 USER 65532:65532

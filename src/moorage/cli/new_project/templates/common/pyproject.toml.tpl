@@ -13,7 +13,7 @@ dependencies = ["moorage>={{ moorage }}"]
 [project.optional-dependencies]
 test = ["moorage[testing]", "pytest>=8"]
 
-# Whoever has this package installed has the plugin: no --plugin is needed then.
+# Moorage loads the plugin from the installed package: --plugin is not needed.
 [project.entry-points."moorage.scheduler.plugins"]
 {{ plugin }} = "{{ package }}:{{ plugin }}"
 

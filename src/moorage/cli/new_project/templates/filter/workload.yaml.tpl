@@ -1,4 +1,4 @@
-# Four pods for nodes of the fast pool. Where there is one such node with 4 CPUs, three of them fit.
+# Four pods for nodes of the fast pool. One such node with 4 CPUs has room for three of them.
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: {{ project }}}

@@ -1,4 +1,4 @@
-"""Ask the plugin about a cluster: PYTHONPATH=src python explore.py, or the same lines in the cells of a notebook."""
+"""Evaluate the plugin on a cluster, with PYTHONPATH=src python explore.py or in the cells of a notebook."""
 
 from {{ package }} import {{ plugin }}
 
@@ -24,14 +24,14 @@ POD = {
     "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]},
 }
 
-# A cluster may also be a file ("cluster.yaml"), a snapshot (snapshot="today.json.gz"), or the one that kubectl would
-# talk to: then nothing is given, and it is only read.
+# A cluster can also be a file ("cluster.yaml") or a snapshot (snapshot="today.json.gz"). Without arguments, it is the
+# live cluster that kubectl uses, which is only read.
 with Session.open(node("node-1"), node("node-2"), RESERVED, POD, plugins=[{{ plugin }}]) as session:
     print("{{ plugin }} alone:")
-    for row in session.{{ ask }}("web", "{{ plugin }}"):  # pandas.DataFrame(...) makes a table of it
+    for row in session.{{ ask }}("web", "{{ plugin }}"):  # pandas.DataFrame(...) turns the rows into a table
         print(" ", row)
-    print("the whole profile:")
+    print("all plugins of the profile:")
     for row in session.score("web"):
         print(" ", row)
-    print("placed on", session.place("web").node)
+    print("scheduled to", session.place("web").node)
     session.undo()

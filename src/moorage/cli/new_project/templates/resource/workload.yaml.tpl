@@ -1,4 +1,4 @@
-# Four pods of the search team: they may run where it has reserved a node, and where nobody has.
+# Four pods of the search team: they run on nodes reserved for that team, and on nodes without a reservation.
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: {{ project }}}

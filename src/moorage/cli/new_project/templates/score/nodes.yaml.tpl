@@ -1,4 +1,4 @@
-# Nodes of `moorage up` by their labels. On a cluster of your own: kubectl label node NAME {{ label }}=5
+# Labels of the nodes of `moorage up`. On your own cluster: kubectl label node NAME {{ label }}=5
 apiVersion: v1
 kind: Node
 metadata: {name: node-1, labels: {{{ label }}: "90"}}

@@ -1,4 +1,4 @@
-# Four pods, which go where it is cheapest as long as nothing else speaks against it.
+# Four pods, which run on the cheapest nodes that fit.
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: {{ project }}}

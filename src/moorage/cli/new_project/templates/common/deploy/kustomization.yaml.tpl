@@ -1,5 +1,5 @@
 # Moorage with this plugin as a second scheduler: kubectl apply -k deploy
-# base/ is Moorage's own deployment, as it was when this project was made.
+# base/ is a copy of the deployment of Moorage, from the time when this project was created.
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 namespace: kube-system
@@ -8,9 +8,9 @@ resources:
   - rbac.yaml
 images:
   - name: moorage
-    newName: {{ project }}  # where your nodes pull the image of this project from
+    newName: {{ project }}  # the image of this project in your registry
     newTag: 0.1.0
-# The configuration takes the place of Moorage's own. The name of its config map changes with its contents, so that
+# This configuration replaces the default one. The name of its ConfigMap changes with its contents, so that
 # `kubectl apply -k deploy` restarts the scheduler.
 configMapGenerator:
   - name: {{ project }}

@@ -1,4 +1,4 @@
-# What the plugin may do beyond what Moorage itself may (base/rbac.yaml). A kind that it lists needs get, list and watch.
+# Permissions of the plugin, in addition to those of Moorage (base/rbac.yaml). Kinds that it lists need get, list and watch.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:

@@ -1,5 +1,5 @@
 # Moorage's default plugins and {{ plugin }}, for pods with `schedulerName: {{ project }}`.
-# Look at all of it, with defaults: moorage config view --config deploy/scheduler.yaml
+# Print it with all defaults: moorage config view --config deploy/scheduler.yaml
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:

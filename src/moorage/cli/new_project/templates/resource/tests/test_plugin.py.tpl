@@ -11,10 +11,10 @@ from moorage.testing.rig import Rig
 PROJECT = Path(__file__).parents[1]
 
 CASES = {
-    "a node that nobody reserved is accepted": ("", {}, True),
+    "a node without a reservation is accepted": ("", {}, True),
     "a node of the pod's team is accepted": ("search", {"{{ label }}": "search"}, True),
     "a node of another team is rejected": ("ads", {"{{ label }}": "search"}, False),
-    "a pod without a team stays off reserved nodes": ("ads", {}, False),
+    "a reserved node is rejected for a pod without a team": ("ads", {}, False),
 }
 
 
@@ -24,16 +24,16 @@ def test_filter(team: str, labels: dict[str, str], fits: bool) -> None:
     plugin = {{ plugin }}(args={{ plugin }}Args(), handle=rig)
     if team:
         rig.add(Reservation(metadata=ObjectMeta(name="node-1"), spec=ReservationSpec(team=team)))
-    answer = plugin.filter(CycleState(), make_pod("pod", labels=labels), rig.nodes[0])
-    assert (answer is None) == fits
+    status = plugin.filter(CycleState(), make_pod("pod", labels=labels), rig.nodes[0])
+    assert (status is None) == fits
 
 
-def test_every_rule_that_plugins_must_keep() -> None:
+def test_plugin_follows_the_rules_for_plugins() -> None:
     check_plugin({{ plugin }})
 
 
 @in_virtual_time
-async def test_on_a_cluster() -> None:
+async def test_pods_avoid_nodes_of_other_teams() -> None:
     config, definitions = (PROJECT / "deploy" / "scheduler.yaml").read_text(), [PROJECT / "deploy" / "definition.yaml"]
     async with Cluster(nodes=3, plugins=[{{ plugin }}], config=config, definitions=definitions) as cluster:
         await cluster.apply(PROJECT / "nodes.yaml", PROJECT / "workload.yaml")

@@ -9,10 +9,10 @@ from moorage.testing import Cluster, check_plugin, in_virtual_time, make_node, m
 PROJECT = Path(__file__).parents[1]
 
 CASES = {
-    "what costs nothing is best": ({"{{ label }}": "0"}, 100),
-    "what costs less is better": ({"{{ label }}": "30"}, 70),
+    "a free node is the best": ({"{{ label }}": "0"}, 100),
+    "a cheaper node is better": ({"{{ label }}": "30"}, 70),
     "a price beyond the scale is the worst": ({"{{ label }}": "250"}, 0),
-    "a price that is no number is the worst": ({"{{ label }}": "cheap"}, 0),
+    "a price that is not a number is the worst": ({"{{ label }}": "cheap"}, 0),
     "a node without a price is the worst": ({}, 0),
 }
 
@@ -23,12 +23,12 @@ def test_score(labels: dict[str, str], want: int) -> None:
     assert plugin.score(CycleState(), make_pod("pod"), NodeInfo(make_node("node-1", labels=labels))) == want
 
 
-def test_every_rule_that_plugins_must_keep() -> None:
+def test_plugin_follows_the_rules_for_plugins() -> None:
     check_plugin({{ plugin }})
 
 
 @in_virtual_time
-async def test_on_a_cluster() -> None:
+async def test_pods_run_on_the_cheapest_nodes() -> None:
     config = (PROJECT / "deploy" / "scheduler.yaml").read_text()
     async with Cluster(nodes=3, shape="cpu=8", plugins=[{{ plugin }}], config=config) as cluster:
         await cluster.apply(PROJECT / "nodes.yaml", PROJECT / "workload.yaml")

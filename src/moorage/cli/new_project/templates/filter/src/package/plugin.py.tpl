@@ -1,4 +1,4 @@
-"""{{ plugin }}: pods that name a pool run on nodes of that pool only."""
+"""{{ plugin }}: pods with a pool label run only on nodes of that pool."""
 
 from collections.abc import Hashable
 
@@ -8,29 +8,29 @@ from moorage import CycleState, DependsOn, FilterPlugin, NodeInfo, Pod, Status
 
 
 class {{ plugin }}Args(msgspec.Struct, frozen=True, rename="camel"):
-    """What `pluginConfig` may say."""
+    """Arguments in `pluginConfig`."""
 
     label: str = "{{ label }}"
 
 
 class {{ plugin }}(FilterPlugin):
-    """Keep pods with a label on nodes where it has the same value; all others may go anywhere."""
+    """Run pods with a label only on nodes with the same value; accept all nodes for other pods."""
 
     Args = {{ plugin }}Args
-    # The answer about a node depends on the node alone, not on the pods there: it is kept until the node changes.
+    # The result depends on the node alone, not on its pods: it is cached until the node changes.
     depends_on = DependsOn.NODE
 
     def __init__(self, *, args: {{ plugin }}Args) -> None:
         self.label = args.label
 
     def sign(self, pod: Pod) -> Hashable:
-        """Name everything of a pod that an answer depends on: equal pods share their answers."""
+        """Return all properties of the pod that the result depends on: pods with equal signatures share results."""
         return pod.labels.get(self.label)
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Accept a node by `None`; the text of a rejection is what users read."""
-        wanted = pod.labels.get(self.label)
-        if wanted is None or node.labels.get(self.label) == wanted:
+        """Return `None` to accept a node; users read the text of a rejection."""
+        pool = pod.labels.get(self.label)
+        if pool is None or node.labels.get(self.label) == pool:
             return None
-        # Evicting pods would not help, so that preemption is not tried; else this would be Status.unschedulable.
+        # Evicting pods would not help: preemption skips the node. Otherwise, return Status.unschedulable.
         return Status.unresolvable(f"node(s) were not in the {self.label} of the pod")

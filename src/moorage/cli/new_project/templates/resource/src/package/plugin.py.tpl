@@ -11,13 +11,13 @@ GROUP = "{{ project }}.example.org"
 
 
 class ReservationSpec(KubeStruct, frozen=True):
-    """Whom a node is for."""
+    """The team that a node is reserved for."""
 
     team: str = ""
 
 
 class Reservation(KubeObject, frozen=True):
-    """A node that is reserved; it has the name of the node. deploy/definition.yaml adds it to a cluster."""
+    """The reservation of the node with the same name. deploy/definition.yaml defines the kind."""
 
     spec: ReservationSpec = ReservationSpec()
 
@@ -26,24 +26,24 @@ custom_kind("Reservation", "reservations", f"{GROUP}/v1", namespaced=False, type
 
 
 class {{ plugin }}Args(msgspec.Struct, frozen=True, rename="camel"):
-    """What `pluginConfig` may say."""
+    """Arguments in `pluginConfig`."""
 
     label: str = "{{ label }}"
 
 
 class {{ plugin }}(FilterPlugin):
-    """Keep pods off nodes that are reserved for another team; a label of the pod names its team."""
+    """Reject nodes that are reserved for another team; a label of the pod names its team."""
 
     Args = {{ plugin }}Args
 
     def __init__(self, *, args: {{ plugin }}Args, handle: Handle) -> None:
         self.label = args.label
-        # The scheduler lists and watches the kind from now on, and tries pods again that were rejected when one
-        # of its objects changes. deploy/rbac.yaml allows it.
+        # The scheduler lists and watches the kind from now on, and retries rejected pods when an object of the
+        # kind changes. deploy/rbac.yaml grants the permission.
         self.reservations = handle.lister(Reservation)
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Accept a node by `None`; the text of a rejection is what users read."""
+        """Return `None` to accept a node; users read the text of a rejection."""
         reservation = self.reservations.get(node.name)
         if reservation is None or reservation.spec.team == pod.labels.get(self.label):
             return None

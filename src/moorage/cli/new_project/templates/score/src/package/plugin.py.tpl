@@ -1,4 +1,4 @@
-"""{{ plugin }}: prefer nodes that cost little."""
+"""{{ plugin }}: prefer cheap nodes."""
 
 from collections.abc import Hashable
 
@@ -10,7 +10,7 @@ MAX_SCORE = 100
 
 
 class {{ plugin }}Args(msgspec.Struct, frozen=True, rename="camel"):
-    """What `pluginConfig` may say."""
+    """Arguments in `pluginConfig`."""
 
     label: str = "{{ label }}"
 
@@ -19,14 +19,14 @@ class {{ plugin }}(ScorePlugin):
     """Prefer nodes with a small number in a label; 100 and more, or no number, is the worst."""
 
     Args = {{ plugin }}Args
-    # The answer about a node depends on the node alone, not on the pods there: it is kept until the node changes.
+    # The result depends on the node alone, not on its pods: it is cached until the node changes.
     depends_on = DependsOn.NODE
 
     def __init__(self, *, args: {{ plugin }}Args) -> None:
         self.label = args.label
 
     def sign(self, pod: Pod) -> Hashable:
-        """Name everything of a pod that a score depends on: here nothing, all pods share their scores."""
+        """Return all properties of the pod that the score depends on: none here, so all pods share scores."""
         return ""
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
