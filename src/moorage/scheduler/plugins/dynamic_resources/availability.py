@@ -1,4 +1,4 @@
-"""Where the claims of a pod that have their devices already can be used."""
+"""The nodes where allocated claims of a pod can be used."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the n
 
 
 def unprepared(state: DeviceState) -> Status | None:
-    """Return the status of nodes that have to do work for devices which another pod of the group was just given."""
+    """Return the status of nodes without the feature that a pending allocation of the group requires."""
     if not state.pending_skips:
         return None
     claim = state.claims[state.pending_skips[0]]
@@ -26,12 +26,12 @@ def unprepared(state: DeviceState) -> Status | None:
 
 
 def unavailable_on(state: DeviceState, info: NodeInfo) -> set[int]:
-    """Return the places of the claims that cannot be used on a node."""
+    """Return the indexes of the claims that cannot be used on a node."""
     return unreachable_from(state, info) | state.stuck
 
 
 def unreachable_from(state: DeviceState, info: NodeInfo) -> set[int]:
-    """Return the places of the claims whose devices a node does not reach."""
+    """Return the indexes of the claims whose devices a node does not reach."""
     away = {index for index, matcher in state.matchers.items() if not matcher.matches(info.labels, info.name)}
     if state.skipping and OPTIONAL_NODE_OPERATIONS not in info.node.status.declared_features:
         away |= state.skipping
@@ -39,9 +39,9 @@ def unreachable_from(state: DeviceState, info: NodeInfo) -> set[int]:
 
 
 def unavailable_after(state: DeviceState, statuses: NodeStatuses, nodes: NodeTable) -> set[int]:
-    """Return the places of the claims for which some node was rejected at the end of an attempt.
+    """Return the indexes of the claims for which a node was rejected in the final statuses.
 
-    Read from the final statuses and not noted while filtering: a node that would have been rejected for a claim does
+    This reads the final statuses instead of recording rejections in Filter: a node rejected for a claim does
     not count if kube-scheduler never checks the claim there, for example since a nominated pod fills the node.
     """
     candidates = state.stuck | state.skipping | state.matchers.keys()
@@ -55,7 +55,7 @@ def unavailable_after(state: DeviceState, statuses: NodeStatuses, nodes: NodeTab
 
 
 def unavailable_on_nodes(state: DeviceState, nodes: NodeTable) -> dict[int, BoolArray]:
-    """Return for each claim that matters the nodes on which it cannot be used."""
+    """Return for each restricted claim the nodes where it cannot be used."""
     masks = {index: np.ones(len(nodes), dtype=np.bool_) for index in state.stuck}
     for index, matcher in state.matchers.items():
         if index not in masks:
@@ -83,7 +83,7 @@ def _satisfying(term: NodeTermMatcher, nodes: NodeTable) -> BoolArray:
         if requirement.key != NODE_NAME_FIELD:
             mask &= requirement.accepts(None)
             continue
-        # A look-up by name: an allocation of local devices names one node of thousands.
+        # Look up by name: an allocation of local devices names one node of thousands.
         rows = [info.row for name in requirement.values if (info := nodes.find(name)) is not None]
         has_name = np.isin(nodes.rows, rows)
         mask &= has_name if requirement.operator == "In" else ~has_name

@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class BindingProblem(MoorageError):
-    """A claim cannot be bound any more; the pod has to be tried again."""
+    """A claim can no longer be bound; the pod must be retried."""
 
 
 @contextmanager
@@ -70,7 +70,7 @@ class ClaimBinder:
         self._timeout = timeout
 
     async def bind(self, state: DeviceState, pod: Pod, node_name: str) -> Status | None:
-        """Store allocations and reservations of all claims of a pod, and wait until their devices are ready."""
+        """Write allocations and reservations of all claims of a pod, and wait until their devices are ready."""
         try:
             for index, claim in enumerate(state.claims):
                 if not is_reserved_for(claim, _consumer(state, index, pod).uid):
@@ -91,7 +91,7 @@ class ClaimBinder:
         return None
 
     def undo(self, state: DeviceState, pod: Pod) -> None:
-        """Give devices back that are not stored yet, and have reservations taken back in the background."""
+        """Release pending allocations, and remove reservations in the background."""
         for uid in state.pending_uids:
             self._claims.remove_pending_allocation(uid)
         state.pending_uids.clear()
@@ -107,10 +107,10 @@ class ClaimBinder:
                 self._handle.in_background(self._unreserve(claim, pod.uid), name="unreserve claim", must_finish=True)
 
     async def free_claim(self, state: DeviceState, pod: Pod, unavailable: Collection[int]) -> Status:
-        """Free a claim whose devices are out of reach, so that others can be looked for."""
+        """Deallocate a claim with unreachable devices, so that other devices can be allocated."""
         stale = state.extended if state.extended is not None and state.extended.name != UNSAVED_CLAIM_NAME else None
         try:
-            # Upstream picks one at random; the first is as good, and the same every time.
+            # Upstream picks a random claim; the first one is deterministic.
             for index in sorted(unavailable):
                 claim = state.claims[index]
                 if claim is not state.extended and _is_used_only_by(claim, pod):
@@ -126,9 +126,9 @@ class ClaimBinder:
         return NOTHING_TO_FREE
 
     async def free_group_claim(self, group: PodGroup, pod: Pod, away: Iterable[ResourceClaim]) -> Status:
-        """Free a claim that a group may have kept its pods away with, or let go of one that the group names.
+        """Deallocate a claim that may block a group, or remove the group's reservation from one of its claims.
 
-        ``away`` are the claims of its pods that could not be used on some node, ``pod`` is the first of the pods.
+        ``away`` are claims of its pods that could not be used on some node; ``pod`` is the first pod.
         """
         try:
             for claim in away:
@@ -159,7 +159,7 @@ class ClaimBinder:
 
         async def write(latest: ResourceClaim) -> ResourceClaim:
             if is_shared and latest.status.allocation is not None:
-                # The pod that it was allocated for was faster.
+                # The pod of the original allocation wrote it first.
                 return await self._store(latest, None, consumer)
             return await self._store(latest, allocation, consumer)
 
@@ -238,9 +238,9 @@ class ClaimBinder:
         return await write(claim)
 
     async def _catch_up(self, claim: ResourceClaim) -> None:
-        """Believe what is stored in a claim that could not be written, before its devices count as free.
+        """Read a claim again that could not be written, before its devices count as free.
 
-        They may be another attempt's, or this one's after all: a watch that is late would have them given away twice.
+        They may belong to another attempt, or to this one: with a late watch event they would be allocated twice.
         """
         with suppress(ApiError):
             self._claims.assume(await self._handle.cluster.get(claim))
@@ -298,12 +298,12 @@ class ClaimBinder:
         return True
 
     async def _unreserve(self, claim: ResourceClaim, uid: str) -> None:
-        # A strategic merge removes one entry whatever else has changed in the claim.
+        # A strategic merge patch removes one entry, independent of other changes of the claim.
         removal = {"reservedFor": [{"$patch": "delete", "uid": uid}]}
         await self._handle.cluster.patch_status(claim, removal)
 
     async def _delete(self, claim: ResourceClaim) -> None:
-        """Delete a claim that the scheduler made, lifting its protection first."""
+        """Delete a claim created by the scheduler, after removing its finalizer."""
         try:
             reading = f"get resourceclaim {claim.key}"
             await self._handle.cluster.delete(await self._retried(claim, self._unprotect, reading))
@@ -330,7 +330,7 @@ def _is_used_only_by(claim: ResourceClaim, pod: Pod) -> bool:
 
 
 class DeviceBindingError(MoorageError):
-    """A device will not get ready."""
+    """A device failed to become ready."""
 
 
 class DeviceBindingTimeoutError(DeviceBindingError):
@@ -338,7 +338,7 @@ class DeviceBindingTimeoutError(DeviceBindingError):
 
 
 def is_ready(claim: ResourceClaim) -> bool:
-    """Return whether all devices of a claim are prepared; raise :class:`DeviceBindingError` if one has failed."""
+    """Return whether all devices of a claim are ready; raise :class:`DeviceBindingError` if one has failed."""
     if claim.status.allocation is None:
         return False
     for result in devices_with_conditions(claim):
@@ -356,7 +356,7 @@ def is_ready(claim: ResourceClaim) -> bool:
 
 
 def is_overdue(claim: ResourceClaim, *, now: float, timeout: float) -> bool:
-    """Return whether a claim's devices had their time to get ready."""
+    """Return whether the binding timeout of a claim's devices has expired."""
     allocation = claim.status.allocation
     if allocation is None or allocation.allocation_timestamp is None or not has_conditions(claim):
         return False
@@ -364,7 +364,7 @@ def is_overdue(claim: ResourceClaim, *, now: float, timeout: float) -> bool:
 
 
 def is_stuck(claim: ResourceClaim, *, now: float, timeout: float) -> bool:
-    """Return whether a claim has to be deallocated before a pod can use it: its devices failed, or are late."""
+    """Return whether a claim must be deallocated before use: its devices failed, or timed out."""
     try:
         return not is_ready(claim) and is_overdue(claim, now=now, timeout=timeout)
     except DeviceBindingError:
@@ -372,12 +372,12 @@ def is_stuck(claim: ResourceClaim, *, now: float, timeout: float) -> bool:
 
 
 def has_conditions(claim: ResourceClaim) -> bool:
-    """Return whether a claim's devices have to be prepared."""
+    """Return whether a claim has devices with binding conditions."""
     return next(devices_with_conditions(claim), None) is not None
 
 
 def devices_with_conditions(claim: ResourceClaim) -> Iterator[DeviceRequestAllocationResult]:
-    """Yield the devices of a claim that have to be prepared."""
+    """Yield the devices of a claim that have binding conditions."""
     allocation = claim.status.allocation
     return (result for result in (allocation.devices.results if allocation else ()) if result.binding_conditions)
 

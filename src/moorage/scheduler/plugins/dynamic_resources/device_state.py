@@ -26,7 +26,7 @@ class Pattern(Struct):
 
 
 class DeviceState(Struct):
-    """The claims of a pod: those it names, then the one for its extended resources if it has any."""
+    """The claims of a pod: those in its spec, then the one for its extended resources."""
 
     claims: list[ResourceClaim] = field(default_factory=list)
     extended: ResourceClaim | None = None
@@ -34,7 +34,7 @@ class DeviceState(Struct):
     matchers: dict[int, NodeMatcher] = field(default_factory=dict)
     stuck: frozenset[int] = frozenset()
     skipping: frozenset[int] = frozenset()
-    """Claims whose devices can be used only where a node does without their drivers' work."""
+    """Claims whose devices require nodes with optional node operations."""
     pending_skips: tuple[int, ...] = ()
     """Such claims among the ``shared`` ones."""
     mapped: tuple[int, ...] | None = None
@@ -43,7 +43,7 @@ class DeviceState(Struct):
     shared: dict[int, AllocationResult] = field(default_factory=dict)
     """Claims with a pending allocation of another pod of the same group, by index."""
     consumers: dict[int, ClaimConsumer] = field(default_factory=dict)
-    """The claims that are reserved for the group of the pod, and not for the pod."""
+    """The consumers of claims that are reserved for the pod's group instead of the pod."""
     entries: tuple[str, ...] = ()
     """The names of the claims in the pod's spec."""
     statuses: tuple[NodeAllocatableClaimStatus, ...] = ()
@@ -57,7 +57,7 @@ class DeviceState(Struct):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the pod has nothing to do with devices."""
+        """Whether the pod needs no devices."""
         return not self.claims
 
     @property
@@ -67,7 +67,7 @@ class DeviceState(Struct):
 
     @property
     def to_allocate(self) -> list[int]:
-        """The places of the claims that have no devices yet."""
+        """The indexes of the claims without an allocation."""
         shared = self.shared
         claims = enumerate(self.claims)
         return [index for index, claim in claims if claim.status.allocation is None and index not in shared]
@@ -75,6 +75,6 @@ class DeviceState(Struct):
 
 KEY: Final = StateKey[DeviceState]("DynamicResources", missing="not found")
 PENDING: Final = StateKey[dict[str, int]]("DynamicResources/launched")
-"""In the state of a group: claims that are given devices in its own attempt, and by how many pods."""
+"""In the state of a group: UIDs of claims with pending allocations of this attempt, and their number of pods."""
 FILTERED: Final = StateKey[bool]("DynamicResources/filtered")
 """Set by Filter: without it no devices were searched, so Reserve has nothing to allocate."""

@@ -29,7 +29,7 @@ from moorage.scheduler.plugins.extended_resources import ExtendedResourceClasses
 
 
 class DraManager:
-    """Devices and claims of one cluster. A device given to a pod of one profile is taken for the pods of all."""
+    """Devices and claims of one cluster, shared by all profiles."""
 
     def __init__(self, handle: Handle) -> None:
         self.features = DeviceFeatures.of(handle.features)
@@ -45,7 +45,7 @@ class DraManager:
         self.allocations = AllocationCache(self.views, self.claims, self.classes, self.features)
 
     def refresh(self) -> None:
-        """Apply what was observed since the last cycle: slices and nodes first, so that claims find their pools."""
+        """Apply observed changes, slices and nodes first, so that claims find their pools."""
         self.views.refresh()
         self.claims.refresh()
 
@@ -54,12 +54,12 @@ DRA_MANAGER: Final = StateKey["DraManager"]("the devices of the cluster")
 
 
 def shared_dra_manager(handle: Handle) -> DraManager:
-    """Return the one manager of the cluster behind a handle, for plugins of all its profiles."""
+    """Return the manager of the handle's cluster, shared by the plugins of all profiles."""
     return handle.shared(DRA_MANAGER, lambda: DraManager(handle))
 
 
 class DeviceCounts:
-    """Counts the devices of a class on a node, and those in use; a device plugin's own amounts come before."""
+    """Counts the devices of a class on a node, and those in use; device plugins take precedence."""
 
     def __init__(self, manager: DraManager) -> None:
         self._manager = manager
@@ -72,11 +72,11 @@ class DeviceCounts:
         )
 
     def refresh(self) -> None:
-        """Apply what was observed; before nodes are scored."""
+        """Apply observed changes; call before scoring."""
         self._manager.refresh()
 
     def on_node(self, info: NodeInfo, resource: str) -> tuple[int, int]:
-        """Return how many devices a node has for a resource that no device plugin serves, and how many are in use."""
+        """Return the number of devices for a resource without device plugin on a node, and the number in use."""
         device_class = self._manager.extended.find(resource) if may_have_class(resource) else None
         if device_class is None or info.allocatable.get(resource, 0):
             return 0, 0
@@ -84,14 +84,14 @@ class DeviceCounts:
         try:
             devices = [device for device in self._devices(info.node) if _is_of(device, device_class)]
         except (CelCompileError, CelRuntimeError, PoolError):
-            # Upstream leaves out a resource that it cannot count.
+            # As upstream, resources that cannot be counted are ignored.
             return 0, 0
         return len(devices), sum(allocated.is_taken(device.id) for device in devices)
 
     def on_nodes(
         self, nodes: NodeTable, resource: str, capacity: IntArray, used: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """Put devices in the place of amounts where a column of capacities is zero."""
+        """Replace capacity and usage by device counts where the capacity is zero."""
         if not may_have_class(resource) or self._manager.extended.find(resource) is None:
             return capacity, used
         capacity, used = capacity.copy(), used.copy()
@@ -102,7 +102,7 @@ class DeviceCounts:
         return capacity, used
 
     def _devices(self, node: Node) -> Iterator[PooledDevice]:
-        """Go through all devices in reach, whatever the state of their pools, as upstream counts them."""
+        """Yield all reachable devices; as upstream, independent of the state of their pools."""
         for item in self._manager.views.slices_for(node):
             reached = item.reach(node)
             if reached is not None:
@@ -112,7 +112,7 @@ class DeviceCounts:
 
 
 def device_counts(handle: Handle, scored: Iterable[str]) -> DeviceCounts | None:
-    """Return the stock of devices if one of the scored resources could have devices behind it."""
+    """Return the device counts if a device class could back one of the scored resources."""
     is_on = handle.features.enabled("DRAExtendedResource")
     return DeviceCounts(shared_dra_manager(handle)) if is_on and any(map(may_have_class, scored)) else None
 

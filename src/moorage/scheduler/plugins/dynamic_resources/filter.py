@@ -1,4 +1,4 @@
-"""Filtering nodes: whether the claims of a pod have, or could be given, devices there."""
+"""Filters and scores nodes by the devices that a pod's claims have, or could be allocated."""
 
 from collections.abc import Iterable, Iterator
 
@@ -57,7 +57,7 @@ class NodeFilter:
         self._timeout = timeout
 
     def filter(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
-        """Filter one node, perhaps of a what-if."""
+        """Filter one node, possibly a changed copy."""
         pattern = self.pattern_for(state, pod, info)
         if isinstance(pattern, Status):
             return pattern
@@ -81,7 +81,7 @@ class NodeFilter:
         return NOT_AVAILABLE if unavailable_on(state, info) else None
 
     def filter_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Filter a window; only nodes still in the running are looked at."""
+        """Filter a window; only nodes that are still feasible are checked."""
         rejections: Rejections = []
         numbers = self._manager.views.numbers(nodes)
         for mask, pattern in self._groups(state, pod, nodes, nodes.in_running, rejections):
@@ -134,7 +134,7 @@ class NodeFilter:
         return index in state.shared or (bool(claim.status.reserved_for) and not is_own)
 
     def _shortage(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
-        """Return why what the devices of a pod come to is too much for a node that has the devices."""
+        """Return why a node cannot provide the node resources of the devices."""
         claims = self._claims_on_node(state, pod, info)
         try:
             statuses = claim_statuses(claims, self._devices(claims, info))
@@ -143,12 +143,12 @@ class NodeFilter:
         return refusal(pod, statuses, info) if statuses else None
 
     def statuses(self, state: DeviceState, pod: Pod, info: NodeInfo) -> tuple[NodeAllocatableClaimStatus, ...]:
-        """Return what the devices of a pod come to on a node."""
+        """Return the node resources of a pod's devices on a node."""
         claims = self._claims_on_node(state, pod, info)
         return claim_statuses(claims, self._devices(claims, info))
 
     def _claims_on_node(self, state: DeviceState, pod: Pod, info: NodeInfo) -> list[PodClaimOnNode]:
-        """List the claims that a pod names with the devices that they have, or would get on a node."""
+        """List the claims of a pod with their actual or proposed devices on a node."""
         pattern = self.pattern_for(state, pod, info)
         solution = None
         if not isinstance(pattern, Status) and pattern.cached is not None:
@@ -161,7 +161,7 @@ class NodeFilter:
                 results = allocation.devices.results
             else:
                 results = tuple(device_result(item, self._manager.features) for item in choices.get(index, ()))
-            # The claim for extended resources is named by no container, so none counts as using it.
+            # No container refers to the claim for extended resources.
             users = list_users(pod, state.entries[index]) if claim is not state.extended else ()
             claims.append(PodClaimOnNode(users, claim, results))
         return claims
@@ -172,7 +172,7 @@ class NodeFilter:
         return {device.id: device.device for item in slices for device in item.devices if device.id in device_ids}
 
     def score(self, state: DeviceState, pod: Pod, info: NodeInfo) -> int:
-        """Score the allocation that was found for a node; without one there is nothing to score."""
+        """Score the allocation for a node; 0 without an allocation."""
         pattern = self.pattern_for(state, pod, info)
         if isinstance(pattern, Status) or pattern.cached is None:
             return 0
@@ -180,7 +180,7 @@ class NodeFilter:
         return 0 if outcome.solution is None else outcome.score + state.fixed_score
 
     def score_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> IntArray:
-        """Score the allocations that were found for the nodes of a window."""
+        """Score the allocations for the nodes of a window."""
         scores = np.zeros(len(nodes), dtype=np.int64)
         numbers = self._manager.views.numbers(nodes)
         for mask, pattern in self._groups(state, pod, nodes, np.ones(len(nodes), dtype=np.bool_), []):
@@ -196,11 +196,11 @@ class NodeFilter:
         return scores
 
     def outcome(self, state: DeviceState, cached: CachedAllocations, info: NodeInfo) -> AllocationOutcome:
-        """Return what a node's devices come to; raise :class:`SearchTimeout` if finding out takes too long."""
+        """Return the allocation result for a node; raise :class:`SearchTimeout` if the search takes too long."""
         return cached.outcome(self._manager.views.at(info), self._budget(state))
 
     def pattern_for(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Pattern | Status:
-        """Return what has to be allocated on a node, or why the node is out of the question."""
+        """Return the claims to allocate on a node, or a rejection."""
         if state.extended is None:
             return self._pattern(state, pod, frozenset())
         if state.extended.spec.devices.requests:
@@ -283,11 +283,11 @@ class NodeFilter:
     def _search_missing(
         self, state: DeviceState, cached: CachedAllocations, numbers: IntArray, mask: BoolArray
     ) -> BoolArray | None:
-        """Search where nothing is known yet; return the nodes for which there was not enough time, if there are any."""
+        """Search views without a result; return the nodes for which the time was not sufficient, if any."""
         if not cached.unknown:
             return None
         if len(cached.unknown) <= FEW_UNKNOWN:
-            # The devices of the last pods' nodes: to look for those takes less than to look at all nodes.
+            # The views of the last pods' nodes: checking these is faster than scanning all nodes.
             view_numbers = [number for number in sorted(cached.unknown) if (mask & (numbers == number)).any()]
         else:
             unknown: BoolArray = mask & (cached.codes(numbers) == UNKNOWN)
@@ -302,7 +302,7 @@ class NodeFilter:
         return None
 
     def _budget(self, state: DeviceState) -> SearchBudget:
-        """Return the time that all searches of an attempt may take together; it runs from the first one on."""
+        """Return the budget of all searches of an attempt; it starts with the first search."""
         if state.budget is None:
             state.budget = SearchBudget(self._clock, self._timeout)
         return state.budget

@@ -1,4 +1,4 @@
-"""Which events may have made a pod schedulable that its claims held back."""
+"""Queueing hints of DynamicResources, and the index of gated pods."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -36,7 +36,7 @@ class PodsAwaitingClaims:
         self._count += 1
 
     def reconsidered(self) -> Collection[str] | None:
-        """Return the pods whose claims have changed since the last time; None if it could be any."""
+        """Return the pods whose claims changed since the last call; None if all pods may be affected."""
         changed = self._claims.changed_since(self._position) if self._position >= 0 else None
         self._position = self._claims.version
         if changed is None:
@@ -61,7 +61,7 @@ class DeviceHints:
         self._heeds_declared = watches_declared_features
 
     def registrations(self) -> Sequence[EventRegistration]:
-        """Return the events that may help."""
+        """Return the events with their hints."""
         of_node = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         declared = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_DECLARED_FEATURE)
         return (
@@ -78,7 +78,7 @@ class DeviceHints:
         )
 
     def after_claim(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None) -> QueueingHint:
-        """Devices given back may help any pod; any other change only a pod that uses the claim and has all others."""
+        """Queue any pod if devices were released, and users of the claim after other changes."""
         had_devices = old is not None and old.status.allocation is not None
         if new is None:
             return _queue_if(old is None or had_devices)
@@ -91,7 +91,7 @@ class DeviceHints:
         return _queue_if(uses_claim and (old is None or old.status != new.status))
 
     def after_pod(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-        """A pod may be tried once all its claims can be used."""
+        """Queue the pod if all its claims can be used."""
         try:
             for _ in self._claims.iter_claims(new or pod):
                 pass

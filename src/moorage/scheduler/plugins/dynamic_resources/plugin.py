@@ -53,7 +53,7 @@ _NOTHING: Final = DeviceState()
 
 
 def _consumers(group: PodGroup, entries: Sequence[PodResourceClaim]) -> dict[int, ClaimConsumer]:
-    """Find the entries of a pod that its group has, too: their claims are the group's."""
+    """Find the entries of a pod that its group also has: their claims are reserved for the group."""
     consumer = ClaimConsumer(GROUPS, "podgroups", group.name, group.uid)
     return {index: consumer for index, entry in enumerate(entries) if entry in group.spec.resource_claims}
 
@@ -68,10 +68,10 @@ class DynamicResources(
     ReservePlugin,
     PreBindPlugin,
 ):
-    """Allocates devices to the claims of a pod, and to its extended resources that device classes offer.
+    """Allocates devices for the claims of a pod, and for extended resources backed by device classes.
 
-    A claim that has its devices restricts the pod to the nodes where they can be used. For claims without, each node is
-    searched for devices; what is found there is set aside when the node is chosen, and stored before the pod is bound.
+    An allocated claim restricts the pod to the nodes where its devices can be used. For other claims, devices are
+    searched on each node. Reserve adds a pending allocation for the selected node; PreBind writes it.
     """
 
     depends_on = DependsOn.NODE
@@ -89,7 +89,7 @@ class DynamicResources(
         self._clock = handle.clock
         self._nodes = handle.nodes
         if self._features.node_allocatable:
-            # Devices may be taken for CPU or memory, so who else is on the node matters, too.
+            # Devices may use CPU or memory of the node, so the result depends on other pods' requests.
             self.depends_on = DependsOn.REQUESTS  # type: ignore[misc]
         self._groups = handle.lister(PodGroup) if self._features.group_claims else None
         self._by_topology = handle.features.enabled("TopologyAwareWorkloadScheduling")
@@ -226,7 +226,7 @@ class DynamicResources(
             state.statuses = self._filter.statuses(state, pod, info) if info is not None else ()
             if state.statuses:
                 status_there = replace(pod.status, node_allocatable_resource_claim_statuses=state.statuses)
-                # Another plugin may have found out something about the pod, too.
+                # Another plugin may have changed the assumed pod, too.
                 cycle[ASSUMED] = replace(cycle.get(ASSUMED) or pod, status=status_there)
         return status
 
@@ -261,7 +261,7 @@ class DynamicResources(
         return None
 
     def _add_pending(self, cycle: CycleState, state: DeviceState, index: int, result: AllocationResult) -> None:
-        """Set devices aside for a claim; pods of the same group may share them from now on."""
+        """Add a pending allocation for a claim; pods of the same group may share it."""
         uid = state.claims[index].uid
         state.allocations[index] = result
         state.pending_uids.append(uid)
@@ -297,9 +297,9 @@ class DynamicResources(
         }
 
     def _prepare(self, state: DeviceState, group: CycleState | None) -> Status | None:
-        """Look at each claim: where its devices can be used, or whether devices can be looked for.
+        """Check each claim: where its devices can be used, or whether it can be allocated.
 
-        What an earlier pod of the same ``group`` was given in the same attempt is there for this one, too.
+        Pending allocations of earlier pods of the same ``group`` and attempt are available to this pod.
         """
         pending_uids = (group.get(PENDING) if group is not None else None) or {}
         stuck, skipping, pending_skips = set[int](), set[int](), list[int]()
@@ -331,7 +331,7 @@ class DynamicResources(
         return None
 
     def _refusal(self, claim: ResourceClaim, *, is_extended: bool) -> Status | None:
-        """Return why no devices can be looked for, whatever the node."""
+        """Return why a claim cannot be allocated on any node."""
         if self._manager.claims.has_pending_allocation(claim.uid):
             return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")
         for request in () if is_extended else claim.spec.devices.requests:

@@ -1,7 +1,7 @@
 """The search for devices: depth first, in a fixed order, and the first complete solution wins.
 
-Claims, requests and devices are taken in their order. Within a request only later devices are tried after a chosen one,
-so that combinations and not permutations are looked at. Drivers and users rely on this order: which device is picked
+Claims, requests and devices are tried in order. Within a request only later devices are tried after a chosen one, so
+that combinations and not permutations are tried. Drivers and users rely on this order: the choice of the device
 is part of the contract.
 """
 
@@ -29,12 +29,12 @@ MAX_RESULTS: Final = 32
 MAX_STEPS: Final = 5_000_000
 """Maximum number of devices that the searches of one attempt visit; takes about the default ``filterTimeout``."""
 HARD_SEARCH: Final = 1024
-"""After how many steps a search counts as hard."""
+"""Number of steps after which a search counts as hard."""
 MAX_DEAD_ENDS: Final = 100_000
 
 
 class SearchTimeout(MoorageError):
-    """The search took too long."""
+    """The search exceeded its budget."""
 
 
 class SearchBudget:
@@ -56,19 +56,19 @@ class SearchBudget:
         self._began = (self.now(), self._steps)
 
     def spend(self, steps: int) -> None:
-        """Count some steps; raise :class:`SearchTimeout` if the budget is used up."""
+        """Count some steps; raise :class:`SearchTimeout` if the budget is exhausted."""
         self._steps -= steps
         if self._steps < 0 or self.now() > self._end:
             raise SearchTimeout
 
     def last_search_took_most(self) -> bool:
-        """Return whether the last search took most of it, and did not merely come after others that did."""
+        """Return whether the last search, and not an earlier one, used most of the budget."""
         time, steps = self._began
         return 2 * (self.now() - time) > self._timeout or 2 * (steps - self._steps) > MAX_STEPS
 
 
 class DeviceChoice(Struct, frozen=True, eq=False):
-    """A device picked for a request, and for a shared device what the share consumes, in billionths."""
+    """A device chosen for a request; for a shared device, also the capacity that the share consumes, in billionths."""
 
     device: PooledDevice
     alternative: Alternative
@@ -76,7 +76,7 @@ class DeviceChoice(Struct, frozen=True, eq=False):
 
 
 class Solution(Struct, frozen=True, eq=False):
-    """Devices for every claim, and which alternative of each request they serve."""
+    """Devices for every claim, and the selected alternative of each request."""
 
     choices: tuple[tuple[DeviceChoice, ...], ...]
     alternatives: tuple[tuple[Alternative, ...], ...]
@@ -87,7 +87,7 @@ class _End(Enum):
 
     FOUND = 1
     NOTHING = 2
-    TOO_MANY = 3  # a claim would get more devices than a result can hold: other devices will not help
+    TOO_MANY = 3  # the claim would exceed its device limit: other devices do not help
 
 
 class _Step(Struct):
@@ -133,7 +133,7 @@ class Search:
         self._selected: list[list[Alternative]] = [[] for _ in parsed_claims]
 
     def run(self) -> Solution | None:
-        """Find devices for all claims, or none; raise :class:`ClaimFault` or :class:`SearchTimeout`."""
+        """Find devices for all claims; raise :class:`ClaimFault` or :class:`SearchTimeout`."""
         for claim, parsed in enumerate(self._parsed_claims):
             self._prepare(claim, parsed)
         if self._claim(0) is not _End.FOUND:
@@ -145,7 +145,7 @@ class Search:
         return Solution(choices, tuple(tuple(reversed(selected)) for selected in self._selected))
 
     def _prepare(self, claim: int, ask: ParsedClaim) -> None:
-        """Check a claim and count the devices it needs at least."""
+        """Validate a claim and count the devices that it needs at least."""
         minimum = 0
         for request in ask.requests:
             if request.problem:
@@ -205,7 +205,7 @@ class Search:
         return _End.TOO_MANY if ends == {_End.TOO_MANY} else _End.NOTHING
 
     def _device(self, claim: int, number: int, alternative: Alternative, nth: int, start: int) -> _End:
-        """Find the nth device of a request among those from a position on, and then all that comes after."""
+        """Find the nth device of a request from a position on, and then devices for all later requests."""
         self._visit()
         if not self._is_hard:
             return self._try_device(claim, number, alternative, nth, start)
@@ -251,7 +251,7 @@ class Search:
         for index in range(start, len(candidates)):
             self._visit()
             device, pool, reached = candidates[index]
-            # Mostly those before the first free device: they are not worth a call each.
+            # These are mostly devices before the first free one; skip them without a function call.
             users = self._in_use.get(device.id)
             if (users and claim in users) if is_admin else (users or device.id in allocated):
                 continue
@@ -277,7 +277,7 @@ class Search:
             self._budget.spend(64)
 
     def _prepare_for_long(self) -> None:
-        """Start to remember dead ends and to look ahead: most searches are over before that pays."""
+        """Enable the cache of dead ends and the bounds: most searches finish before these pay off."""
         self._is_hard = True
         self._bits = {device.id: 1 << index for index, (device, _, _) in enumerate(self._view.candidates)}
         devices = [device for device, _, _ in self._view.candidates]
@@ -286,7 +286,7 @@ class Search:
             self._lookahead = lookahead
 
     def _could_take(self, claim: int, alternative: Alternative, index: int) -> bool:
-        """Return whether a device could be taken if nothing of this search were in its way."""
+        """Return whether a device could be chosen if this search had not chosen any device yet."""
         device, _, reached = self._view.candidates[index]
         fits = self._has_room(claim, alternative, device, str(device.id), empty=True)
         is_selectable = self._is_selectable(claim, alternative, device, reached)
@@ -294,7 +294,7 @@ class Search:
         return fits and is_selectable and not is_taken
 
     def _taken_by(self, claim: int) -> tuple[int, int, bool]:
-        """Return the devices taken so far as bits, those of one claim, and whether some are shares of devices."""
+        """Return the chosen devices as bits, those of one claim, and whether some are shares."""
         used = own = 0
         shares = False
         for step in self._steps:
@@ -315,10 +315,10 @@ class Search:
     def _is_selectable(self, claim: int, alternative: Alternative, device: PooledDevice, reached: bool) -> bool:
         if device.device.binding_conditions and not self._features.binding_conditions:
             return False
-        # The tests come first, as upstream: an expression that fails does so for a device of another node, too.
+        # Selectors come first, as upstream: an expression can fail for a device of another node, too.
         is_selected = alternative.selects(device, claim)
         if self._evaluations != Program.evaluations:
-            # An expression that is evaluated for the first time may take long.
+            # The first evaluation of an expression may be slow.
             self._evaluations = Program.evaluations
             self._budget.spend(1)
         return is_selected and reached
@@ -346,13 +346,13 @@ class Search:
         return consumed
 
     def _take(self, claim: int, request: str, alternative: Alternative, device: PooledDevice, pool: Pool) -> bool:
-        """Take a device if nothing is against it: use, counters, taints, constraints, capacity."""
+        """Choose a device if its use, counters, taints, constraints and capacity allow it."""
         if device.id in pool.blocked:
             return False
         consumes = bool(device.device.consumes_counters)
         if not self._is_free(claim, alternative, device) or (consumes and not self._features.partitionable):
             return False
-        # A further share of a device in use draws nothing: its first share has drawn for all.
+        # Only the first share of a device consumes counters.
         draws = consumes and not (device.is_shareable and self._has_shares(device.id))
         if draws and not self._counters.draw(device, pool):
             return False

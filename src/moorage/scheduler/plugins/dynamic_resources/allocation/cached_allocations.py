@@ -35,7 +35,7 @@ UNKNOWN: Final = -1
 ALLOCATED: Final = 0
 MAX_CACHED: Final = 32
 PAUSE: Final = 60.0
-"""How long a search that took too long is not repeated, unless its devices change: it would take too long again."""
+"""Seconds before a search that timed out is repeated, unless its devices change."""
 
 
 class AllocationOutcome(Struct, frozen=True, eq=False):
@@ -47,7 +47,7 @@ class AllocationOutcome(Struct, frozen=True, eq=False):
     score: int = 0
 
     def status(self, names: Sequence[str]) -> Status | None:
-        """Return the status of a node; ``names`` are those of the claims."""
+        """Return the status of a node; ``names`` are the names of the claims."""
         return self.rejection if self.fault is None else Status.error(self.fault.about(names))
 
 
@@ -70,7 +70,7 @@ class CachedAllocations:
         self._scores: IntArray = np.zeros(0, dtype=np.int64)
         self._kinds: list[AllocationOutcome] = []
         self.unknown: set[int] = set()
-        """The views for which nothing is known: mostly that of the last pod's node."""
+        """The views without a cached result: mostly that of the last pod's node."""
         self.has_scores = False
         """Whether a result has a score; only claims with prioritized lists have one."""
 
@@ -107,7 +107,7 @@ class CachedAllocations:
         return self._codes[numbers]
 
     def scores(self, numbers: IntArray) -> IntArray:
-        """Return the score of each of many views that are known."""
+        """Return the score of each view number with a cached result."""
         return self._scores[numbers]
 
     def rejections(self) -> Iterable[tuple[int, AllocationOutcome]]:
@@ -115,7 +115,7 @@ class CachedAllocations:
         return enumerate(self._kinds[1:], start=1)
 
     def outcome(self, view: DeviceView, budget: SearchBudget) -> AllocationOutcome:
-        """Return what the claims get in a view, searching if need be; raise :class:`SearchTimeout` if it takes long."""
+        """Return the cached result of a view, or search; raise :class:`SearchTimeout` if the search takes too long."""
         cached = self._outcomes.get(view.number)
         if cached is not None:
             return cached
@@ -125,7 +125,7 @@ class CachedAllocations:
         try:
             outcome = self._search(view, budget)
         except SearchTimeout:
-            # One that was cut short because of searches before it may well be easy.
+            # A search that ran out of budget because of earlier searches may be easy.
             if budget.last_search_took_most() and view.number != UNKNOWN:
                 self._late[view.number] = budget.now() + PAUSE
             raise

@@ -9,7 +9,7 @@ from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import Pool
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import Counters, Pool, PooledDevice
 
 CommonGroups = dict[str, list[frozenset[str]]]
-"""By counter set, the groups that all devices in use have in common, after each of them; empty if they have none."""
+"""By counter set, the compatibility groups common to the devices in use, after each device; empty without groups."""
 
 
 class CounterTracker:
@@ -30,7 +30,7 @@ class CounterTracker:
         self._join(device, self._groups_in_use[pool.id])
         for key, amount in device.draws.items():
             free[key] -= amount
-        # All counters of the pool, not only this device's: one that is overdrawn already stops every device.
+        # Check all counters of the pool: an exhausted counter blocks every device.
         if all(amount >= 0 for amount in free.values()):
             return True
         self.give_back(device, pool)

@@ -11,14 +11,14 @@ from moorage.scheduler.plugins.dynamic_resources.devices.pools import PooledDevi
 
 Value = tuple[str, object]
 Values = frozenset[Value]
-"""The values of an attribute, each with its type: one, or those of a list."""
+"""The values of an attribute with their types: one, or those of a list."""
 UNKNOWN: Final[Value] = ("unknown", None)
 _UNKNOWN: Final = frozenset((UNKNOWN,))
 _KINDS: Final = {str: "string", int: "int", bool: "bool", dict: "version"}
 
 
 def attribute_values(device: PooledDevice, name: str, *, lists: bool = False) -> Values | None:
-    """Return the values of a device's attribute; a name in the driver's own domain may be written without it.
+    """Return the values of a device's attribute; names in the driver's own domain may omit the domain.
 
     Without ``lists`` (the gate DRAListTypeAttributes), list values are unknown.
     """
@@ -52,7 +52,7 @@ def _written_values(attribute: DeviceAttribute, lists: bool) -> Values:
 
 
 def derived_values(device: PooledDevice, name: str, expression: str, *, lists: bool) -> Values:
-    """Work out an attribute of a device by an expression; ClaimFault if that fails."""
+    """Derive an attribute of a device from an expression; raise ClaimFault if that fails."""
     try:
         value: Any = compile_attribute(expression).value(device.facts)
     except CelCompileError as error:
@@ -76,7 +76,7 @@ class Constraint(ABC):
         self._steps: list[Values] = []
 
     def add(self, device: PooledDevice, request: str, alternative: Alternative) -> bool:
-        """Take a device in, or refuse it; requests that are not named do not matter."""
+        """Add a device, or return False if it violates the constraint; other requests are ignored."""
         if not self.covers(request, alternative.qualified):
             return True
         expression = alternative.derived.get(self.attribute)
@@ -91,12 +91,12 @@ class Constraint(ABC):
         return True
 
     def remove(self, request: str, alternative: Alternative) -> None:
-        """Take the last device of this request out again."""
+        """Remove the last device of this request."""
         if self.covers(request, alternative.qualified):
             self._steps.pop()
 
     def covers(self, request: str, qualified: str) -> bool:
-        """Return whether the devices of a request are meant; without a list those of all are."""
+        """Return whether the constraint applies to a request; without a list it applies to all."""
         return not self._requests or request in self._requests or qualified in self._requests
 
     @property
@@ -106,11 +106,11 @@ class Constraint(ABC):
 
     @abstractmethod
     def _step(self, values: Values) -> Values | None:
-        """Return the state after a device with these values, or ``None`` if it may not join those chosen so far."""
+        """Return the state after a device with these values, or ``None`` if it violates the constraint."""
 
 
 class SameValue(Constraint):
-    """All devices have a value in common, of the same type."""
+    """All devices have a common value of the same type."""
 
     @property
     def common(self) -> Values | None:
@@ -124,7 +124,7 @@ class SameValue(Constraint):
 
 
 class DistinctValues(Constraint):
-    """No two devices have a value in common."""
+    """No two devices have a common value."""
 
     def _step(self, values: Values) -> Values | None:
         if not self._steps:

@@ -25,7 +25,7 @@ ClassOf = Callable[[str], DeviceClass | None]
 
 
 class ClaimFault(MoorageError):
-    """Something is wrong with a claim, a class or a device: allocation fails as an error, on all nodes.
+    """An invalid claim, class or device: allocation fails with an error on all nodes.
 
     The fault names the claim by index, since claims with equal specs share results; :meth:`about` adds the name.
     """
@@ -36,12 +36,12 @@ class ClaimFault(MoorageError):
         self.claim = claim
 
     def about(self, names: Sequence[str]) -> str:
-        """Return the text users read, with the claim's name."""
+        """Return the message with the claim's name."""
         return self.text if self.claim is None else f"claim {names[self.claim]}{self.text}"
 
 
 class Alternative(Struct, frozen=True, eq=False):
-    """A request, or one of the sub-requests it would be content with."""
+    """A request, or one of its sub-requests."""
 
     name: str
     qualified: str
@@ -49,7 +49,7 @@ class Alternative(Struct, frozen=True, eq=False):
     device_class: DeviceClass | None
     problem: str = ""
     derived: Mapping[str, str] = {}
-    """The attributes that it works out for itself: expressions by name."""
+    """The derived attributes: expressions by name."""
 
     @property
     def takes_all(self) -> bool:
@@ -63,12 +63,12 @@ class Alternative(Struct, frozen=True, eq=False):
 
     @property
     def has_admin_access(self) -> bool:
-        """Whether it may look at devices that are in use."""
+        """Whether it may use devices that are in use."""
         return isinstance(self.spec, ExactDeviceRequest) and bool(self.spec.admin_access)
 
     @property
     def tolerations(self) -> tuple[DeviceToleration, ...]:
-        """The device taints it can live with."""
+        """The tolerated device taints."""
         return self.spec.tolerations
 
     @property
@@ -77,7 +77,7 @@ class Alternative(Struct, frozen=True, eq=False):
         return self.spec.capacity.requests if self.spec.capacity is not None else {}
 
     def selects(self, device: PooledDevice, claim: int) -> bool:
-        """Return whether a device passes the tests of the class and then of the request."""
+        """Return whether a device matches the selectors of the class and the request."""
         assert self.device_class is not None
         owner = f"class {self.device_class.name}"
         return _pass(self.device_class.spec.selectors, device, owner, None) and _pass(
@@ -100,7 +100,7 @@ def _pass(selectors: Sequence[DeviceSelector], device: PooledDevice, owner: str,
 
 
 class Request(Struct, frozen=True, eq=False):
-    """A request of a claim and its alternatives; one that is not a list has exactly one."""
+    """A request of a claim and its alternatives; exactly one if it is not a list."""
 
     name: str
     alternatives: tuple[Alternative, ...]
@@ -116,7 +116,7 @@ class ParsedClaim(Struct, frozen=True, eq=False):
 
 
 def parse_claim(spec: ResourceClaimSpec, class_of: ClassOf, features: DeviceFeatures) -> ParsedClaim:
-    """Take a claim's spec apart; what is wrong with it comes to light when it is allocated, as upstream."""
+    """Parse a claim's spec; as upstream, problems are reported on allocation."""
     return ParsedClaim(spec, tuple(_request(request, class_of, features) for request in spec.devices.requests))
 
 

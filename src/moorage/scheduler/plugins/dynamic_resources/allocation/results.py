@@ -1,4 +1,4 @@
-"""A solution written down as the allocation of a claim: devices, their configuration, and where they can be used."""
+"""Converts a solution to the allocation result of a claim: devices, configuration, and node selector."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -46,7 +46,7 @@ def check_node_selector(choices: Sequence[DeviceChoice]) -> None:
 
 
 def preference(claim: ParsedClaim, selected: Sequence[Alternative]) -> int:
-    """Score an allocation: the earlier the alternative that was picked from each list, the more."""
+    """Score an allocation: earlier alternatives of each list score higher."""
     return sum(
         MAX_ALTERNATIVES - request.alternatives.index(alternative)
         for request, alternative in zip(claim.requests, selected, strict=True)
@@ -55,7 +55,7 @@ def preference(claim: ParsedClaim, selected: Sequence[Alternative]) -> int:
 
 
 def stored_preference(claim: ResourceClaim) -> int:
-    """Score an allocation that a claim has already, in the same way."""
+    """Score the stored allocation of a claim in the same way."""
     allocation = claim.status.allocation
     served = {result.request for result in allocation.devices.results} if allocation is not None else set()
     return sum(
@@ -68,7 +68,7 @@ def stored_preference(claim: ResourceClaim) -> int:
 
 
 def device_result(choice: DeviceChoice, features: DeviceFeatures) -> DeviceRequestAllocationResult:
-    """Write down one device of an allocation."""
+    """Return the allocation result of one device."""
     conditions, skips = features.binding_conditions, features.optional_node_operations
     device, alternative = choice.device, choice.alternative
     return DeviceRequestAllocationResult(
@@ -90,7 +90,7 @@ def device_result(choice: DeviceChoice, features: DeviceFeatures) -> DeviceReque
 
 
 def _configuration(claim: ParsedClaim, selected: Sequence[Alternative]) -> Iterator[DeviceAllocationConfiguration]:
-    """Collect the configuration of the classes in use, once each, and then the claim's own as far as it applies."""
+    """Collect the configuration of the classes in use, once each, and the applicable configuration of the claim."""
     by_class: dict[str, list[Alternative]] = {}
     for alternative in selected:
         by_class.setdefault(alternative.spec.device_class_name, []).append(alternative)
@@ -108,7 +108,7 @@ def _configuration(claim: ParsedClaim, selected: Sequence[Alternative]) -> Itera
 
 
 def _unless_all(names: tuple[str, ...], claim: ParsedClaim, selected: Sequence[Alternative]) -> tuple[str, ...]:
-    """Leave the names out where they cover every request: no names mean all of them."""
+    """Return no names if they cover every request: an empty list means all requests."""
     covers = all(
         request.name in names or alternative.qualified in names
         for request, alternative in zip(claim.requests, selected, strict=True)

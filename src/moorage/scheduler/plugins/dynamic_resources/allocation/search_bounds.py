@@ -50,7 +50,7 @@ class _Group:
         self.after: list[_Demand] = []
 
     def possible(self) -> Iterable[Mask]:
-        """Return the sets of devices from which all that is left would have to come."""
+        """Return the sets of devices that could satisfy the remaining requests under the constraint."""
         common = self.constraint.common
         return self.by_value.values() if common is None else [self.by_value.get(value, 0) for value in common]
 
@@ -99,7 +99,7 @@ class SearchBounds:
         return True
 
     def is_infeasible(self, claim: int, number: int, alternative: Alternative, missing: int, used: Mask) -> bool:
-        """Return whether a request that lacks some devices, and all requests after it, cannot all be served."""
+        """Return whether the current request and all later requests cannot be satisfied together."""
         eligible = self._eligible[alternative]
         need = 0 if alternative.has_admin_access else missing
         demand = self._after[claim][number].with_more(need, eligible)
@@ -120,7 +120,7 @@ class SearchBounds:
         return bool(devices & self._shareable) or (devices & ~used).bit_count() >= need
 
     def _sum_up(self) -> None:
-        """Add up needs from the last request to the first."""
+        """Sum up demands from the last request to the first."""
         demand = _Demand(0, 0)
         self._after = [[] for _ in self._parsed_claims]
         for claim in range(len(self._parsed_claims) - 1, -1, -1):
@@ -146,7 +146,7 @@ def _covered(group: _Group, request: Request) -> Callable[[Alternative], bool]:
 
 
 def _need(request: Request, counts: Callable[[Alternative], bool]) -> int:
-    """Return how many devices a request takes at least that others cannot have."""
+    """Return the minimum number of devices that a request uses exclusively."""
     return min(
         alternative.count if counts(alternative) and not alternative.has_admin_access else 0
         for alternative in request.alternatives

@@ -1,9 +1,9 @@
 """Upper bounds on the cost of a CEL expression, computed before evaluation.
 
-cel-cpp counts the iterations of macros and nothing else: seven ``replace`` in a row would fill the memory. So every
-value an expression can make gets a bound on its size, from the sizes of the device's attributes upwards, and every call
-a cost by the sizes of its arguments; upstream's weights are the model. The bound holds whatever path the evaluation
-takes, hence it may refuse what upstream, which counts while it runs, would have let pass.
+cel-cpp limits only the iterations of macros: seven nested ``replace`` calls could exhaust the memory. So every value of
+an expression gets a bound on its size, starting from the device's attributes, and every call a cost by the sizes of its
+arguments; the weights follow upstream. The bound holds for every evaluation path. Hence it may reject expressions that
+upstream, which counts during evaluation, accepts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ MAX_LENGTH: Final = 1 << 20
 """Maximum bytes of a string, and maximum entries of a list or map, during evaluation."""
 PER_BYTE: Final = 0.1
 PYTHON_CALL: Final = 10
-"""A function of ours costs what ten of cel-cpp's do: its arguments are converted to Python and back."""
+"""The cost of a Python function: its arguments are converted to Python and back."""
 _MAX_WEIGHT: Final = 1 << 40
 _MAX_INSTRUCTIONS: Final = 350_000
 """RE2's memory limit, in instructions."""
@@ -35,7 +35,7 @@ _INSTRUCTIONS_PER_BYTE: Final = 1700
 
 
 class OverBudget(Exception):
-    """An expression may cost more than it is allowed to."""
+    """An expression may exceed the cost limit."""
 
 
 class Size(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Size(Struct, frozen=True):
 
 
 def size(length: int, *, key: int = 0, item: Size | None = None) -> Size:
-    """Make a bound, or raise :class:`OverBudget` if nothing may be as large."""
+    """Create a bound; raise :class:`OverBudget` if it exceeds the size limit."""
     if length > MAX_LENGTH:
         raise OverBudget
     weight = 1 + length * (1 + key + item.weight if item is not None else 1)
@@ -63,7 +63,7 @@ SCALAR: Final = size(1)
 
 
 def either(left: Size, right: Size) -> Size:
-    """Return a bound on a value that is bounded by one or the other."""
+    """Return a bound on a value that has one of two bounds."""
     if left is right or left == right:
         return left
     have_items = left.item is not None and right.item is not None
@@ -72,7 +72,7 @@ def either(left: Size, right: Size) -> Size:
 
 
 def any_of(sizes: Iterable[Size]) -> Size:
-    """Return a bound on a value that is bounded by one of several."""
+    """Return a bound on a value that has one of several bounds."""
     bound = SCALAR
     for each in sizes:
         bound = either(bound, each)
@@ -80,7 +80,7 @@ def any_of(sizes: Iterable[Size]) -> Size:
 
 
 def measure_size(value: Any) -> Size:
-    """Return the bound on a value that is there, rounded up so that devices of a kind have the same."""
+    """Return the bound of an actual value, rounded up so that similar devices have equal bounds."""
     if isinstance(value, str):
         return size(_rounded(len(value.encode("utf-8", "replace"))))
     if isinstance(value, Mapping):
@@ -96,14 +96,14 @@ def _rounded(number: int) -> int:
 
 
 def estimate_cost(tree: Expression, variables: Mapping[str, Size]) -> float:
-    """Return what evaluating an expression costs at most, or raise :class:`OverBudget`."""
+    """Return the maximum cost of evaluating an expression; raise :class:`OverBudget` above the limit."""
     estimate = _Estimate()
     estimate.visit(tree, variables)
     return estimate.cost
 
 
 class _Estimate:
-    """The cost so far; inside a loop everything counts as often as the loop may run."""
+    """The cost so far; costs inside a loop are multiplied by its maximum iterations."""
 
     def __init__(self) -> None:
         self.cost = 0.0
@@ -139,11 +139,11 @@ class _Estimate:
             raise OverBudget
 
     def _fold(self, node: Fold, names: Mapping[str, Size]) -> Size:
-        """Price a macro. Its result gains one entry a turn at most; users cannot write folds themselves."""
+        """Estimate a macro. Each iteration adds at most one entry; users cannot write folds themselves."""
         source = self.visit(node.source, names)
         start = self.visit(node.start, names)
         turns = source.length
-        # Over a map a macro goes through the keys.
+        # Macros over maps iterate over the keys.
         entry = either(source.entry(), size(source.key)) if source.key else source.entry()
         grown = size(start.length + turns, key=start.key, item=start.item) if turns > 0 else start
         inner = {**names, node.variable: entry, node.second: entry, node.result_name: grown}
@@ -162,7 +162,7 @@ class _Estimate:
         arguments = [self.visit(argument, names) for argument in node.arguments]
         first = node.arguments[0] if node.arguments else None
         if isinstance(first, Name) and node.function == "_+_" and first.name.startswith("@"):
-            # The result of a macro is appended to in place.
+            # Macros append to their result in place.
             self._charge(1)
             return size(arguments[0].length, item=any_of(a.item for a in arguments if a.item is not None))
         if node.function in ("matches", "find", "findAll") and len(arguments) > 1:
@@ -196,7 +196,7 @@ Price = Callable[..., Priced]
 
 
 def _unknown(*arguments: Size) -> Priced:
-    """Assume of any other function that it makes no more than a few times what it is given."""
+    """Assume that any other function returns at most a small multiple of its input."""
     total = sum(argument.weight for argument in arguments)
     return PYTHON_CALL + PER_BYTE * total, size(64 + 8 * total, item=any_of(arguments))
 
@@ -232,7 +232,7 @@ def _search(a: Size, b: Size, _c: Size, *_more: Size) -> Priced:
 
 
 def _replace(a: Size, _old: Size, new: Size, *_more: Size) -> Priced:
-    # An empty text is found between all bytes, and at both ends.
+    # An empty string matches between all bytes, and at both ends.
     length = a.length + (a.length + 1) * new.length
     return 1 + PER_BYTE * length, size(length)
 
@@ -247,7 +247,7 @@ def _join(a: Size, b: Size, _c: Size) -> Priced:
 
 
 def _format(a: Size, b: Size, _c: Size) -> Priced:
-    # A number has up to 310 digits and 1,000 decimals; a byte becomes up to eight of a list's text.
+    # A number has up to 310 digits and 1,000 decimals; a byte of a list is formatted as up to eight bytes.
     length = a.length + b.length * (1400 + 8 * b.entry().weight)
     return 1 + PER_BYTE * length, size(length)
 
@@ -265,7 +265,7 @@ def _encode(a: Size, _b: Size, _c: Size) -> Priced:
 
 
 def _regex_size(pattern: Expression, bound: Size) -> Size:
-    r"""Return how many instructions a pattern compiles to: ``\pL{30}`` has seven letters and thousands of them."""
+    r"""Return the number of instructions of a compiled pattern; the short ``\pL{30}`` has thousands."""
     if not isinstance(pattern, Literal):
         return Size(min(bound.length * _INSTRUCTIONS_PER_BYTE, _MAX_INSTRUCTIONS))
     from moorage.scheduler.plugins.dynamic_resources.cel.functions import compile_regex
@@ -277,7 +277,7 @@ def _regex_size(pattern: Expression, bound: Size) -> Size:
 
 
 def _matches(a: Size, pattern: Size, _c: Size) -> Priced:
-    # cel-cpp compiles a pattern every time.
+    # cel-cpp compiles the pattern on every call.
     return 20 + pattern.length + PER_BYTE * a.length * 0.25 * pattern.length, SCALAR
 
 
@@ -286,7 +286,7 @@ def _find(a: Size, pattern: Size, _c: Size) -> Priced:
 
 
 def _find_all(a: Size, pattern: Size, _c: Size) -> Priced:
-    # Every match may have to look at the rest of the text before it is sure.
+    # Every match may scan the remaining text.
     again = a.length * a.length / 50 * (1 + pattern.length / 50)
     return _matches(a, pattern, _c)[0] + again, size(a.length + 1, item=size(a.length))
 

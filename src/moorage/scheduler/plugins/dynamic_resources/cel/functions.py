@@ -27,7 +27,7 @@ MAX_INT64: Final = 2**63 - 1
 
 _REGEX: Final = re2.Options()
 _REGEX.log_errors = False
-# re2 keeps up to 128 compiled patterns.
+# re2 caches up to 128 compiled patterns.
 _REGEX.max_mem = 2 << 20
 
 _VERSION: Final = re.compile(
@@ -39,7 +39,7 @@ _VERSION: Final = re.compile(
 
 @total_ordering
 class Version:
-    """A semantic version; build metadata does not count in comparisons."""
+    """A semantic version; comparisons ignore build metadata."""
 
     def __init__(self, numbers: tuple[int, int, int], prerelease: str) -> None:
         self.numbers = numbers
@@ -53,7 +53,7 @@ class Version:
 
     @property
     def _order(self) -> tuple[Any, ...]:
-        # A prerelease comes before its release, numbers before words, and a longer list after its beginning.
+        # A prerelease precedes its release, numbers precede words, and a prefix precedes a longer list.
         parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.prerelease.split(".")]
         return (self.numbers, not self.prerelease, parts)
 
@@ -68,7 +68,7 @@ class Version:
 
 @cached(4096)
 def parse_version(text: str) -> Version:
-    """Read a strict semantic version."""
+    """Parse a strict semantic version."""
     match = _VERSION.match(text)
     if match is None:
         raise ValueError(f"parse semantic version: {text!r} is not major.minor.patch with optional -prerelease")
@@ -76,7 +76,7 @@ def parse_version(text: str) -> Version:
 
 
 def normalized(text: str) -> str:
-    """Bring a lax version into strict form: no ``v``, three numbers, no leading zeros."""
+    """Normalize a lax version: no ``v``, three numbers, no leading zeros."""
     text = text.removeprefix("v")
     end = min((text.index(mark) for mark in "-+" if mark in text), default=len(text))
     numbers = [number.lstrip("0") or "0" if number else number for number in text[:end].split(".")]
@@ -106,7 +106,7 @@ def _succeeds(function: Callable[..., Any]) -> Callable[..., bool]:
 
 
 def _ordered(left: Tagged, right: Tagged) -> tuple[Any, Any]:
-    """Make two tagged values comparable; different kinds have no order."""
+    """Make two tagged values comparable; raise ValueError for different kinds."""
     if "@quantity" in left and "@quantity" in right:
         return int(left["@quantity"]), int(right["@quantity"])
     if "@semver" in left and "@semver" in right:
@@ -145,7 +145,7 @@ def _extreme(pick: Callable[[list[Any]], Any], name: str) -> Callable[[list[Any]
 
 
 def compile_regex(pattern: str) -> Any:
-    """Compile a pattern by RE2's rules: Go's, and linear in the text whatever the pattern is."""
+    """Compile a pattern with RE2, as Go does; matching time is linear in the text."""
     try:
         return re2.compile(pattern, _REGEX)
     except re2.error as error:
@@ -254,13 +254,13 @@ def _includes(attribute: Any, value: Any) -> bool:
 
 
 def _inclusions(*value_types: cel.Type) -> list[_Function]:
-    # At run time only functions for the very types are found, so there is one for each pair.
+    # The evaluator dispatches on exact types, so there is one overload for each pair.
     kinds = (_T.List(_T.DYN), _T.STRING, _T.INT, _T.BOOL, VERSION)
     return [_Function("includes", (kind, item), _T.BOOL, _includes) for kind in kinds for item in value_types]
 
 
 def checking_environment() -> cel.Env:
-    """Return the declarations upstream's compiler checks against."""
+    """Return the environment that upstream's compiler checks against."""
     functions = [
         *_quantity_functions(),
         *_version_functions(),
@@ -281,11 +281,11 @@ def checking_environment() -> cel.Env:
 
 
 def evaluating_environment() -> cel.Env:
-    """Return what runs: one ``device`` map, and functions that take tagged maps."""
+    """Return the evaluation environment: one ``device`` map, and functions for tagged maps."""
     functions = [
         *_quantity_functions(),
         *_version_functions(),
-        # One for both kinds: at run time they are maps alike.
+        # One overload for both kinds: at run time both are maps.
         *_comparisons(QUANTITY),
         *_collection_functions(),
         *_inclusions(_T.STRING, _T.INT, _T.BOOL, VERSION),

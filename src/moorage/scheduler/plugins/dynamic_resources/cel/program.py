@@ -99,7 +99,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder(order="sorted")
 
 
 def device_facts(driver: str, device: Device) -> Facts:
-    """Return the facts of a device, the same object for devices that look the same."""
+    """Return the facts of a device; equal devices share one object."""
     key = _ENCODER.encode((driver, device.allow_multiple_allocations, device.attributes, device.capacity))
     facts = _FACTS.get(key)
     if facts is None:
@@ -148,9 +148,9 @@ class Program:
         return result
 
     def _attempts_for(self, device: Size) -> int:
-        """Return how often the budget allows to evaluate the expression."""
+        """Return the number of evaluations that the budget allows."""
         try:
-            # The domains that are given empty maps come on top of those that the device lists.
+            # Domains with empty maps are added to those of the device.
             maps, added = device.entry(), len(self._domains) + _MAX_ATTEMPTS
             longest = max(_MAX_DOMAIN, maps.key, *(len(domain.encode("utf-8", "replace")) for domain in self._domains))
             maps = size(maps.length + added, key=longest, item=maps.item)
@@ -169,7 +169,7 @@ class Program:
             try:
                 result = self._compiled.eval(data={"device": facts.as_device(self._domains, missing_domains)})
             except _FAILURES as error:
-                # cel-cpp counts iterations, which is a limit on the cost as well.
+                # cel-cpp's limit of iterations counts as a cost limit, too.
                 return CelRuntimeError(f"{_TOO_EXPENSIVE}: {error}")
             if result.type().name() != "ERROR":
                 break
@@ -192,10 +192,10 @@ class Program:
 
 
 class DerivedValue(Program):
-    """A compiled expression that makes an attribute of a device."""
+    """A compiled expression for a derived attribute of a device."""
 
     def value(self, facts: Facts) -> Result:
-        """Return the attribute as expressions see attributes, or raise :class:`CelRuntimeError`."""
+        """Return the derived attribute; raise :class:`CelRuntimeError` if evaluation fails."""
         return self._cached_result(facts, f"={self.expression}")
 
     def _check_type(self, type_name: str) -> None:
@@ -228,12 +228,12 @@ P = TypeVar("P", bound=Program)
 
 
 def compile_selector(expression: str) -> Program:
-    """Compile a selector, or return what was compiled before; raise :class:`CelCompileError`."""
+    """Compile a selector, or return the cached program; raise :class:`CelCompileError`."""
     return _compiled(Program, expression)
 
 
 def compile_attribute(expression: str) -> DerivedValue:
-    """Compile what makes an attribute, or return what was compiled before; raise :class:`CelCompileError`."""
+    """Compile a derived attribute, or return the cached program; raise :class:`CelCompileError`."""
     return _compiled(DerivedValue, expression)
 
 
@@ -253,7 +253,7 @@ def _compiled(kind: type[P], expression: str) -> P:
 
 
 def split_name(name: str, driver: str) -> tuple[str, str]:
-    """Split a qualified name into domain and identifier; a bare one belongs to the driver's domain."""
+    """Split a qualified name into domain and identifier; the default is the driver's domain."""
     domain, slash, identifier = name.partition("/")
     return (domain, identifier) if slash else (driver, name)
 

@@ -1,4 +1,4 @@
-"""The text of a CEL expression: what has to be written differently before cel-cpp reads it."""
+"""The source of a CEL expression, and its adaptation for cel-cpp."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _TOKEN: Final = re.compile(
 
 
 class _FieldUse(NamedTuple):
-    """Where a field of ``device`` is named: places count tokens that are no white space."""
+    """A use of a field of ``device``; positions count tokens without white space."""
 
     start: int
     field_index: int
@@ -33,15 +33,15 @@ class Source:
     def __init__(self, expression: str) -> None:
         matches = ((match.lastgroup, match[0]) for match in _TOKEN.finditer(expression))
         self._tokens = [(kind, text) for kind, text in matches if kind != "comment"]
-        #: The tokens that are no white space, by their place among all.
+        #: The indexes of tokens that are not white space.
         self._solid = [index for index, (kind, _) in enumerate(self._tokens) if kind != "space"]
 
     def field_names(self) -> list[str]:
-        """Return the fields of ``device`` that are named."""
+        """Return the names of the ``device`` fields in use."""
         return [use.name for use in self._field_uses()]
 
     def without_field_tests(self) -> str:
-        """Write ``true`` for ``has(device.driver)``: cel-cpp takes the field for a variable and would not test it."""
+        """Replace ``has(device.driver)`` by ``true``: cel-cpp treats the field as a variable and cannot test it."""
         texts = [text for _, text in self._tokens]
         for use in self._field_uses():
             if [self._text(use.start - 2), self._text(use.start - 1), self._text(use.field_index + 1)] == [
@@ -54,7 +54,7 @@ class Source:
         return "".join(texts)
 
     def with_listed_maps(self) -> str:
-        """Let ``in``, ``size`` and macros see the domains that are there; a look-up sees an empty map otherwise."""
+        """Use the maps of existing domains for ``in``, ``size`` and macros; lookups see empty maps otherwise."""
         texts = [text for _, text in self._tokens]
         for use in self._field_uses():
             after = self._text(use.field_index + 1)
@@ -67,7 +67,7 @@ class Source:
         return "".join(texts)
 
     def possible_domains(self) -> Iterator[str]:
-        """Return everything that may be meant as a domain: names and strings."""
+        """Yield all possible domain names: identifiers and strings."""
         for kind, text in self._tokens:
             if kind == "name":
                 yield text
@@ -86,5 +86,5 @@ class Source:
                 yield _FieldUse(start, name_at, self._text(name_at))
 
     def _text(self, number: int) -> str:
-        """Return the text of a token that is no white space; beyond both ends there is nothing."""
+        """Return the text of a token that is not white space; an empty string out of range."""
         return self._tokens[self._solid[number]][1] if 0 <= number < len(self._solid) else ""

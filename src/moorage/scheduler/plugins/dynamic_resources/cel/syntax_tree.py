@@ -1,4 +1,4 @@
-"""The syntax tree of a CEL expression, read from what cel-cpp serializes (the message cel.expr.ParsedExpr)."""
+"""The syntax tree of a CEL expression, parsed from cel-cpp's serialization (the message cel.expr.ParsedExpr)."""
 
 from msgspec import Struct
 
@@ -18,27 +18,27 @@ class Name(Struct, frozen=True):
 
 
 class Select(Struct, frozen=True):
-    """A field of a value, or with ``has`` whether it is there."""
+    """A field of a value, or a ``has`` test."""
 
     operand: "Expression"
     is_test: bool
 
 
 class Call(Struct, frozen=True):
-    """A function or an operator; what a method is called on is its first argument."""
+    """A function or an operator; the receiver of a method is its first argument."""
 
     function: str
     arguments: "tuple[Expression, ...]"
 
 
 class ListNode(Struct, frozen=True):
-    """A list that is written out."""
+    """A list literal."""
 
     items: "tuple[Expression, ...]"
 
 
 class MapNode(Struct, frozen=True):
-    """A map that is written out."""
+    """A map literal."""
 
     entries: "tuple[tuple[Expression, Expression], ...]"
 
@@ -60,7 +60,7 @@ Expression = Literal | Name | Select | Call | ListNode | MapNode | Fold
 
 
 def read_tree(serialized: bytes) -> Expression:
-    """Read a serialized expression."""
+    """Parse a serialized expression."""
     # The expression is in a ParsedExpr, which is in a google.protobuf.Any.
     return _node(_bytes(_fields(_bytes(_fields(serialized), 2)), 2))
 
@@ -108,7 +108,7 @@ def _text(fields: Fields, number: int) -> str:
 
 
 def _fields(content: bytes) -> Fields:
-    """Read a message of the wire format: the contents of its fields by number; of numbers, that they are there."""
+    """Parse a protobuf message: field contents by number; numeric fields only record their presence."""
     fields: Fields = {}
     position = 0
     while position < len(content):

@@ -22,7 +22,7 @@ from moorage.scheduler.plugins.dynamic_resources.claims.tracker import EXTENDED_
 from moorage.scheduler.plugins.extended_resources import IMPLICIT_PREFIX, ExtendedResourceClasses
 
 UNSAVED_CLAIM_NAME: Final = "<extended-resources>"
-"""The name of a claim that is not written yet; no real claim can have it."""
+"""The name of a claim that is not written yet; API objects cannot have it."""
 
 
 def may_have_class(resource: str) -> bool:
@@ -39,14 +39,14 @@ def requests_devices(pod: Pod, classes: ExtendedResourceClasses) -> bool:
 
 
 class Requests(Struct, frozen=True):
-    """The requests of a claim for extended resources, and which container they serve."""
+    """The device requests for extended resources, and their mapping to containers."""
 
     requests: tuple[DeviceRequest, ...]
     mappings: tuple[ContainerExtendedResourceRequest, ...]
 
 
 def claim_for(pod: Pod) -> ResourceClaim:
-    """Make the claim for a pod's extended resources, not written yet and without requests: these depend on the node."""
+    """Create the unsaved claim for a pod's extended resources; its requests depend on the node."""
     return ResourceClaim(
         metadata=ObjectMeta(
             name=UNSAVED_CLAIM_NAME,
@@ -60,10 +60,10 @@ def claim_for(pod: Pod) -> ResourceClaim:
 
 
 def requests_for(pod: Pod, resources: Iterable[str], classes: ExtendedResourceClasses) -> Requests:
-    """Turn a pod's extended resources into device requests, one per container and resource.
+    """Convert a pod's extended resources to device requests, one per container and resource.
 
-    Init containers have ended when the others start, so they use the devices of those; what the hungriest of them
-    needs beyond is one request more.
+    Init containers end before the others start, so they share the devices of those; one extra request covers the
+    init container with the largest remaining need.
     """
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     init_indexes = [
@@ -99,7 +99,7 @@ def _for_resource(
         if missing > 0:
             extra.append(_request(index, containers[index], resource, class_name, missing))
             uses.append((containers[index], "", True))
-    # max() takes the first of equals, as upstream's strict comparison does.
+    # max() returns the first of equal requests, as upstream's strict comparison.
     hungriest = max(extra, key=_count, default=None)
     served = chain(
         ((containers[index], request.name) for index, request in lasting.items()),

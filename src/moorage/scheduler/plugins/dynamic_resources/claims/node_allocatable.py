@@ -34,7 +34,7 @@ class MappingError(MoorageError):
 
 
 class PodClaimOnNode(Struct, frozen=True):
-    """A claim of a pod on a node: the containers that use it, and the devices that it has or would get there."""
+    """A claim of a pod on a node: the containers that use it, and its actual or proposed devices."""
 
     users: tuple[str, ...]
     claim: ResourceClaim
@@ -59,7 +59,7 @@ def _status(claim: PodClaimOnNode, devices: Mapping[DeviceId, Device]) -> NodeAl
         return None
     for result, device in zip(claim.results, claim_devices, strict=True):
         if device is None:
-            # Upstream's quirk, and kept: where a node reaches one of the devices and not another, the attempt fails.
+            # As upstream, the attempt fails if the node reaches only some of the devices.
             where = f"not found in pool {result.pool} for driver {result.driver}"
             text = f"device {result.device}, driver {result.driver}: device {result.device} {where}"
             raise MappingError(f"claim {claim.claim.key}, {text}")
@@ -86,7 +86,7 @@ def _status(claim: PodClaimOnNode, devices: Mapping[DeviceId, Device]) -> NodeAl
 
 
 def _added(overhead: ClaimOverhead, more: NodeAllocatableOverhead) -> ClaimOverhead:
-    """Add what another device of the claim costs."""
+    """Add the overhead of another device of the claim."""
     return replace(
         overhead,
         per_pod=_sum(overhead.per_pod, more.per_pod),
@@ -119,7 +119,7 @@ def _mapped(
 
 
 def list_users(pod: Pod, entry: str) -> tuple[str, ...]:
-    """Name the containers of a pod that use one of its claims."""
+    """List the containers of a pod that use a claim."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     return tuple(
         sorted(item.name for item in containers if any(claim.name == entry for claim in item.resources.claims))
@@ -127,7 +127,7 @@ def list_users(pod: Pod, entry: str) -> tuple[str, ...]:
 
 
 def refusal(pod: Pod, statuses: Sequence[NodeAllocatableClaimStatus], node: NodeInfo) -> Status | None:
-    """Return why a pod cannot have its devices on a node: what they come to is not left."""
+    """Return why a node cannot provide the node resources of a pod's devices."""
     extra = claimed_nanos(statuses)
     if (status := _uncovered(pod, extra, statuses)) is not None:
         return status
@@ -153,7 +153,7 @@ def _uncovered(pod: Pod, extra: Mapping[str, int], statuses: Sequence[NodeAlloca
             if limit is not None and name in own and pod_limit < nano_value(limit) + own[name]:
                 text = f"is insufficient to cover the limit and DRA overhead for container {container.name}"
                 return Status.unresolvable(f"pod level limit for {name} {text}")
-        # Only huge pages are limited as a whole: the limits of containers may exceed what the pod may have of the rest.
+        # Only huge pages have a pod-level limit: for other resources, container limits may exceed it.
         if name.startswith("hugepages-") and pod_limit < limit_nanos(pod).get(name, 0) + amount:
             text = "is insufficient to cover the aggregated container and node-allocatable DRA limits"
             return Status.unresolvable(f"pod level limit for {name} {text}")
@@ -161,7 +161,7 @@ def _uncovered(pod: Pod, extra: Mapping[str, int], statuses: Sequence[NodeAlloca
 
 
 def _for_one(status: NodeAllocatableClaimStatus) -> NodeAllocatableClaimStatus:
-    """Return what a claim comes to for one of its containers."""
+    """Return the status with a single container."""
     return replace(status, containers=status.containers[:1])
 
 

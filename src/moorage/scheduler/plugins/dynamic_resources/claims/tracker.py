@@ -21,9 +21,9 @@ EXTENDED_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-cla
 
 
 class ClaimProblem(MoorageError):
-    """A pod's claim cannot be used yet, or never; the pod has to wait for an event.
+    """A pod's claim cannot be used; the pod must wait for an event.
 
-    ``claim`` is the key of the claim that has to change; empty if the pod has to.
+    ``claim`` is the key of the claim that must change; empty if the pod must change.
     """
 
     def __init__(self, message: str, claim: str = "") -> None:
@@ -32,7 +32,7 @@ class ClaimProblem(MoorageError):
 
 
 class ClaimTracker:
-    """Every claim, and which devices are taken; ``on_change`` gets the pools whose devices were taken or given back."""
+    """All claims and the devices in use; ``on_change`` receives the pools whose devices changed."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ClaimTracker:
         self._extended: dict[str, str] = {}
 
     def refresh(self) -> None:
-        """Apply what was observed since."""
+        """Apply observed changes."""
         if self._version == self._claims.version:
             return
         changed = self._claims.changed_since(self._version) if self._version >= 0 else None
@@ -72,7 +72,7 @@ class ClaimTracker:
         return self._assumed.get(f"{namespace}/{name}") or self._claims.get(name, namespace)
 
     def find_extended_claim(self, pod: Pod) -> ResourceClaim | None:
-        """Return the claim that an earlier attempt made for a pod's extended resources."""
+        """Return the claim that an earlier attempt created for a pod's extended resources."""
         self.refresh()
         key = self._extended.get(pod.uid)
         claim = None if key is None else (self._assumed.get(key) or self._claims.find(key))
@@ -80,24 +80,24 @@ class ClaimTracker:
         return claim if owner is not None and owner.name == pod.name else None
 
     def has_pending_allocation(self, uid: str) -> bool:
-        """Return whether a claim is about to be given devices for some pod."""
+        """Return whether a claim has a pending allocation."""
         return uid in self._in_flight
 
     def add_pending_allocation(self, uid: str, allocation: AllocationResult) -> None:
-        """Count devices as taken that a claim is about to be given; a pod may name a claim twice, the first counts.
+        """Count the devices of a pending allocation as in use; if a pod names a claim twice, the first call counts.
 
-        The pods of a group may share a claim that is on its way: it has landed when all of them have.
+        Pods of a group may share a pending allocation: it ends when all of them have removed it.
         """
         self._in_flight.setdefault(uid, allocation)
         self._pending_pods[uid] = self._pending_pods.get(uid, 0) + 1
         self._count(uid)
 
     def pending_allocation(self, uid: str) -> AllocationResult | None:
-        """Return what a claim is about to be given, if it is."""
+        """Return the pending allocation of a claim, if any."""
         return self._in_flight.get(uid)
 
     def remove_pending_allocation(self, uid: str) -> bool:
-        """Stop treating a claim as in flight, be it stored now or given up; return whether it was."""
+        """Remove a pending allocation, written or not; return whether it ended."""
         if uid not in self._in_flight:
             return False
         self._pending_pods[uid] -= 1
@@ -108,7 +108,7 @@ class ClaimTracker:
         return True
 
     def assume(self, claim: ResourceClaim) -> None:
-        """Believe what the API returned for a write until it is observed."""
+        """Use the version that the API returned for a write until it is observed."""
         self.refresh()
         observed = self._claims.find(claim.key)
         if observed is None or _version(observed) < _version(claim):
@@ -154,11 +154,11 @@ class ClaimTracker:
             self._on_change(list_pools(after))
 
     def iter_claims(self, pod: Pod) -> Iterator[ResourceClaim]:
-        """Go through the claims a pod names; raise :class:`ClaimProblem` for one that cannot be used."""
+        """Iterate over the claims of a pod; raise :class:`ClaimProblem` for an unusable claim."""
         return (claim for _, claim in self.iter_entries(pod))
 
     def iter_entries(self, pod: Pod) -> Iterator[tuple[PodResourceClaim, ResourceClaim]]:
-        """Go through the claims a pod names, each with the entry that names it."""
+        """Iterate over the claims of a pod, each with its entry in the pod's spec."""
         group = pod.spec.scheduling_group.pod_group_name if self._with_groups and pod.spec.scheduling_group else None
         for entry in pod.spec.resource_claims:
             name = _claim_name(pod, entry)
@@ -197,7 +197,7 @@ class ClaimTracker:
 
 
 def is_reserved_for_member(claim: ResourceClaim, pod: Pod) -> bool:
-    """Return whether a claim is reserved for a pod or for its group, whose uid a pod does not know."""
+    """Return whether a claim is reserved for a pod or for its group (by name: pods do not have its UID)."""
     group = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else None
     return any(
         user.uid == pod.uid or (user.api_group == GROUPS and user.resource == "podgroups" and user.name == group)
@@ -206,7 +206,7 @@ def is_reserved_for_member(claim: ResourceClaim, pod: Pod) -> bool:
 
 
 def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
-    """Return whether a pod, or a group, is among those a claim is reserved for."""
+    """Return whether a claim is reserved for a pod or group."""
     return any(consumer.uid == uid for consumer in claim.status.reserved_for)
 
 

@@ -1,4 +1,4 @@
-"""Which devices are taken: by claims as stored, and by claims of pods that are still on their way to a node."""
+"""The devices in use by stored and pending allocations."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,19 +14,19 @@ _NOTHING: Final[ConsumedCapacity] = {}
 class AllocatedDevices:
     """Devices in use; updated incrementally, once per claim.
 
-    A device held with admin access is not taken. A device that several claims share is not taken as a whole either:
-    its shares and the capacity they consume are counted instead.
+    Devices with admin access are not in use. For a device shared by several claims, the shares and their consumed
+    capacity are counted instead.
     """
 
     def __init__(self, *, shares: bool = True) -> None:
         self._shares_count = shares
         self.whole: dict[DeviceId, int] = {}
-        """The devices that are taken as a whole, and by how many claims."""
+        """The exclusively used devices, and the number of their claims."""
         self._shares: dict[DeviceId, int] = {}
         self._capacity: dict[DeviceId, ConsumedCapacity] = {}
 
     def takes_whole(self, device: DeviceId) -> bool:
-        """Return whether a device is taken as a whole."""
+        """Return whether a device is used exclusively."""
         return device in self.whole
 
     def is_shared(self, device: DeviceId) -> bool:
@@ -42,7 +42,7 @@ class AllocatedDevices:
         return self._capacity.get(device, _NOTHING)
 
     def add(self, allocation: AllocationResult) -> None:
-        """Count what an allocation holds."""
+        """Count the devices of an allocation."""
         for device, result in _claims_on_node(allocation):
             if self._is_share(result):
                 _count(self._shares, device, 1)
@@ -51,7 +51,7 @@ class AllocatedDevices:
                 _count(self.whole, device, 1)
 
     def remove(self, allocation: AllocationResult) -> None:
-        """Stop counting what an allocation holds."""
+        """Stop counting the devices of an allocation."""
         for device, result in _claims_on_node(allocation):
             if self._is_share(result):
                 _count(self._shares, device, -1)
@@ -64,7 +64,7 @@ class AllocatedDevices:
 
 
 def list_pools(allocation: AllocationResult) -> set[PoolId]:
-    """Return the pools an allocation takes devices from."""
+    """Return the pools of an allocation's devices."""
     return {PoolId(result.driver, result.pool) for result in allocation.devices.results}
 
 

@@ -1,4 +1,4 @@
-"""Sharing a device's capacity: what a request comes to after the device's policy, and whether it still fits.
+"""Consumable capacity of devices: requests rounded by the device's policy, and whether they fit.
 
 All amounts are exact billionths.
 """
@@ -18,11 +18,11 @@ _DECIMAL: Final = ((10**18, "E"), (10**15, "P"), (10**12, "T"), (10**9, "G"), (1
 
 
 class CapacityError(MoorageError):
-    """An amount can be neither granted nor refused: the attempt fails."""
+    """A capacity request cannot be evaluated: the attempt fails."""
 
 
 def consumption(device: Device, requested: Mapping[str, Quantity], *, fractions: bool) -> dict[str, int] | None:
-    """Return what a request takes of each of a device's capacities; ``None`` if it names one the device lacks."""
+    """Return the consumed capacities of a request; ``None`` if the device lacks a requested capacity."""
     if any(name not in device.capacity for name in requested):
         return None
     amounts: dict[str, int] = {}
@@ -59,7 +59,7 @@ def _rounded(requested: Quantity | None, capacity: DeviceCapacity, fractions: bo
 
 
 def _next_step(amount: int, requested: Quantity, bounds: CapacityRange, fractions: bool) -> int:
-    """Round up to the lowest allowed amount: the minimum, or a whole number of steps above it."""
+    """Round up to the next valid amount: the minimum plus a whole number of steps."""
     minimum = nano_value(bounds.min or 0)
     if amount < minimum:
         return minimum
@@ -96,7 +96,7 @@ def _breaks(amount: int, policy: CapacityRequestPolicy | None, fractions: bool) 
 
 
 def _unit(bounds: CapacityRange, fractions: bool) -> int:
-    """Return the unit in which steps are counted: thousandths where the whole range can be written in them."""
+    """Return the unit of steps: thousandths if the whole range is representable in them."""
     amounts = [nano_value(bound) for bound in (bounds.min, bounds.max, bounds.step) if bound is not None]
     exact = all(amount % MILLI == 0 and abs(amount) // MILLI <= MAX_INT64 for amount in amounts)
     return MILLI if fractions and exact and nano_value(bounds.step or 0) >= MILLI else NANO
@@ -107,7 +107,7 @@ def _units(amount: int, unit: int) -> int:
 
 
 def format_quantity(amount: int, *, like: Quantity) -> str:
-    """Write an amount as a quantity, in powers of 1024 where ``like`` is."""
+    """Format an amount as a quantity, with the suffixes (binary or decimal) of ``like``."""
     integer, fraction = divmod(amount, NANO)
     if fraction:
         return f"{amount // MILLI}m" if fraction % MILLI == 0 else f"{amount}n"

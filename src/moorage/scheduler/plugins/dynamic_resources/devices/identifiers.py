@@ -1,4 +1,4 @@
-"""Names of devices and pools, and the gates that decide which features of the API are honoured."""
+"""Identifiers of devices and pools, and the enabled features of device allocation."""
 
 from typing import NamedTuple, Self
 
@@ -29,7 +29,7 @@ class DeviceId(NamedTuple):
 
 
 class DeviceFeatures(Struct, frozen=True):
-    """Which optional parts of device allocation are on, read once from the gates."""
+    """The enabled optional features of device allocation."""
 
     admin_access: bool = True
     prioritized_list: bool = True

@@ -30,11 +30,11 @@ Counters = dict[CounterKey, int]
 
 
 class PoolError(MoorageError):
-    """It is unknown which devices a node reaches."""
+    """The devices that a node reaches cannot be determined."""
 
 
 class PooledDevice:
-    """A device of a slice, with the taints that rules add; identity counts."""
+    """A device of a slice, with the taints of rules; compared by identity."""
 
     def __init__(
         self, device: Device, spec: ResourceSliceSpec, taints: tuple[DeviceTaint, ...], multiple: bool
@@ -62,13 +62,13 @@ class PooledDevice:
 
     @cached_property
     def groups(self) -> tuple[tuple[str, frozenset[str]], ...]:
-        """The counter sets it draws from, each with the groups that it gets on with there."""
+        """The counter sets it consumes, each with its compatibility groups there."""
         drawn = self.device.consumes_counters
         return tuple((item.counter_set, frozenset(item.compatibility_groups)) for item in drawn)
 
 
 class Slice:
-    """A slice, taken apart once for all nodes."""
+    """A slice, parsed once for all nodes."""
 
     def __init__(
         self, resource_slice: ResourceSlice, rules: Iterable[DeviceTaintRule], features: DeviceFeatures
@@ -112,7 +112,7 @@ class Slice:
         return tuple(self._matches(node, item.device, f"device {item.device.name}") for item in self.devices)
 
     def is_blocked_on(self, node: Node) -> bool:
-        """Return whether its devices cannot be used on a node since the node does not do without their driver."""
+        """Return whether a node cannot use its devices because it does not support optional node operations."""
         return self._needs_feature and not (
             self._may_skip and OPTIONAL_NODE_OPERATIONS in node.status.declared_features
         )
@@ -135,17 +135,17 @@ class Slice:
 
 
 def strict_matcher(selector: NodeSelector) -> NodeMatcher:
-    """Parse a node selector of which every term must make sense."""
+    """Parse a node selector; raise SelectorError if a term is invalid."""
     return NodeMatcher(tuple(node_term_matcher(term) for term in selector.node_selector_terms))
 
 
 def _has_groups(spec: ResourceSliceSpec) -> bool:
-    # Without the gate DRADeviceCompatibilityGroups, slices that use them are left out, so their pool stays incomplete.
+    # Without the gate DRADeviceCompatibilityGroups, slices with groups are ignored, so their pool is incomplete.
     return any(draw.compatibility_groups for device in spec.devices for draw in device.consumes_counters)
 
 
 class Pool:
-    """A pool as seen from some nodes; identity counts, so that nodes which see the same share it."""
+    """A pool as seen from some nodes; compared by identity, so nodes with the same view share it."""
 
     def __init__(self, pool: PoolId, *, is_incomplete: bool = False, is_invalid: bool = False) -> None:
         self.id = pool
@@ -165,12 +165,12 @@ class Pool:
 
     @cached_property
     def has_binding_conditions(self) -> bool:
-        """Whether some device has to be prepared before a pod may be bound."""
+        """Whether a device has binding conditions."""
         return any(item.device.binding_conditions for item in self.devices)
 
 
 class DeviceView:
-    """All pools a node sees, in the order in which they are tried; nodes with the same pools share it."""
+    """All pools that a node sees, in search order; nodes with the same pools share it."""
 
     def __init__(self, number: int, pools: Sequence[Pool], problem: str = "") -> None:
         self.number = number
@@ -185,7 +185,7 @@ class DeviceView:
 
 
 class PoolBuilder:
-    """Builds the pools a node sees from the slices it reaches."""
+    """Builds the pools of a node from its slices."""
 
     def __init__(self, by_pool: Mapping[PoolId, Mapping[str, Slice]], features: DeviceFeatures) -> None:
         self._by_pool = by_pool
@@ -193,7 +193,7 @@ class PoolBuilder:
         self._by_name: dict[tuple[object, ...], Pool] = {}
 
     def pools(self, node: Node, slices: Iterable[Slice]) -> list[Pool]:
-        """Return the pools of a node, in the order in which they are tried."""
+        """Return the pools of a node in search order."""
         newest: dict[PoolId, list[Slice]] = {}
         for item in slices:
             if not item.is_ignored and item.is_reached_from(node):
@@ -207,7 +207,7 @@ class PoolBuilder:
         if len(own) != count:
             all_slices = self._by_pool[name].values()
             if any(item.spec.pool.generation > generation for item in all_slices):
-                # The driver is replacing what this node sees; none of the new slices is for it yet.
+                # The driver is replacing the pool, and no slice of the new generation is for this node yet.
                 return None
             everything = [i for i in all_slices if i.spec.pool.generation == generation and not i.is_unsupported]
             if len(everything) != count:
@@ -237,7 +237,7 @@ def _keep_newest(slices: list[Slice], item: Slice) -> None:
 
 
 def _blocked(pool: Pool, own: Sequence[Slice], blocked: Sequence[bool]) -> Pool:
-    """Take what a node cannot use out of its reach."""
+    """Mark the devices that a node cannot use."""
     if any(blocked):
         closed = [item for item, is_blocked in zip(own, blocked, strict=True) if is_blocked]
         ids = {device.id for item in closed for device in item.devices}
@@ -255,7 +255,7 @@ def _assembled(
     *,
     counts: bool,
 ) -> Pool:
-    """Put a complete pool together, or find out what makes it invalid."""
+    """Assemble a complete pool; the pool is invalid if its slices are inconsistent."""
     own_names = {item.name for item in own}
     elsewhere = [item for item in everything if item.name not in own_names]
     pool = Pool(name)
@@ -275,7 +275,7 @@ def _assembled(
 
 
 def _counters(slices: Iterable[Slice]) -> tuple[set[str], Counters] | None:
-    """Put the counters of a pool together; ``None`` if two sets have the same name."""
+    """Collect the counters of a pool; ``None`` if two sets have the same name."""
     counters: Counters = {}
     names: set[str] = set()
     for item in slices:
@@ -299,7 +299,7 @@ BLOCKING: Final = ("NoSchedule", "NoExecute")
 
 
 def added_taints(rules: Iterable[DeviceTaintRule], spec: ResourceSliceSpec, device: Device) -> tuple[DeviceTaint, ...]:
-    """Return what rules put on a device, in their order. A rule without a selector is about no device."""
+    """Return the taints that rules add to a device, in order. A rule without a selector matches no device."""
     return tuple(rule.spec.taint for rule in rules if _is_about(rule, spec, device))
 
 

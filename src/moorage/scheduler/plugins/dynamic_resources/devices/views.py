@@ -1,4 +1,4 @@
-"""Every slice of the cluster, and for every row of the node table what devices its node sees."""
+"""All slices of the cluster, and the devices visible to each row of the node table."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ NumberArray = NDArray[np.int64]
 
 
 class SliceIndex:
-    """Slices by node and by pool, kept in step with the informers; knows which nodes a change concerns."""
+    """Slices by node and by pool, updated from the listers; finds the nodes that a change affects."""
 
     def __init__(self, handle: Handle, features: DeviceFeatures) -> None:
         self._features = features
@@ -35,7 +35,7 @@ class SliceIndex:
         self.builder = PoolBuilder(self._by_pool, features)
 
     def refresh(self) -> set[str] | None:
-        """Take in what changed; return the names of the nodes concerned, or ``None`` if all may be."""
+        """Apply changes; return the names of the affected nodes, or ``None`` if all may be affected."""
         rules_version = self._rules.version if self._rules is not None else 0
         if self._versions == (self._slices.version, rules_version):
             return set()
@@ -58,7 +58,7 @@ class SliceIndex:
         return (*own.values(), *self._shared.values()) if own else self._shared.values()
 
     def device(self, device_id: DeviceId) -> Device | None:
-        """Return a device by its name, whichever node it is for."""
+        """Return a device by its ID."""
         slices = self._by_pool.get(PoolId(device_id.driver, device_id.pool), {}).values()
         return next((pooled.device for each in slices for pooled in each.devices if pooled.id == device_id), None)
 
@@ -72,7 +72,7 @@ class SliceIndex:
             self._put(self._parse(resource_slice))
 
     def _replace(self, name: str, resource_slice: ResourceSlice | None) -> set[str] | None:
-        """Put a slice in the place of the one known by its name; return the nodes of its pools, ``None`` for all."""
+        """Replace a slice by name; return the nodes of its pools, ``None`` for all nodes."""
         before = self._by_name.get(name)
         pools = set() if before is None else {before.pool}
         nodes = set() if before is None else self._nodes_of(before.pool)
@@ -115,7 +115,7 @@ class DeviceViews:
     """The devices visible to each node, numbered so that one column describes the cluster.
 
     Nodes that see the same pools have the same number. ``touched`` logs the views whose devices changed;
-    ``generation`` changes when all numbers are new.
+    ``generation`` changes when all views are renumbered.
     """
 
     def __init__(self, handle: Handle, features: DeviceFeatures) -> None:
@@ -131,7 +131,7 @@ class DeviceViews:
         self._position = -1
 
     def refresh(self) -> None:
-        """Take in changed slices and nodes; between two calls in one cycle nothing can have changed."""
+        """Apply changes of slices and nodes, once per cycle."""
         nodes = self._handle.nodes
         concerned = self._index.refresh()
         rows: Sequence[int] | None = nodes.changed_since(self._position)
@@ -145,7 +145,7 @@ class DeviceViews:
         self._position = nodes.position
 
     def _forget(self, nodes: NodeTable, names: Iterable[str]) -> Iterator[int]:
-        """Have what some nodes see worked out again; return their rows."""
+        """Drop the views of some nodes; return their rows."""
         for name in names:
             info = nodes.find(name)
             if info is not None:
@@ -154,27 +154,27 @@ class DeviceViews:
                 yield info.row
 
     def numbers(self, nodes: NodeTable) -> NumberArray:
-        """Return the view of each node of a window."""
+        """Return the view number of each node of a window."""
         numbers = self._numbers[: len(self._nodes)]
         return numbers if nodes.shows_all else numbers[nodes.rows]
 
     def slices_for(self, node: Node) -> Iterable[Slice]:
-        """Return the slices a node may reach, whatever their pools are worth."""
+        """Return the slices a node may reach, independent of the state of their pools."""
         return self._index.slices_for(node)
 
     def device(self, device_id: DeviceId) -> Device | None:
-        """Return a device by its name, whichever node it is for."""
+        """Return a device by its ID."""
         return self._index.device(device_id)
 
     def at(self, info: NodeInfo) -> DeviceView:
-        """Return what the node of a row sees, or would see in a what-if."""
+        """Return the view of a row's node, or of a changed copy of it."""
         row = info.row
         if 0 <= row < len(self._nodes) and self._nodes[row] is info.node:
             return self.all[int(self._numbers[row])]
         return self.of(info.node)
 
     def of(self, node: Node) -> DeviceView:
-        """Return what a node sees, be it of the cluster or made up for a what-if."""
+        """Return the view of a node that may not be part of the cluster."""
         try:
             pools = self._index.builder.pools(node, self._index.slices_for(node))
         except PoolError as error:
@@ -182,7 +182,7 @@ class DeviceViews:
         return self._shared(pools)
 
     def touch(self, pools: Iterable[PoolId]) -> None:
-        """Note that devices of some pools were taken or given back."""
+        """Record that devices of some pools were allocated or released."""
         for pool in pools:
             for view in self._by_pool.get(pool, ()):
                 self.touched.note(view.number)
