@@ -112,12 +112,9 @@ class Up:
         self._watching = PageObserver(SystemClock()) if self.options.page_port is not None else None
         log = self._open_log()
         watching = observed_by(self._watching, None if log is None else log.observer)
-        cluster = EmbeddedCluster(
+        return EmbeddedCluster(
             lambda: ApiClient(connection), SystemClock(), self.options.cluster, (self._tally,), attempts=watching
         )
-        if log is not None and cluster.scheduling is not None:
-            log.observer.watch(cluster.scheduling.scheduler.cycles.values())
-        return cluster
 
     def _open_log(self) -> "OpenDecisionLog | None":
         """Open the decision log, if requested; dropped lines are not counted."""

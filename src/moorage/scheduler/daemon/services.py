@@ -60,7 +60,6 @@ class DecisionLogService(DaemonService):
         self._log: OpenDecisionLog = OpenDecisionLog(
             flags["decision-log"], limits, SteadyClock(), lambda metric, *labels: registry[metric].number(*labels)
         )
-        self._parts: DaemonParts | None = None
 
     @property
     def observer(self) -> AttemptObserver:
@@ -70,13 +69,6 @@ class DecisionLogService(DaemonService):
     def start(self, parts: "DaemonParts", router: Router) -> None:
         """Open the file."""
         self._log.start()
-        self._parts = parts
-        self._log.observer.watch(parts.scheduler.cycles.values())
-
-    def reconfigure(self, options: Options) -> None:
-        """Observe the plugins of the new profiles."""
-        if self._parts is not None:
-            self._log.observer.watch(self._parts.scheduler.cycles.values())
 
     async def close(self) -> None:
         """Write the last lines."""
@@ -96,7 +88,6 @@ class TracingService(DaemonService):
         from moorage.scheduler.daemon.tracing.attempts import Traces
 
         self._traces: Traces = Traces(provider, share, instruments.sampler)
-        self._parts: DaemonParts | None = None
 
     @property
     def observer(self) -> AttemptObserver:
@@ -106,16 +97,6 @@ class TracingService(DaemonService):
     def wrap_transport(self, transport: Transport) -> Transport:
         """Trace API requests."""
         return self._traces.around(transport)
-
-    def start(self, parts: "DaemonParts", router: Router) -> None:
-        """Trace the plugins of the profiles."""
-        self._parts = parts
-        self._traces.attempts.watch(parts.scheduler.profiles)
-
-    def reconfigure(self, options: Options) -> None:
-        """Trace the plugins of the new profiles."""
-        if self._parts is not None:
-            self._traces.attempts.watch(self._parts.scheduler.profiles)
 
     async def close(self) -> None:
         """Send the last spans, in a thread: the exporter blocks."""

@@ -1,79 +1,76 @@
-"""Looking on: metrics, simulations and explanations learn of attempts here, so that the cycle itself stays prose."""
+"""The observer of scheduling attempts: metrics, logs, traces and simulations use it, and it must not change anything.
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+One mechanism serves all of them. It is chosen when the scheduler is built, and costs nothing without observers.
+"""
+
+from collections.abc import Sequence
 
 from moorage.scheduler.engine.cycle.post_filter import PostFiltered
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
-from moorage.scheduler.engine.cycle.search_result import Choice, ExtendedNodes, SearchResult
+from moorage.scheduler.engine.cycle.score import ScoreNotes
+from moorage.scheduler.engine.cycle.search_result import Choice, ExtendedNodes, SearchResult, SeveralNodes, Totals
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked
-from moorage.scheduler.framework.status import Code
+from moorage.scheduler.engine.phases import NO_HOOKS, F, Phase, PhaseHooks
 from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 
 
-class Stopwatch(Protocol):
-    """Where the time of the extension points of one profile goes, by point and by the code with which it ended."""
-
-    def cell(self, point: str, code: Code) -> Callable[[float], None]:
-        """Return what takes the seconds of a point that ended with a code."""
-        ...
-
-    def permit_wait(self, code: Code) -> Callable[[float], None]:
-        """Return what takes the seconds of a wait on permit that ended with a code."""
-        ...
-
-
 class AttemptObserver:
-    """Is notified of every attempt, in the frozen world in which it happens; must not change anything.
+    """The base of observers, with a no-op for every event; each is notified during the attempt."""
 
-    The base of observers: each overrides what it cares for.
-    """
+    observes_totals: bool = False
+    """Whether :meth:`totalled` is called; collecting the components of totals costs time."""
 
-    def stopwatch(self, profile: str) -> Stopwatch | None:
-        """Return what the extension points of a profile are timed with; asked once, when the profile is built."""
-        return None
+    def wrap_phase(self, profile: str, run: F, phase: Phase) -> F:
+        """Wrap a phase of a profile that is being built, for example to time it."""
+        return run
 
     def trying(self, queued: QueuedPodInfo) -> None:
-        """Learn that a pod is tried by itself from now on; members of a group are not announced."""
+        """An attempt of a single pod begins; not called for members of a group."""
 
     def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
-        """Learn which nodes a pod fits on, before one is chosen."""
+        """The search for nodes has ended; the node is not chosen yet."""
+
+    def totalled(self, result: SeveralNodes, totals: Totals, notes: ScoreNotes) -> None:
+        """All nodes are scored. ``totals`` must not be changed, and ``notes`` are valid until the next choice."""
 
     def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
-        """Learn which node was chosen, and what extenders added; not called where there are no extenders."""
+        """The node is chosen, with the scores of extenders; not called without extenders."""
 
     def trying_group(self, queued: QueuedPodGroupInfo) -> None:
-        """Learn that a group is tried from now on; groups that are given up without a search are not announced."""
+        """An attempt of a group begins; not called for groups that fail without a search."""
 
     def settled(self, queued: QueuedPodInfo, found: SearchResult | ExtendedNodes | None) -> None:
-        """Learn which search for a node of a group's member counts, just before the member's end: there may be many."""
+        """The final search of a group's member is known, directly before :meth:`ended`: there may be many searches."""
 
     def group_ended(self, attempt: GroupAttempt) -> None:
-        """Learn how trying a group ended; its members have ended already."""
+        """The attempt of a group has ended, after those of its members."""
 
     def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
-        """Learn what the post-filters did for a pod that fits nowhere."""
+        """The post-filters have run for an infeasible pod."""
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """Learn how the scheduling cycle ended."""
+        """The scheduling cycle has ended."""
 
     def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
-        """Learn that the API took a binding."""
+        """The API server has accepted a binding."""
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
-        """Learn that a pod comes back from its binding cycle."""
+        """The binding cycle of a pod has failed."""
 
 
 class ObserverChain(AttemptObserver):
-    """Several who look on, notified one after the other; the first that times extension points times them."""
+    """Several observers, notified in order; the last one wraps phases outermost."""
 
     def __init__(self, observers: Sequence[AttemptObserver]) -> None:
         self._observers = observers
+        self.observes_totals = any(observer.observes_totals for observer in observers)
 
-    def stopwatch(self, profile: str) -> Stopwatch | None:
-        """Return the stopwatch of the first that has one."""
-        return next((found for each in self._observers if (found := each.stopwatch(profile)) is not None), None)
+    def wrap_phase(self, profile: str, run: F, phase: Phase) -> F:
+        """Apply the wrappers of all."""
+        for observer in self._observers:
+            run = observer.wrap_phase(profile, run, phase)
+        return run
 
     def trying(self, queued: QueuedPodInfo) -> None:
         """Notify all."""
@@ -84,6 +81,11 @@ class ObserverChain(AttemptObserver):
         """Notify all."""
         for observer in self._observers:
             observer.found(queued, cycle, found)
+
+    def totalled(self, result: SeveralNodes, totals: Totals, notes: ScoreNotes) -> None:
+        """Notify all."""
+        for observer in self._observers:
+            observer.totalled(result, totals, notes)
 
     def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
         """Notify all."""
@@ -127,6 +129,24 @@ class ObserverChain(AttemptObserver):
 
 
 def observed_by(*observers: AttemptObserver | None) -> AttemptObserver | None:
-    """Put those who look on together, leaving out who is not there; a single one is not wrapped."""
-    there = [observer for observer in observers if observer is not None]
-    return ObserverChain(there) if len(there) > 1 else there[0] if there else None
+    """Combine observers, ignoring ``None``; a single one is not wrapped."""
+    present = [observer for observer in observers if observer is not None]
+    return ObserverChain(present) if len(present) > 1 else present[0] if present else None
+
+
+class ObserverHooks(PhaseHooks):
+    """Hooks an observer into the phases of a profile that is being built."""
+
+    def __init__(self, observer: AttemptObserver, profile: str) -> None:
+        self._observer = observer
+        self._profile = profile
+        self.on_totals = observer.totalled if observer.observes_totals else None
+
+    def wrap(self, run: F, phase: Phase) -> F:
+        """Return the function as the observer wraps it."""
+        return self._observer.wrap_phase(self._profile, run, phase)
+
+
+def make_hooks(observer: AttemptObserver | None, profile: str) -> PhaseHooks:
+    """Return the hooks of an observer for a profile."""
+    return NO_HOOKS if observer is None else ObserverHooks(observer, profile)

@@ -17,8 +17,7 @@ from moorage.scheduler.engine.event_handlers import events_of_listed
 from moorage.scheduler.engine.extender import Extender
 from moorage.scheduler.engine.handle import EngineHandle
 from moorage.scheduler.engine.life import PluginLife
-from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.phase_timing import time_phases
+from moorage.scheduler.engine.observing import AttemptObserver, make_hooks
 from moorage.scheduler.engine.profile import find_extension_points
 from moorage.scheduler.engine.resizes import resizing
 from moorage.scheduler.engine.services import Services
@@ -46,17 +45,18 @@ class Profiles:
         self.config = config
         built: list[ProfileCycle] = []
 
-        def build(config: SchedulerConfiguration) -> dict[str, ProfileCycle]:
+        def build(config: SchedulerConfiguration, observer: AttemptObserver | None = None) -> dict[str, ProfileCycle]:
             rotation, cycles = Rotation(), {}
             for profile in config.profiles:
-                percentage = config.percentage_for(profile)
-                cycle = ProfileCycle(profile, registry, services, rotation, percentage, cross_check, extenders)
-                cycles[profile.scheduler_name or ""] = cycle
+                name, percentage = profile.scheduler_name or "", config.percentage_for(profile)
+                hooks = make_hooks(observer, name)
+                cycle = ProfileCycle(profile, registry, services, rotation, percentage, cross_check, extenders, hooks)
+                cycles[name] = cycle
                 built.append(cycle)
             return cycles
 
         try:
-            self.cycles = build(config)
+            self.cycles = build(config, observer)
             self.resizes = build(resizing(config, services.features))
             """The cycles for running pods whose resize was deferred."""
             self.bindings = {name: _build_binding(name, cycle, observer) for name, cycle in self.cycles.items()}
@@ -100,11 +100,7 @@ def describes_groups(config: SchedulerConfiguration, registry: Registry) -> bool
 
 
 def _build_binding(name: str, cycle: ProfileCycle, observer: AttemptObserver | None) -> BindingPhases:
-    phases = BindingPhases(cycle.profile, cycle.extenders)
-    stopwatch = None if observer is None else observer.stopwatch(name)
-    if stopwatch is not None:
-        time_phases(cycle, phases, stopwatch)
-    return phases
+    return BindingPhases(cycle.profile, cycle.extenders, make_hooks(observer, name))
 
 
 def _build_queueing(

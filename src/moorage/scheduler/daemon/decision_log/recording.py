@@ -1,6 +1,6 @@
 """Looking on while pods are tried, and writing every decision down with its near misses."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, Protocol
@@ -19,7 +19,7 @@ from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNod
 from moorage.scheduler.engine.cached_results.combined_result import INFEASIBLE_TOTAL
 from moorage.scheduler.engine.cycle.post_filter import PostFiltered
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
-from moorage.scheduler.engine.cycle.score import ScoreNotes, Scoring
+from moorage.scheduler.engine.cycle.score import ScoreNotes
 from moorage.scheduler.engine.cycle.search_result import (
     ExtendedNodes,
     NoNode,
@@ -28,11 +28,9 @@ from moorage.scheduler.engine.cycle.search_result import (
     SeveralNodes,
     Totals,
 )
-from moorage.scheduler.engine.cycle.tie_breaking import LateRows
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
 from moorage.scheduler.framework.metering import NumberCell
-from moorage.scheduler.framework.nodetable import RowArray
 from moorage.scheduler.queue.entities import QueuedPodInfo
 
 RUNNERS_UP: Final = 3
@@ -45,18 +43,14 @@ MAX_BINDINGS: Final = 1024
 class BestRows:
     """The rows with the highest totals of the last choice of a profile, and what their totals are made of."""
 
-    def __init__(self, scoring: Scoring) -> None:
-        self._notes = scoring.notes = ScoreNotes()
-        self._totals = scoring.totals
+    def __init__(self) -> None:
+        self._notes = ScoreNotes()
         self._uid = ""
         self._best: dict[int, int] = {}
-        scoring.totals = self.totals  # type: ignore[method-assign]
 
-    def totals(self, result: SeveralNodes, rows: RowArray | LateRows | None) -> Totals:
-        """Compute the totals, and remember the best rows before tie-breaking."""
-        notes = self._notes
-        notes.shares, notes.uncached = [], []
-        totals = self._totals(result, rows)
+    def update(self, result: SeveralNodes, totals: Totals, notes: ScoreNotes) -> None:
+        """Remember the best rows, before tie-breaking."""
+        self._notes = notes
         # Finding the maximum a few times is ten times faster than a partial sort.
         left, rows_of = totals.column.copy(), totals.rows
         self._uid, self._best = result.pod.metadata.uid, {}
@@ -67,7 +61,6 @@ class BestRows:
                 break
             self._best[place if rows_of is None else int(rows_of[place])] = total
             left[place] = INFEASIBLE_TOTAL
-        return totals
 
     def entries(self, cycle: ProfileCycle, uid: str, chosen: str) -> dict[str, NodeEntry]:
         """Describe the chosen node and its runners-up, if the last choice was this pod's."""
@@ -106,18 +99,19 @@ class BestRows:
 class DecisionLog(AttemptObserver):
     """Turns attempts into lines; ``put`` takes them and does not block."""
 
+    observes_totals = True
+
     def __init__(self, put: Callable[[LoggedDecision], None], clock: Clock) -> None:
         self._put, self._clock = put, clock
         self._began = 0.0
         self._found: tuple[str, ProfileCycle, SearchResult] | None = None
         self._nomination: Nomination | None = None
-        self._best: dict[ProfileCycle, BestRows] = {}
+        self._best = BestRows()
         self._placed: LRU[str, LoggedDecision] = LRU("decision log bindings", MAX_BINDINGS)
 
-    def watch(self, cycles: Iterable[ProfileCycle]) -> None:
-        """Have the best rows of every choice remembered from now on."""
-        for cycle in cycles:
-            self._best[cycle] = BestRows(cycle.scoring)
+    def totalled(self, result: SeveralNodes, totals: Totals, notes: ScoreNotes) -> None:
+        """Remember the best rows."""
+        self._best.update(result, totals, notes)
 
     def trying(self, queued: QueuedPodInfo) -> None:
         """Note when an attempt begins."""
@@ -167,14 +161,9 @@ class DecisionLog(AttemptObserver):
         if isinstance(found, NoNode):
             fields["rejected"] = rejected_nodes(diagnosis)
         elif isinstance(outcome, Placed):
-            best = self._best.get(cycle)
-            is_only = isinstance(found, OneNode) or best is None
-            entries = (
-                {outcome.node_name: NodeEntry()}
-                if is_only or best is None
-                else best.entries(cycle, uid, outcome.node_name)
-            )
-            fields["nodes"] = entries
+            is_only = isinstance(found, OneNode)
+            node_name = outcome.node_name
+            fields["nodes"] = {node_name: NodeEntry()} if is_only else self._best.entries(cycle, uid, node_name)
         return fields
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:

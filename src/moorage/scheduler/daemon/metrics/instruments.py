@@ -24,6 +24,7 @@ from moorage.scheduler.engine.event_handlers import resource_of
 from moorage.scheduler.engine.extension_points import FILTER, PRE_FILTER, PRE_SCORE, SCORE
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
+from moorage.scheduler.engine.phases import F, Phase, time_phase
 from moorage.scheduler.framework.events import Action, ClusterEvent
 from moorage.scheduler.framework.metering import HistogramCell, NumberCell
 from moorage.scheduler.framework.plugin import Plugin
@@ -94,9 +95,9 @@ class AttemptInstruments(AttemptObserver):
         self._latest: Noted | None = None
         registry["scheduler_plugin_evaluation_total"].read_from(self._evaluations)
 
-    def stopwatch(self, profile: str) -> PointStopwatch:
+    def wrap_phase(self, profile: str, run: F, phase: Phase) -> F:
         """Time the extension points of a profile."""
-        return PointStopwatch(self._registry, profile)
+        return time_phase(run, phase, PointStopwatch(self._registry, profile))
 
     def began(self) -> None:
         """Note that a pod was popped: its attempt begins."""

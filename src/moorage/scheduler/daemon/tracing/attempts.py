@@ -21,8 +21,7 @@ from moorage.scheduler.engine.extension_points import Point
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
-from moorage.scheduler.engine.phase_timing import Phase, PhaseSpec, wrap_phases
-from moorage.scheduler.engine.profiles import Profiles
+from moorage.scheduler.engine.phases import PERMIT_WAIT_PHASE, F, Phase
 from moorage.scheduler.framework.status import Code
 from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 
@@ -47,10 +46,12 @@ class TracedAttempts(AttemptObserver):
         self._group: tuple[str, Span, Token[Span | None]] | None = None
         """The group that is being tried, if it is traced."""
 
-    def watch(self, profiles: Profiles) -> None:
-        """Put spans around the extension points of profiles."""
-        for name, cycle in profiles.cycles.items():
-            wrap_phases(cycle, profiles.bindings[name], self._wrapped)
+    def wrap_phase(self, profile: str, run: F, phase: Phase) -> F:
+        """Add a span to every call of an extension point."""
+        if phase is PERMIT_WAIT_PHASE:
+            return run
+        traced: Any = self._waiting(run, phase) if phase.is_async else self._wrapped(run, phase)
+        return traced  # type: ignore[no-any-return]  # it has the signature of ``run``
 
     def trying(self, queued: QueuedPodInfo) -> None:
         """Begin a trace, if this attempt is one of those."""
@@ -152,10 +153,7 @@ class TracedAttempts(AttemptObserver):
         if not self._attempts:
             self._sampler.put_over(None)
 
-    def _wrapped(self, phase: Phase, spec: PhaseSpec) -> Phase:
-        if spec.waits:
-            return self._waiting(phase, spec)
-
+    def _wrapped(self, phase: Callable[..., Any], spec: Phase) -> Callable[..., Any]:
         def run(*arguments: Any, **named: Any) -> Any:
             parent = self._parent(spec, arguments)
             if parent is None:
@@ -167,7 +165,7 @@ class TracedAttempts(AttemptObserver):
 
         return run
 
-    def _waiting(self, phase: Phase, spec: PhaseSpec) -> Phase:
+    def _waiting(self, phase: Callable[..., Any], spec: Phase) -> Callable[..., Any]:
         async def run(*arguments: Any, **named: Any) -> Any:
             parent = self._parent(spec, arguments)
             if parent is None:
@@ -179,7 +177,7 @@ class TracedAttempts(AttemptObserver):
 
         return run
 
-    def _parent(self, spec: PhaseSpec, arguments: tuple[Any, ...]) -> Span | None:
+    def _parent(self, spec: Phase, arguments: tuple[Any, ...]) -> Span | None:
         """Find the span of the attempt that a phase belongs to: bindings run beside the cycles of other pods."""
         if not self._attempts:
             return None
@@ -294,6 +292,6 @@ class Traces:
         self._provider.shutdown()
 
 
-def _say_code(span: Span, spec: PhaseSpec, result: object) -> None:
-    code = spec.code_of(result) if spec.code_of is not None and result is not None else Code.SUCCESS
+def _say_code(span: Span, spec: Phase, result: object) -> None:
+    code = spec.read_code(result) if spec.read_code is not None and result is not None else Code.SUCCESS
     span.set_attribute("scheduler.status", code.label)

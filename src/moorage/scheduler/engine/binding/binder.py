@@ -32,6 +32,15 @@ from moorage.scheduler.engine.extension_points import (
 )
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Parked
+from moorage.scheduler.engine.phases import (
+    BIND_PHASE,
+    NO_HOOKS,
+    PERMIT_WAIT_PHASE,
+    POST_BIND_PHASE,
+    PRE_BIND_PHASE,
+    PRE_FLIGHT_PHASE,
+    PhaseHooks,
+)
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.engine.waiting import PermitWait
@@ -80,17 +89,22 @@ class PendingBinding(Struct):
 
 
 class BindingPhases:
-    """The phases of the binding cycle as one profile has them. Each is an attribute that can be timed from outside."""
+    """The phases of the binding cycle of one profile; ``hooks`` time or trace them."""
 
-    def __init__(self, profile: Profile, extenders: Sequence[Extender]) -> None:
+    def __init__(self, profile: Profile, extenders: Sequence[Extender], hooks: PhaseHooks = NO_HOOKS) -> None:
         self.profile = profile
         self._extenders = extenders
+        self.pre_flight = hooks.wrap(self._pre_flight, PRE_FLIGHT_PHASE)
+        self.wait_on_permit = hooks.wrap(self._wait_on_permit, PERMIT_WAIT_PHASE)
+        self.pre_bind = hooks.wrap(self._pre_bind, PRE_BIND_PHASE)
+        self.bind = hooks.wrap(self._bind, BIND_PHASE)
+        self.post_bind = hooks.wrap(self._post_bind, POST_BIND_PHASE)
         self.under_way = 0
         """How many pods these phases are binding, those that wait on permit included."""
         self.all_ended: asyncio.Future[None] | None = None
         """Who waits for the last of them."""
 
-    def pre_flight(self, binding: PendingBinding) -> list[PreBindPlugin | None]:
+    def _pre_flight(self, binding: PendingBinding) -> list[PreBindPlugin | None]:
         """Ask who has something to do before the bind; ``None`` marks where one that runs alone was left out."""
         wanted: list[PreBindPlugin | None] = []
         without = idle(self.profile, binding.cycle)
@@ -103,11 +117,11 @@ class BindingPhases:
                 wanted.append(None)
         return wanted if any(wanted) else []
 
-    async def wait_on_permit(self, permit: PermitWait) -> Status | None:
+    async def _wait_on_permit(self, permit: PermitWait) -> Status | None:
         """Wait until all plugins that hold the pod have let it go, or one has not."""
         return await permit.decision()
 
-    async def pre_bind(self, binding: PendingBinding, plugins: list[PreBindPlugin | None]) -> Status | None:
+    async def _pre_bind(self, binding: PendingBinding, plugins: list[PreBindPlugin | None]) -> Status | None:
         """Have the plugins do their work, neighbours that allow it at the same time."""
         for group in parallel_groups(plugins):
             if len(group) == 1:
@@ -119,7 +133,7 @@ class BindingPhases:
                     return status
         return None
 
-    async def bind(self, binding: PendingBinding) -> Status | None:
+    async def _bind(self, binding: PendingBinding) -> Status | None:
         """Have an extender or the first bind plugin that takes the pod bind it."""
         if self._extenders and await self._is_bound_by_extender(binding):
             return None
@@ -147,7 +161,7 @@ class BindingPhases:
                     return True
         return False
 
-    async def post_bind(self, binding: PendingBinding) -> None:
+    async def _post_bind(self, binding: PendingBinding) -> None:
         """Notify the post-bind plugins; the pod is bound, so one that fails now changes nothing."""
         for plugin in self.profile.post_bind:
             try:

@@ -20,6 +20,7 @@ from moorage.scheduler.engine.cycle.nominated import NominatedFilter
 from moorage.scheduler.engine.cycle.search_result import FEW, NoNode, OneNode, SearchResult, SeveralNodes
 from moorage.scheduler.engine.extension_points import pre_filter
 from moorage.scheduler.engine.outcomes import NOT_EXAMINED, Diagnosis, NodeScope
+from moorage.scheduler.engine.phases import FILTER_PHASE, NO_HOOKS, PRE_FILTER_PHASE, PhaseHooks
 from moorage.scheduler.engine.profile import Profile, derives_filter
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.engine.statuses import FEASIBLE, IdArray, RowStatuses, StatusTable, rejected_rows, with_ids
@@ -89,7 +90,15 @@ class PreFiltered(Struct):
 class Filtering:
     """Finds the feasible nodes for pods of one profile."""
 
-    def __init__(self, profile: Profile, services: Services, rotation: Rotation, percentage: int | None) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        services: Services,
+        rotation: Rotation,
+        percentage: int | None,
+        hooks: PhaseHooks = NO_HOOKS,
+        cross_check: CrossCheck | None = None,
+    ) -> None:
         self.profile = profile
         self.cache = services.cache
         self.rotation = rotation
@@ -97,14 +106,16 @@ class Filtering:
         self._is_limited = percentage is not None or not profile.score
         self.results = ResultCache(profile, services.cache)
         self.nominated = NominatedFilter(profile, services)
-        self.cross_check: CrossCheck | None = None
+        self.cross_check = cross_check
+        self.pre_filter = hooks.wrap(self._pre_filter, PRE_FILTER_PHASE)
+        self.filter = hooks.wrap(self._filter, FILTER_PHASE)
 
     def find(self, pod: Pod, request: SearchRequest = WHOLE_CLUSTER) -> SearchResult:
         """Find the requested feasible nodes; PluginError if a plugin fails."""
         pre = self.pre_filter(pod, request)
         return self.rejected(pre) if pre.rejection is not None else self.filter(pre)
 
-    def pre_filter(self, pod: Pod, request: SearchRequest = WHOLE_CLUSTER) -> PreFiltered:
+    def _pre_filter(self, pod: Pod, request: SearchRequest = WHOLE_CLUSTER) -> PreFiltered:
         """Call the pre-filters in order, each at most once; plugins with a cached result are not called again."""
         nodes, cached = self.cache.nodes, self.results.find(pod)
         cycle, steps = cached.begin()
@@ -150,7 +161,7 @@ class Filtering:
             diagnosis.unschedulable_plugins |= pre.narrowing
         return NoNode(pre.pod, pre.cycle, diagnosis)
 
-    def filter(self, pre: PreFiltered, *, try_nominated: bool = True) -> SearchResult:
+    def _filter(self, pre: PreFiltered, *, try_nominated: bool = True) -> SearchResult:
         """Evaluate the nominated node, and if it is infeasible all nodes."""
         pod, cycle, cached, nodes = pre.pod, pre.cycle, pre.cached, self.cache.nodes
         scope = pre.request.scope

@@ -25,6 +25,18 @@ from moorage.scheduler.engine.cycle.search_result import (
 )
 from moorage.scheduler.engine.extender import Extender
 from moorage.scheduler.engine.handle import ProfileHandles
+from moorage.scheduler.engine.phases import (
+    GENERATE_PLACEMENTS_PHASE,
+    GROUP_POST_FILTER_PHASE,
+    NO_HOOKS,
+    PERMIT_PHASE,
+    PLACEMENT_FEASIBLE_PHASE,
+    POST_FILTER_PHASE,
+    RESERVE_PHASE,
+    SCORE_PLACEMENTS_PHASE,
+    UNRESERVE_PHASE,
+    PhaseHooks,
+)
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.registry import Registry
@@ -33,9 +45,9 @@ log = structlog.get_logger(__name__)
 
 
 class ProfileCycle:
-    """Runs the plugins of one profile. Every phase is an attribute, so that it can be timed."""
+    """Runs the plugins of one profile; ``hooks`` time or trace the phases."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - called once, by Profiles
         self,
         config: ProfileConfig,
         registry: Registry,
@@ -44,6 +56,7 @@ class ProfileCycle:
         percentage: int | None,
         cross_check: bool | float = False,
         extenders: Sequence[Extender] = (),
+        hooks: PhaseHooks = NO_HOOKS,
     ) -> None:
         self.extenders = extenders
         self.cache = services.cache
@@ -53,24 +66,25 @@ class ProfileCycle:
         except BaseException:
             self.handles.cancel()  # the plugins built before the failure may have started background work
             raise
-        self.filtering = Filtering(profile, services, rotation, percentage)
-        self.scoring = Scoring(profile, services.cache, services.ties)
+        check = CrossCheck(profile, float(cross_check), is_live=cross_check is not True) if cross_check else None
+        self.filtering = Filtering(profile, services, rotation, percentage, hooks, check)
+        self.scoring = Scoring(profile, services.cache, services.ties, hooks, check)
         self.extending = Extending(extenders, services.cache)
         self.find = self.filtering.find
         self.choose = self.scoring.choose
-        self.post_filter = partial(post_filter, profile)
-        self.reserve = partial(extension_points.reserve, profile)
-        self.unreserve = partial(extension_points.unreserve, profile)
-        self.permit = partial(extension_points.permit, profile)
-        self.placement_feasible = partial(group_points.placement_feasible, profile)
-        self.generate_placements = partial(group_points.generate_placements, profile)
-        self.score_placements = partial(group_points.score_placements, profile)
-        self.post_filter_group = partial(group_points.post_filter_group, profile)
+        self.post_filter = hooks.wrap(partial(post_filter, profile), POST_FILTER_PHASE)
+        self.reserve = hooks.wrap(partial(extension_points.reserve, profile), RESERVE_PHASE)
+        self.unreserve = hooks.wrap(partial(extension_points.unreserve, profile), UNRESERVE_PHASE)
+        self.permit = hooks.wrap(partial(extension_points.permit, profile), PERMIT_PHASE)
+        self.placement_feasible = hooks.wrap(
+            partial(group_points.placement_feasible, profile), PLACEMENT_FEASIBLE_PHASE
+        )
+        self.generate_placements = hooks.wrap(
+            partial(group_points.generate_placements, profile), GENERATE_PLACEMENTS_PHASE
+        )
+        self.score_placements = hooks.wrap(partial(group_points.score_placements, profile), SCORE_PLACEMENTS_PHASE)
+        self.post_filter_group = hooks.wrap(partial(group_points.post_filter_group, profile), GROUP_POST_FILTER_PHASE)
         self.handles.attach(profile, self.filtering.nominated.filter_node)
-        if cross_check:
-            self.filtering.cross_check = self.scoring.cross_check = CrossCheck(
-                profile, float(cross_check), is_live=cross_check is not True
-            )
 
     async def find_extended(self, pod: Pod, request: SearchRequest = WHOLE_CLUSTER) -> SearchResult | ExtendedNodes:
         """Find the nodes the pod fits on and extenders agree with."""

@@ -24,6 +24,7 @@ from moorage.scheduler.engine.cycle.tie_breaking import (
     TieBreaker,
 )
 from moorage.scheduler.engine.extension_points import check_range, normalize, pre_score, score_nodes
+from moorage.scheduler.engine.phases import NO_HOOKS, PRE_SCORE_PHASE, SCORE_PHASE, PhaseHooks
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.reference import PluginScores, score_all
 from moorage.scheduler.engine.ties import Ties
@@ -44,14 +45,26 @@ class ScoreNotes(Struct):
 
 
 class Scoring:
-    """Scores the feasible nodes of one profile and chooses one; ``ties`` replaces upstream's tie-breaking."""
+    """Scores the feasible nodes of one profile and chooses one.
 
-    def __init__(self, profile: Profile, cache: Cache, ties: Ties | None = None) -> None:
+    ``ties`` replaces upstream's tie-breaking.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        cache: Cache,
+        ties: Ties | None = None,
+        hooks: PhaseHooks = NO_HOOKS,
+        cross_check: CrossCheck | None = None,
+    ) -> None:
         self.profile = profile
         self.cache = cache
-        self.cross_check: CrossCheck | None = None
-        self.notes: ScoreNotes | None = None
-        """Collects the components of totals for the decision log, if set."""
+        self.cross_check = cross_check
+        self._on_totals = hooks.on_totals
+        self._notes = None if hooks.on_totals is None else ScoreNotes()
+        self.pre_score = hooks.wrap(self._pre_score, PRE_SCORE_PHASE)
+        self.score = hooks.wrap(self._score, SCORE_PHASE)
         max_total = MAX_NODE_SCORE * sum(profile.weights.values())
         self._dtype: IntType = np.int32 if max_total < MAX_NARROW else np.int64
         self._order = SearchOrder(cache)
@@ -74,6 +87,14 @@ class Scoring:
 
     def totals(self, result: SeveralNodes, rows: RowArray | LateRows | None) -> Totals:
         """Return the weighted sums over all score plugins of the feasible rows (``None``: all)."""
+        if self._on_totals is None or self._notes is None:
+            return self._compute_totals(result, rows)
+        self._notes.shares, self._notes.uncached = [], []
+        totals = self._compute_totals(result, rows)
+        self._on_totals(result, totals, self._notes)
+        return totals
+
+    def _compute_totals(self, result: SeveralNodes, rows: RowArray | LateRows | None) -> Totals:
         if not self.profile.score:
             return Totals(np.where(result.feasible, 1, INFEASIBLE_TOTAL))
         if result.cached is not None:
@@ -90,7 +111,7 @@ class Scoring:
         totals[visited] = score_all(self.profile, result.cycle.clone(), result.pod, nodes).totals
         return Totals(totals)
 
-    def pre_score(self, result: SeveralNodes, cached: CombinedResult, rows: RowArray | LateRows | None) -> None:
+    def _pre_score(self, result: SeveralNodes, cached: CombinedResult, rows: RowArray | LateRows | None) -> None:
         """Call the pre-score plugins without cached results."""
         if cached.layout.uncached_pre_scores:
             nodes = self.cache.nodes
@@ -98,13 +119,13 @@ class Scoring:
             for plugin in cached.layout.uncached_pre_scores:
                 pre_score(plugin, result.cycle, result.pod, window)
 
-    def score(self, result: SeveralNodes, cached: CombinedResult, rows: RowArray | LateRows | None) -> Totals:
+    def _score(self, result: SeveralNodes, cached: CombinedResult, rows: RowArray | LateRows | None) -> Totals:
         """Add the scores of plugins without cached results to the cached totals."""
         skipped, is_own = result.cycle.skipped_scores, result.feasible_version == cached.feasible_version
         scorers = [plugin for plugin in cached.layout.uncached_scores if plugin.name not in skipped]
         cached_totals = cached.score(result.pod, self.cache.nodes)
         is_cached = is_own or cached.totals_ignore_feasibility
-        shares, notes = cached.shares or [], self.notes
+        shares, notes = cached.shares or [], self._notes
         if not is_cached:
             cached_totals, shares = cached.score_over(result.cycle, result.pod, self.cache.nodes, result.feasible)
         if isinstance(rows, LateRows):

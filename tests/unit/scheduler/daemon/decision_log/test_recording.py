@@ -60,7 +60,6 @@ async def decided(contents: Iterable[Content]) -> tuple[list[LoggedDecision], Fr
     log = DecisionLog(lines.append, clock)
     observers = Observers(attempts=observed_by(reference, log))
     offline = OfflineScheduler(policy(), DiscardingApi(TaskBackground()), clock, observers=observers)
-    log.watch(offline.scheduler.cycles.values())
     offline.load(cluster_of(loaded(contents).documents).objects, arrival_interval=1.0)
     await offline.start()
     while offline.scheduler.queue.sizes().active:
