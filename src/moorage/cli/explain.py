@@ -105,10 +105,10 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
 
 def _print_attempts(log: Path, name: str, namespace: str, *, as_json: bool) -> None:
     """Print the logged attempts of a pod; raise InputError if the log has none."""
-    from moorage.cluster import history_lines
     from moorage.common.errors import InputError, did_you_mean
     from moorage.scheduler.decisions.decision import to_json
     from moorage.scheduler.decisions.decision_log import read_log
+    from moorage.scheduler.decisions.printing import history_lines
 
     key = name.removeprefix("pod/")
     key = key if "/" in key else f"{namespace}/{key}"

@@ -166,12 +166,12 @@ def simulation_progress(*, shown: bool) -> "Iterator[ShowProgress | None]":
     from rich.console import Console
     from rich.progress import Progress
 
-    from moorage.cluster import shown_time
+    from moorage.cluster import format_seconds
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("scheduling", total=None)
 
         def show(done: int, total: int, seconds: float) -> None:
-            bar.update(task, completed=done, total=total, description=f"scheduling, after {shown_time(seconds)}")
+            bar.update(task, completed=done, total=total, description=f"scheduling, after {format_seconds(seconds)}")
 
         yield show

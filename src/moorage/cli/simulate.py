@@ -364,7 +364,8 @@ def _print(decisions: "list[Decision]", more: "Mapping[str, Any]", output: Decis
 def _print_tables(decisions: "list[Decision]", run: "Run | None", *, whole_timeline: bool) -> None:
     from rich.console import Console
 
-    from moorage.cluster import print_decisions, print_run, summary
+    from moorage.cluster import print_run
+    from moorage.scheduler.decisions.printing import print_decisions, summary
 
     console = Console()
     print_decisions(decisions, console)

@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from moorage.cluster.files.custom import notes_on
     from moorage.cluster.files.loading import ClusterInput, Creation, cluster_of
     from moorage.cluster.offline import DiscardingApi, InstantApi, OfflineScheduler, search_all_nodes
-    from moorage.cluster.simulation.log_report import history_lines
-    from moorage.cluster.simulation.logged_run import LoggedRun
-    from moorage.cluster.simulation.recording import FailedAttempt, RecordedDecision, RunRecorder, why_not
-    from moorage.cluster.simulation.replay import ClusterMoment, Replay, WaitingRecord
-    from moorage.cluster.simulation.report import print_decisions, summary
-    from moorage.cluster.simulation.run_report import print_run, shown_time
+    from moorage.cluster.runs.history import Run
+    from moorage.cluster.runs.logged_run import LoggedRun
+    from moorage.cluster.runs.recording import FailedAttempt, RecordedDecision, RunRecorder, why_not
+    from moorage.cluster.runs.replay import ClusterMoment, Replay, WaitingRecord
+    from moorage.cluster.runs.run_report import format_seconds, print_run
     from moorage.cluster.simulation.simulated_cluster import Pace
-    from moorage.cluster.simulation.simulation import Run, simulate
+    from moorage.cluster.simulation.simulation import simulate
     from moorage.cluster.transport import InProcess
 else:
     __getattr__, __dir__ = lazy_exports(
@@ -69,32 +68,25 @@ else:
                 "OfflineScheduler",
                 "search_all_nodes",
             ),
-            "simulation.log_report": ("history_lines",),
-            "simulation.logged_run": ("LoggedRun",),
-            "simulation.recording": (
+            "runs.history": ("Run",),
+            "runs.logged_run": ("LoggedRun",),
+            "runs.recording": (
                 "FailedAttempt",
                 "RecordedDecision",
                 "RunRecorder",
                 "why_not",
             ),
-            "simulation.replay": (
+            "runs.replay": (
                 "ClusterMoment",
                 "Replay",
                 "WaitingRecord",
             ),
-            "simulation.report": (
-                "print_decisions",
-                "summary",
-            ),
-            "simulation.run_report": (
+            "runs.run_report": (
+                "format_seconds",
                 "print_run",
-                "shown_time",
             ),
             "simulation.simulated_cluster": ("Pace",),
-            "simulation.simulation": (
-                "Run",
-                "simulate",
-            ),
+            "simulation.simulation": ("simulate",),
             "transport": ("InProcess",),
         },
     )
@@ -129,15 +121,12 @@ __all__ = [
     "add_workload_pods",
     "cluster_of",
     "fake_node",
-    "history_lines",
+    "format_seconds",
     "manifests_in",
     "manifests_of",
     "notes_on",
-    "print_decisions",
     "print_run",
     "search_all_nodes",
-    "shown_time",
     "simulate",
-    "summary",
     "why_not",
 ]

@@ -9,8 +9,8 @@ from tests.unit.insight.page.clusters import SMALL, node, pod
 from tests.unit.scheduler.daemon.decision_log.test_deciding import run as decided
 
 from moorage.cli.main import run
-from moorage.cluster.simulation.logged_run import LoggedRun
-from moorage.cluster.simulation.replay import Replay
+from moorage.cluster.runs.logged_run import LoggedRun
+from moorage.cluster.runs.replay import Replay
 from moorage.kube.api.node import Node
 from moorage.scheduler.decisions.decision_log import LoggedDecision, read_log
 
@@ -36,9 +36,9 @@ def test_the_attempts_of_a_pod_are_told(log: Path, capsys: pytest.CaptureFixture
     assert run(["explain", "fits", "-n", "shop", "--decision-log", str(log)]) == 0
     said = capsys.readouterr().out
     assert "scheduled on n" in said
-    assert "2 of 4 nodes would do" in said
+    assert "2 of 4 nodes were feasible" in said
     assert run(["explain", "shop/high", "--decision-log", str(log)]) == 0
-    assert "could run on n1 if shop/low left" in capsys.readouterr().out
+    assert "could run on n1 after evicting shop/low" in capsys.readouterr().out
 
 
 def test_json_has_the_lines(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +80,7 @@ def test_a_line_that_is_being_written_is_no_mistake(log: Path) -> None:
 
 def test_a_log_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "--decision-log", str(tmp_path / "none")]) == 2
-    assert "there is no such file" in capsys.readouterr().err
+    assert "file not found" in capsys.readouterr().err
 
 
 def test_a_log_does_not_go_with_a_cluster_to_simulate(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ def test_people_get_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
 
     assert "default/database" in printed
-    assert "held back by SchedulingGates" in printed
+    assert "gated by SchedulingGates" in printed
     assert printed.endswith("4 pods: 2 scheduled, 1 unschedulable, 1 gated\n")
 
 

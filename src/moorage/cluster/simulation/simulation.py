@@ -4,15 +4,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.cluster.files.custom import added_kinds, custom_object, definition_of, kind_name, placed
 from moorage.cluster.files.loading import ClusterInput
 from moorage.cluster.files.workloads import controllers_for, selector_uids
 from moorage.cluster.offline import OfflineScheduler
-from moorage.cluster.simulation.history import PodHistory, RunHistory, Utilisation
-from moorage.cluster.simulation.recording import RunRecorder
+from moorage.cluster.runs.history import Run, RunHistory
+from moorage.cluster.runs.recording import RunRecorder
 from moorage.cluster.simulation.simulated_cluster import Pace, SimulatedCluster
 from moorage.common.clock import VirtualClock
 from moorage.common.virtual_time import run_virtual
@@ -34,28 +33,6 @@ MAX_SECONDS: Final = 86_400.0
 POLL_SECONDS: Final = 0.25
 """Kubelets become idle without an event. Poll them after this virtual time, then less and less often."""
 MAX_POLL_SECONDS: Final = 3600.0
-
-
-class Run(Struct, frozen=True):
-    """The result of a simulation: decisions in order of the attempts, pods in order of creation."""
-
-    decisions: list[Decision]
-    timeline: list[PodHistory]
-    utilisation: list[Utilisation]
-    seconds: float
-    """Virtual time that passed."""
-    is_quiet: bool
-    """Whether it ended because nothing would have changed any more."""
-    refusals: Mapping[str, str] = {}
-    """Writes of controllers that the API rejected, by controller and object."""
-
-    def more(self) -> dict[str, Any]:
-        """Return the fields that are printed after the decisions."""
-        return {
-            "simulated": {"seconds": self.seconds, "quiet": self.is_quiet},
-            "timeline": self.timeline,
-            "utilisation": self.utilisation,
-        }
 
 
 def simulate(  # noqa: PLR0913 - keywords only

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.cluster import shown_time
+from moorage.cluster import format_seconds
 
 
 class Measure(Struct, frozen=True):
@@ -22,7 +22,7 @@ class Measure(Struct, frozen=True):
             case "share":
                 return f"{100 * number:.1f}%"
             case "seconds":
-                return shown_time(number) if number >= 0.05 else "0s"
+                return format_seconds(number) if number >= 0.05 else "0s"
             case "kWh":
                 return f"{number:,.1f} kWh"
             case "money":

@@ -1,42 +1,51 @@
-"""Attempts written down as decisions, while the cluster is as the attempt saw it."""
+"""Attempts recorded as decisions, while the cluster is in the state of the attempt."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
 from msgspec.structs import replace
 
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.decisions.decision import Decision, NodeEntry, Nomination, Result
-from moorage.scheduler.decisions.details import node_entries, rejection
+from moorage.scheduler.decisions.decision import Decision, NodeEntry, Nomination, PluginScore, Rejection, Result
 from moorage.scheduler.engine.cycle.post_filter import PostFiltered
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
-from moorage.scheduler.engine.cycle.search_result import Choice, ExtendedNodes, SearchResult
+from moorage.scheduler.engine.cycle.search_result import (
+    Choice,
+    ExtendedNodes,
+    NoNode,
+    OneNode,
+    SearchResult,
+    SeveralNodes,
+)
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Dropped, Failed, Outcome, Parked, Placed
+from moorage.scheduler.engine.outcomes import NOT_EXAMINED, Dropped, Failed, Outcome, Parked, Placed
+from moorage.scheduler.engine.reference import score_all
+from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.observer import GATED, INCOMPLETE
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 
 ShowProgress: TypeAlias = Callable[[int, int, float], None]
-"""Called with how many pods are decided, of how many, and how many virtual seconds have passed."""
+"""Called with the number of decided pods, the total, and the virtual seconds that have passed."""
 
 
 class AttemptLog(AttemptObserver):
-    """Keeps the last attempt of every pod, by uid, with what was found out about each node if that is wanted."""
+    """Keeps the last attempt of every pod by uid; ``with_nodes`` adds the result for each node."""
 
     def __init__(self, *, with_nodes: bool) -> None:
         self._with_nodes = with_nodes
         self._entries: dict[str, NodeEntry] = {}
         self._of_group = False
-        """Whether the next attempt to end is that of a group's member."""
+        """Whether the next attempt that ends belongs to a member of a group."""
         self._searches: list[tuple[SearchResult | ExtendedNodes, dict[str, NodeEntry]]] = []
         self._nomination: Nomination | None = None
         self.decisions: dict[str, Decision] = {}
         self.failed_bindings: dict[str, Decision] = {}
-        """The last attempt of a pod that ended after its node was chosen."""
-        self.on_failure: Callable[[], None] = _nothing
-        """Called when an attempt has failed, by an error or after its node was chosen: no object may show it."""
+        """The last attempt of each pod that failed in its binding cycle."""
+        self.on_failure: Callable[[], None] = lambda: None
+        """Called when an attempt fails with an error, or in its binding cycle: no object may show that."""
 
     def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
         """Describe the nodes before anything changes."""
@@ -45,29 +54,29 @@ class AttemptLog(AttemptObserver):
             self._searches.append((found, self._entries))
 
     def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
-        """Add what extenders said of the nodes."""
+        """Add the scores of extenders."""
         for name, added in choice.added.items():
             entry = self._entries.get(name)
             if added and entry is not None and entry.total is not None:
                 self._entries[name] = replace(entry, total=entry.total + added, extenders=added)
 
     def settled(self, queued: QueuedPodInfo, found: SearchResult | ExtendedNodes | None) -> None:
-        """Go back to what was found out in the search that counts."""
+        """Return to the node results of the search that was used."""
         self._of_group = True
         self._entries = next((entries for search, entries in self._searches if search is found), {})
 
     def group_ended(self, attempt: GroupAttempt) -> None:
-        """Forget what was found out about nodes for its members."""
+        """Discard the node results of the members."""
         self._searches.clear()
 
     def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
-        """Note what the post-filters would do."""
+        """Record the nomination of the post-filters."""
         if result.nominated_node:
             victims = tuple(sorted(victim.key for victim in result.victims))
             self._nomination = Nomination(result.nominated_node, victims)
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """Note how the attempt ended."""
+        """Record the outcome of the attempt."""
         entries, nomination = self._entries, self._nomination
         self._entries, self._nomination = {}, None
         if not self._of_group:
@@ -89,37 +98,84 @@ class AttemptLog(AttemptObserver):
         )
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
-        """Take back that a pod was placed: a wait on permit, a pre-bind plugin or the bind itself ended otherwise."""
-        placed = self.decisions.get(queued.uid)
-        if placed is not None:
-            failed = replace(placed, node="", tied=(), **refused(outcome))
+        """Record that the binding cycle of a placed pod failed: in Permit, PreBind or Bind."""
+        decision = self.decisions.get(queued.uid)
+        if decision is not None:
+            failed = replace(decision, node="", tied=(), **refused(outcome))
             self.decisions[queued.uid] = self.failed_bindings[queued.uid] = failed
         self.on_failure()
 
 
 def not_tried(queue: SchedulingQueue, pod: Pod) -> list[Decision]:
-    """Describe a pod that nothing let into the queue: a plugin holds it or its group back, or its group is missing."""
-    queued, place = queue.find(pod), queue.where(pod)
-    if queued is None or place not in (GATED, INCOMPLETE):
+    """Describe a pod that never entered the active queue: it or its group is gated, or its group is missing."""
+    queued, queue_name = queue.find(pod), queue.where(pod)
+    if queued is None or queue_name not in (GATED, INCOMPLETE):
         return []
     plugins = (queued.gating_plugin,) if queued.is_gated else ()
-    result = Result.GATED if place == GATED else Result.INCOMPLETE
+    result = Result.GATED if queue_name == GATED else Result.INCOMPLETE
     return [Decision(pod=pod.key, profile=pod.scheduler_name, result=result, unschedulable_plugins=plugins)]
 
 
-def _nothing() -> None:
-    pass
-
-
 def refused(outcome: Parked | Failed) -> dict[str, Any]:
-    """Return the fields of a decision that say why an attempt failed."""
+    """Return the fields of a decision that explain a failed attempt."""
     if isinstance(outcome, Failed):
         result = Result.UNSCHEDULABLE if outcome.is_rejection else Result.ERROR
         return {"result": result, "message": outcome.message}
     diagnosis = outcome.diagnosis
+    pre_filter = None
+    if (status := diagnosis.pre_filter) is not None:
+        pre_filter = Rejection(plugin=status.plugin, code=status.code.label, reasons=status.reasons)
     return {
         "result": Result.UNSCHEDULABLE,
         "message": outcome.message,
         "unschedulable_plugins": tuple(sorted(diagnosis.unschedulable_plugins)),
-        "pre_filter": None if diagnosis.pre_filter is None else rejection(diagnosis.pre_filter),
+        "pre_filter": pre_filter,
+    }
+
+
+def node_entries(cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> dict[str, NodeEntry]:
+    """Describe every node that the search evaluated, in visiting order: its rejection, or its scores by plugin."""
+    table = None
+    if isinstance(found, ExtendedNodes):
+        table, found = found.table, found.result
+    if found.diagnosis.pre_filter is not None:
+        return {}
+    if isinstance(found, OneNode):
+        scored = {found.node.name: NodeEntry()}
+        if found.is_nominated:
+            return scored
+    else:
+        scored = {} if isinstance(found, NoNode) else _scores(cycle, found, table or cycle.cache.nodes)
+    statuses, nodes = found.diagnosis.statuses, cycle.cache.nodes
+    entries: dict[str, NodeEntry] = {}
+    scope = found.diagnosis.scope
+    for row in cycle.cache.order:
+        if scope is not None and not scope.mask[row]:
+            continue
+        name = nodes[int(row)].name
+        if name in scored:
+            entries[name] = scored[name]
+        elif (status := statuses[name]) is not NOT_EXAMINED:
+            entries[name] = NodeEntry(plugin=status.plugin, code=status.code.label, reasons=status.reasons)
+    return entries
+
+
+def _scores(cycle: ProfileCycle, found: SeveralNodes, nodes: NodeTable) -> dict[str, NodeEntry]:
+    """Score the feasible nodes without cached results."""
+    rows = np.roll(cycle.cache.order, -found.start)
+    window = nodes.take(rows[found.feasible[rows]])
+    scores = score_all(cycle.profile, found.cycle.clone(), found.pod, window)
+    return {
+        name: NodeEntry(
+            total=int(scores.totals[position]),
+            scores={
+                item.plugin: PluginScore(
+                    int(item.raw[position]),
+                    int(item.normalized[position]),
+                    int(item.weight * item.normalized[position]),
+                )
+                for item in scores.by_plugin
+            },
+        )
+        for position, name in enumerate(window.names)
     }

@@ -1,9 +1,9 @@
-"""What a scheduler decided and why, in the format that kube-scheduler's side of a comparison speaks too.
+"""The decision format: the result of each attempt and its reasons. The kube-scheduler oracle writes the same format.
 
-Keys that do not apply are absent: a struct leaves out what equals its default.
+Fields that equal their default are omitted.
 
->>> placed = Decision(pod="default/web-1", profile="default-scheduler", result=Result.SCHEDULED, node="n1")
->>> to_json([placed])
+>>> decision = Decision(pod="default/web-1", profile="default-scheduler", result=Result.SCHEDULED, node="n1")
+>>> to_json([decision])
 b'{"decisions":[{"pod":"default/web-1","profile":"default-scheduler","result":"scheduled","node":"n1"}]}'
 """
 
@@ -16,7 +16,7 @@ import yaml
 
 
 class Result(StrEnum):
-    """How an attempt ended."""
+    """The result of an attempt."""
 
     SCHEDULED = "scheduled"
     UNSCHEDULABLE = "unschedulable"
@@ -26,11 +26,11 @@ class Result(StrEnum):
 
 
 class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A piece of a decision: camelCase on the wire, what does not apply left out."""
+    """A part of a decision: camelCase keys, defaults omitted."""
 
 
 class PluginScore(msgspec.Struct, frozen=True, gc=False):
-    """What one score plugin said of one node; zeros are said, not left out."""
+    """The scores of one plugin for one node. Zeros are written."""
 
     raw: int
     normalized: int
@@ -38,7 +38,7 @@ class PluginScore(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rejection(_Part, frozen=True):
-    """A status that said no to the pod, or to a node; without ``plugin`` where PreFilter narrowed the search."""
+    """A status that rejected the pod or a node. ``plugin`` is empty where PreFilter narrowed the search."""
 
     plugin: str = ""
     code: str = ""
@@ -46,9 +46,9 @@ class Rejection(_Part, frozen=True):
 
 
 class NodeEntry(_Part, frozen=True):
-    """What was found out about one node: a rejection, or scores; nothing at all for the only feasible one.
+    """The result for one node: a rejection or scores. It is empty for the only feasible node.
 
-    ``extenders`` is what they added to the total, as weighed.
+    ``extenders`` is the weighted score that extenders added to the total.
     """
 
     plugin: str = ""
@@ -65,7 +65,7 @@ class NodeEntry(_Part, frozen=True):
 
 
 class Nomination(msgspec.Struct, frozen=True, rename="camel"):
-    """What PostFilter found: the node, and the pods that would have to leave it, sorted."""
+    """The result of PostFilter: the node, and the pods to evict from it, sorted."""
 
     nominated_node: str
     victims: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Nomination(msgspec.Struct, frozen=True, rename="camel"):
 class Decision(_Part, frozen=True, kw_only=True):
     """One pod's attempt, or the last of several.
 
-    ``attempts``, ``evicted`` and ``nominated_node`` say what happened in the end; a single pass leaves them out.
+    ``attempts``, ``evicted`` and ``nominated_node`` describe the final state; a dry run omits them.
     """
 
     pod: str
@@ -93,20 +93,20 @@ class Decision(_Part, frozen=True, kw_only=True):
 
 
 def to_builtins(decisions: Iterable[Decision]) -> dict[str, Any]:
-    """Turn decisions into plain data."""
+    """Convert decisions to plain data."""
     return {"decisions": [msgspec.to_builtins(decision) for decision in decisions]}
 
 
 def to_json(
     decisions: Sequence[Decision], *, indent: int | None = None, more: Mapping[str, Any] | None = None
 ) -> bytes:
-    """Write decisions as JSON, on one line or indented, and ``more`` after them."""
+    """Write decisions as JSON, on one line or indented, followed by ``more``."""
     line = msgspec.json.encode({"decisions": decisions, **(more or {})})
     return line if indent is None else msgspec.json.format(line, indent=indent)
 
 
 def to_yaml(decisions: Iterable[Decision], *, more: Mapping[str, Any] | None = None) -> str:
-    """Write decisions as YAML, keys in the order of the format, and ``more`` after them."""
+    """Write decisions as YAML, keys in the order of the format, followed by ``more``."""
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    whole = {**to_builtins(decisions), **msgspec.to_builtins(more or {})}
-    return yaml.dump(whole, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10_000)
+    data = {**to_builtins(decisions), **msgspec.to_builtins(more or {})}
+    return yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10_000)

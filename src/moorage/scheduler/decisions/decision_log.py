@@ -1,7 +1,7 @@
-"""A decision log: what `--decision-log` writes, one JSON line a decision, and how it is read back.
+"""The decision log that ``--decision-log`` writes: one decision per line, as JSON.
 
-The fields are those of ``decisions/decision.py``, and what only a scheduler at work knows. Of the nodes the
-winner and its runners-up are described; those that were rejected are counted in groups.
+The fields are those of :class:`Decision` and a few that only a running scheduler has. The chosen node and its
+runners-up are described; rejected nodes are counted in groups.
 """
 
 import re
@@ -17,23 +17,23 @@ from moorage.scheduler.decisions.decision import Decision
 
 
 class TimedLine(Protocol):
-    """A line of such a file: when it was written stands in it."""
+    """A line with a timestamp."""
 
     @property
     def time(self) -> str:
-        """When, in UTC."""
+        """The time in UTC, in RFC 3339 format."""
         ...
 
 
 L = TypeVar("L", bound=TimedLine)
 
 MAX_LINE: Final = 16 << 20
-"""A line longer than this is none of ours."""
+"""Longer lines are invalid."""
 _SHOWN: Final = 60
 
 
 class RejectedNodes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Nodes that were rejected for the same reasons: how many, and the names of a few."""
+    """Nodes that were rejected for the same reasons: their number, and a few names."""
 
     count: int
     plugin: str = ""
@@ -43,9 +43,9 @@ class RejectedNodes(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LoggedDecision(Decision, frozen=True, kw_only=True):
-    """One attempt of a scheduler at work; ``attempts`` is its number, ``nodes`` are the winner and its runners-up.
+    """One attempt of a running scheduler. ``attempts`` is its number, ``nodes`` are the winner and its runners-up.
 
-    ``failed_on``: a node had been chosen, and the binding cycle ended otherwise.
+    ``failed_on`` is the chosen node if the binding cycle failed.
     """
 
     time: str
@@ -61,20 +61,20 @@ class LoggedDecision(Decision, frozen=True, kw_only=True):
 
     @property
     def moment(self) -> float:
-        """When it was made, in seconds since the epoch."""
+        """The time of the decision, in seconds since the epoch."""
         return parse_time(self.time)
 
 
 def read_log(path: Path) -> Iterator[LoggedDecision]:
-    """Read a log and what was rotated out of it, oldest first; InputError names the file and the line that is bad."""
+    """Read a log and its rotated files, oldest first; InputError names the file and line of an invalid entry."""
     return read_lines(path, LoggedDecision, written_by="--decision-log")
 
 
 def read_lines(path: Path, kind: type[L], *, written_by: str) -> Iterator[L]:
-    """Read a file of JSON lines and what was rotated out of it, oldest first, as a flag of the scheduler writes it."""
+    """Read a file of JSON lines and its rotated files, oldest first; ``written_by`` is the flag that writes it."""
     files = log_files(path)
     if not files:
-        raise InputError(str(path), "there is no such file", hint=f"name what {written_by} of the scheduler wrote")
+        raise InputError(str(path), "file not found", hint=f"pass a file that the scheduler wrote with {written_by}")
     for file in files:
         yield from _read_file(file, kind)
 
@@ -82,8 +82,8 @@ def read_lines(path: Path, kind: type[L], *, written_by: str) -> Iterator[L]:
 def log_files(path: Path) -> list[Path]:
     """Return the files of a log, oldest first: FILE.2, FILE.1, FILE."""
     rotated = re.compile(re.escape(path.name) + r"\.([1-9][0-9]{0,5})")
-    found = {int(match[1]): other for other in path.parent.glob("*") if (match := rotated.fullmatch(other.name))}
-    older = [found[number] for number in sorted(found, reverse=True)]
+    rotations = {int(match[1]): file for file in path.parent.glob("*") if (match := rotated.fullmatch(file.name))}
+    older = [rotations[number] for number in sorted(rotations, reverse=True)]
     return [*older, *([path] if path.exists() else [])]
 
 
@@ -99,10 +99,10 @@ def _read_file(path: Path, kind: type[L]) -> Iterator[L]:
                     parse_time(decoded.time)
                 except (msgspec.MsgspecError, ValueError) as error:
                     if not line.endswith(b"\n") and len(line) < MAX_LINE:
-                        return  # the scheduler is in the middle of it
+                        return  # the scheduler is still writing this line
                     start = line[:_SHOWN].decode(errors="replace").rstrip()
-                    hint = "such a file has one decision a line; mend or remove this one"
+                    hint = "the file must have one decision per line; fix or remove this line"
                     raise InputError(f"{path}:{number}", f"{error}: {start}", hint=hint) from error
                 yield decoded
     except OSError as error:
-        raise InputError(str(path), f"it cannot be read: {error.strerror}") from error
+        raise InputError(str(path), f"cannot read the file: {error.strerror}") from error

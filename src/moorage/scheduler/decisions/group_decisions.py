@@ -1,4 +1,4 @@
-"""What was decided on groups of pods, in the format that kube-scheduler's side of a comparison speaks too."""
+"""Decisions on pod groups. The kube-scheduler oracle writes the same format."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -9,12 +9,12 @@ from moorage.scheduler.engine.group_points import PlacementScores
 from moorage.scheduler.engine.group_results import GroupAttempt, GroupTrial
 from moorage.scheduler.framework.status import Code
 
-TOLD = ("status", "reason", "message")
-"""What is reported of a condition."""
+CONDITION_FIELDS = ("status", "reason", "message")
+"""The fields of a condition that are reported."""
 
 
 class GroupResult(StrEnum):
-    """How trying a group ended."""
+    """The result of an attempt to place a group."""
 
     SCHEDULED = "scheduled"
     UNSCHEDULABLE = "unschedulable"
@@ -23,14 +23,14 @@ class GroupResult(StrEnum):
 
 
 class GroupNomination(Struct, frozen=True, rename="camel"):
-    """What preemption found for a group: a node for each pod that would have one, and who would have to leave."""
+    """The result of preemption for a group: the nominated node of each pod, and the pods to evict."""
 
     nominated_nodes: dict[str, str]
     victims: tuple[str, ...] = ()
 
 
 class PlacementScoring(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A choice among placements: the scores of each, and those that upstream might have drawn."""
+    """A choice among placements: their scores, and the placements with the highest score if there are several."""
 
     group: str
     tied: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class GroupDecision(Struct, frozen=True, rename="camel", omit_defaults=True, kw_
 
 
 def group_decision(attempt: GroupAttempt) -> GroupDecision:
-    """Describe an attempt that is over."""
+    """Describe a finished attempt."""
     trial, status = attempt.trial, attempt.status
     return GroupDecision(
         group=attempt.root.key,
@@ -65,7 +65,9 @@ def group_decision(attempt: GroupAttempt) -> GroupDecision:
         placements=dict(_placements(trial)) if trial is not None else {},
         scored=tuple(_scoring(group, scores) for group, scores in attempt.scored),
         conditions={
-            group: {key: told[key] for key in TOLD if told[key]} for group, told in attempt.conditions.items() if told
+            group: {key: condition[key] for key in CONDITION_FIELDS if condition[key]}
+            for group, condition in attempt.conditions.items()
+            if condition
         },
         post_filter=_nomination(attempt),
     )
@@ -90,11 +92,11 @@ def _scoring(group: str, scores: PlacementScores) -> PlacementScoring:
     totals = scores.totals.tolist()
     names = [placement.name for placement in scores.placements]
     best = [name for name, total in zip(names, totals, strict=True) if total == max(totals)]
-    said = {
-        name: {"total": total, **{plugin: int(part[place]) for plugin, part in scores.by_plugin.items()}}
-        for place, (name, total) in enumerate(zip(names, totals, strict=True))
+    by_name = {
+        name: {"total": total, **{plugin: int(part[position]) for plugin, part in scores.by_plugin.items()}}
+        for position, (name, total) in enumerate(zip(names, totals, strict=True))
     }
-    return PlacementScoring(group, tuple(best) if len(best) > 1 else (), said)
+    return PlacementScoring(group, tuple(best) if len(best) > 1 else (), by_name)
 
 
 def _nomination(attempt: GroupAttempt) -> GroupNomination | None:

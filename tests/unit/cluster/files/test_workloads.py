@@ -12,7 +12,8 @@ import pytest
 
 from moorage.cluster.dry_run import add_workload_pods
 from moorage.cluster.files.loading import cluster_from
-from moorage.cluster.simulation.simulation import Run, simulate
+from moorage.cluster.runs.history import Run
+from moorage.cluster.simulation.simulation import simulate
 from moorage.common.errors import InputError
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy

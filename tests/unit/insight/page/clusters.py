@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moorage.cluster.files.loading import cluster_of
-from moorage.cluster.simulation.recording import RunRecorder
-from moorage.cluster.simulation.replay import Replay
+from moorage.cluster.runs.recording import RunRecorder
+from moorage.cluster.runs.replay import Replay
 from moorage.cluster.simulation.simulation import simulate
 from moorage.insight.page.replayed_cluster import ReplayedCluster, ReplayedRun
 from moorage.insight.page.static_cluster import StaticCluster

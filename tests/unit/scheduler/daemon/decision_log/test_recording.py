@@ -10,9 +10,9 @@ from moorage.cluster.files.loading import cluster_of
 from moorage.cluster.offline import DiscardingApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
 from moorage.scheduler.daemon.decision_log.recording import RUNNERS_UP, DecisionLog
+from moorage.scheduler.decisions.attempts import node_entries
 from moorage.scheduler.decisions.decision import NodeEntry, Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
-from moorage.scheduler.decisions.details import node_entries
 from moorage.scheduler.engine.binding.binder import TaskBackground
 from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult

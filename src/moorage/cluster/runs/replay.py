@@ -1,4 +1,4 @@
-"""Any moment of a recorded simulation: how full each node was, and who waited, where and why."""
+"""Replay of a recorded simulation: node utilisation and pending pods at any moment."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from moorage.cluster.simulation.recording import FailedAttempt, HistoryStep, RunRecorder, StepKind
+from moorage.cluster.runs.recording import FailedAttempt, HistoryStep, RunRecorder, StepKind
 from moorage.common.arrays import NDArray
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
@@ -15,11 +15,11 @@ from moorage.scheduler.framework.status import IntArray
 from moorage.scheduler.queue.observer import ACTIVE
 
 CHECKPOINT_STEPS: Final = 5000
-"""A copy is kept every so many steps, so that going back is no farther than that."""
+"""Number of steps between two checkpoints, which limit the cost of going back."""
 
 
 class WaitingRecord:
-    """A pod that waits: since when, in which place of the queue, because of which event, and why it failed last."""
+    """A pending pod: since when, in which queue, because of which event, and its last failure."""
 
     __slots__ = ("attempts", "event", "failure", "place", "since")
 
@@ -32,7 +32,7 @@ class WaitingRecord:
 
 
 class ClusterMoment:
-    """The cluster after some steps; rows are those of :attr:`Replay.nodes`."""
+    """The cluster at one moment. Rows are those of :attr:`Replay.nodes`."""
 
     def __init__(self, resources: tuple[str, ...], nodes: int) -> None:
         self.requested: dict[str, IntArray] = {name: np.zeros(nodes, dtype=np.int64) for name in resources}
@@ -42,7 +42,7 @@ class ClusterMoment:
         self.bound = 0
 
     def copied(self) -> "ClusterMoment":
-        """Return one that can be changed without changing this one."""
+        """Return an independent copy."""
         twin = copy(self)
         twin.requested = {name: column.copy() for name, column in self.requested.items()}
         twin.pods, twin.placed = self.pods.copy(), self.placed.copy()
@@ -53,7 +53,7 @@ class ClusterMoment:
 class Replay:
     """A recorded simulation that can be shown at any moment, forwards and backwards.
 
-    It ends with the last thing that was new: pods that fit nowhere are tried every few minutes for the rest of the day.
+    It ends with the last new step: unschedulable pods are retried every few minutes until the end of the simulation.
     """
 
     def __init__(self, recorder: RunRecorder) -> None:
@@ -70,19 +70,19 @@ class Replay:
         self._now = self._checkpoints[0].copied()
 
     def apart(self) -> "Replay":
-        """Return the same run with a place of its own in it, for another thread."""
+        """Return a replay of the same run with its own position, for another thread."""
         twin = copy(self)
         twin._checkpoints, twin._at = self._checkpoints[:1], 0
         twin._now = twin._checkpoints[0].copied()
         return twin
 
     def at(self, seconds: float) -> ClusterMoment:
-        """Return the cluster as it was so many seconds after the begin; it is valid until the next call."""
-        wanted = bisect_right(self._moments, seconds)
-        if wanted < self._at:
-            nearest = min(wanted // CHECKPOINT_STEPS, len(self._checkpoints) - 1)
+        """Return the state of the cluster after some seconds; it is valid until the next call."""
+        target = bisect_right(self._moments, seconds)
+        if target < self._at:
+            nearest = min(target // CHECKPOINT_STEPS, len(self._checkpoints) - 1)
             self._now, self._at = self._checkpoints[nearest].copied(), nearest * CHECKPOINT_STEPS
-        while self._at < wanted:
+        while self._at < target:
             self._take(self.steps[self._at])
             self._at += 1
             if self._at == len(self._checkpoints) * CHECKPOINT_STEPS:
@@ -90,7 +90,7 @@ class Replay:
         return self._now
 
     def pods_at(self, seconds: float) -> list[Pod]:
-        """Return the pods that were there, on their nodes or waiting."""
+        """Return the pods at a moment, placed or pending."""
         moment = self.at(seconds)
         placed = [self.pods[key].on_node(node) for key, node in moment.placed.items()]
         return placed + [_without_node(self.pods[key]) for key in moment.waiting]
@@ -110,7 +110,7 @@ class Replay:
             case StepKind.GONE:
                 now.waiting.pop(key, None)
             case StepKind.MOVED:
-                # The queue learns of a pod a moment after it came, or of one that is gone already.
+                # The queue receives a pod a moment after it was added, perhaps after it was deleted.
                 if (record := now.waiting.get(key)) is not None:
                     record.place, record.event = detail
             case StepKind.TRIED:
@@ -129,16 +129,16 @@ class Replay:
 
 
 def _last_news(steps: Sequence[HistoryStep]) -> float:
-    """Find the moment after which nothing happens but attempts that fail as they did before."""
-    seen: dict[str, FailedAttempt] = {}
+    """Find the moment after which attempts only repeat earlier failures."""
+    last_failures: dict[str, FailedAttempt] = {}
     last = 0.0
     for step in steps:
         if step.what is StepKind.MOVED:
             continue
         if step.what is StepKind.TRIED:
-            if seen.get(step.pod) == step.detail:
+            if last_failures.get(step.pod) == step.detail:
                 continue
-            seen[step.pod] = step.detail
+            last_failures[step.pod] = step.detail
         last = step.moment
     return last
 

@@ -3,8 +3,8 @@
 import pytest
 from rich.console import Console
 
-from moorage.cluster.simulation.report import explanation, print_decisions, summary
 from moorage.scheduler.decisions.decision import Decision, NodeEntry, Nomination, PluginScore, Result
+from moorage.scheduler.decisions.printing import explanation, print_decisions, summary
 
 REJECTED = NodeEntry("NodeResourcesFit", "Unschedulable", ("Insufficient cpu",))
 
@@ -20,40 +20,40 @@ def scored(total: int) -> NodeEntry:
 CASES = {
     "a best node is compared with those that fit": (
         make_decision(node="n1", nodes={"n1": scored(5), "n2": scored(4), "n3": REJECTED}),
-        "score 5, best of 2 that fit",
+        "score 5, best of 2 feasible nodes",
     ),
     "a tie is owned up to": (
         make_decision(node="n1", nodes={"n1": scored(5), "n2": scored(5), "n3": scored(5)}),
-        "score 5, best of 3 that fit, tied with 2 others",
+        "score 5, best of 3 feasible nodes, tied with 2 others",
     ),
     "a single fit was not scored": (
         make_decision(node="n1", nodes={"n1": NodeEntry(), "n2": REJECTED}),
-        "the only one that fits, of 2",
+        "the only feasible node of 2",
     ),
     "a nominated node that fits was looked at alone": (
         make_decision(node="n1", nodes={"n1": NodeEntry()}),
-        "fits, and no other was looked at",
+        "fits; no other node was evaluated",
     ),
     "a refusal is upstream's sentence": (make_decision(Result.UNSCHEDULABLE, message="0/2 nodes"), "0/2 nodes"),
     "victims are named": (
         make_decision(Result.UNSCHEDULABLE, message="0/2 nodes", post_filter=Nomination("n2", ("default/low",))),
-        "0/2 nodes\ncould run on n2 if default/low left",
+        "0/2 nodes\ncould run on n2 after evicting default/low",
     ),
     "victims that leave already are not": (
         make_decision(Result.UNSCHEDULABLE, message="0/2 nodes", post_filter=Nomination("n2")),
-        "0/2 nodes\nwaits for n2, where room is being made",
+        "0/2 nodes\nwaits for the victims on n2 to terminate",
     ),
     "a gate is named": (
         make_decision(Result.GATED, unschedulable_plugins=("SchedulingGates",)),
-        "held back by SchedulingGates",
+        "gated by SchedulingGates",
     ),
     "a group that is missing is owned up to": (
         make_decision(Result.INCOMPLETE),
-        "its group is not there, or one above it",
+        "its pod group, or a parent of that group, does not exist",
     ),
     "an eviction is told": (
         make_decision(Result.UNSCHEDULABLE, message="no", evicted=True),
-        "no\nhad to make room",
+        "no\nevicted by preemption",
     ),
 }
 

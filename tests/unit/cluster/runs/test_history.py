@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from moorage.cluster.files.loading import cluster_from
-from moorage.cluster.simulation.history import PodHistory, Utilisation
-from moorage.cluster.simulation.run_report import timeline_lines, utilisation_table, wait_summary
-from moorage.cluster.simulation.simulation import Run, simulate
+from moorage.cluster.runs.history import PodHistory, Run, Utilisation
+from moorage.cluster.runs.run_report import timeline_lines, utilisation_table, wait_summary
+from moorage.cluster.simulation.simulation import simulate
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
 
@@ -65,7 +65,7 @@ def test_pods_wait_for_room_and_say_how_long() -> None:
     assert lines == [
         "default/first succeeded on a 30s after it was placed",
         "default/second placed on a, waited 30s",
-        "default/third has no node, after 1m0s",
+        "default/third has no node after 1m0s",
     ]
     assert len(list(timeline_lines(result, whole=True))) == 4
     assert wait_summary(result.timeline) == "Waited for a node: median 15s, longest 30s (default/second)"

@@ -1,7 +1,7 @@
-"""What a decision log tells, as a simulation would have told it: decisions, a timeline, and steps to be played.
+"""A decision log as a run: decisions, a timeline, and steps for a replay.
 
-A log says what was decided, not when pods ended or were deleted: a pod keeps its node until it is evicted by another,
-its binding fails, or a pod of its name is tried again.
+A log does not contain when pods end or are deleted. A pod keeps its node until it is evicted, its binding fails, or a
+pod of the same name is tried again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from moorage.cluster.simulation.history import PodHistory
-from moorage.cluster.simulation.recording import FailedAttempt, HistoryStep, RecordedDecision, RunRecorder, StepKind
-from moorage.cluster.simulation.simulation import Run
+from moorage.cluster.runs.history import PodHistory, Run
+from moorage.cluster.runs.recording import FailedAttempt, HistoryStep, RecordedDecision, RunRecorder, StepKind
 from moorage.kube.api.meta import parse_time
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
@@ -20,7 +19,7 @@ from moorage.scheduler.decisions.decision_log import LoggedDecision
 
 
 class LoggedRun:
-    """A decision log gone through once, in order of time; moments are seconds since its first decision began."""
+    """A decision log in order of time. Times are seconds since the start of the first attempt."""
 
     def __init__(self, decisions: Iterable[LoggedDecision]) -> None:
         self.lines = sorted(decisions, key=lambda line: line.moment)
@@ -29,7 +28,7 @@ class LoggedRun:
         """The last decision on each pod."""
         self.histories: dict[str, PodHistory] = {}
         self.evicted: dict[str, str] = {}
-        """Who was evicted by whom, by name."""
+        """The preemptor of each evicted pod, by key."""
         self.steps: list[HistoryStep] = []
         self.pods: dict[str, Pod] = {}
         self._placed: dict[str, str] = {}
@@ -39,7 +38,7 @@ class LoggedRun:
 
     @property
     def seconds(self) -> float:
-        """How much time there is between the first decision and the last."""
+        """Seconds between the first decision and the last."""
         return self._moment(self.lines[-1]) if self.lines else 0.0
 
     def _moment(self, line: LoggedDecision) -> float:
@@ -47,11 +46,11 @@ class LoggedRun:
 
     def _take(self, line: LoggedDecision) -> None:
         pod, moment = line.pod, self._moment(line)
-        known = self.last.get(pod)
-        if known is None or (line.uid and known.uid != line.uid):
+        previous = self.last.get(pod)
+        if previous is None or (line.uid and previous.uid != line.uid):
             self._begin(line, moment)
         elif pod in self._placed:
-            # Its binding failed, or it would not be tried again.
+            # It is tried again, so its binding failed.
             self._leave(pod, moment)
             self._step(moment, StepKind.WAITS, pod)
         self.last[pod] = line
@@ -76,7 +75,7 @@ class LoggedRun:
             created = 0.0
         begin = min(created, moment)
         self.histories[line.pod] = PodHistory(line.pod, begin)
-        self.pods[line.pod] = pod_of(line)
+        self.pods[line.pod] = make_logged_pod(line)
         self._step(begin, StepKind.WAITS, line.pod)
 
     def _evict(self, victim: str, by: str, moment: float) -> None:
@@ -94,14 +93,14 @@ class LoggedRun:
         self.steps.append(HistoryStep(moment, what, pod, detail))
 
     def run(self) -> Run:
-        """Tell it as a simulation that went so."""
+        """Return the log as the result of a simulation."""
         decisions: list[Decision] = [
             msgspec.structs.replace(line, evicted=pod in self.evicted) for pod, line in self.last.items()
         ]
         return Run(decisions, list(self.histories.values()), [], self.seconds, is_quiet=True)
 
     def recorder(self, nodes: Sequence[Node], running: Sequence[Pod]) -> RunRecorder:
-        """Tell it as a recorded simulation: on nodes that are given or else only named, with pods that ran before."""
+        """Return the log as a recording, with ``running`` pods; without ``nodes``, only the names of nodes are used."""
         recorder = RunRecorder()
         recorder.seconds = self.seconds
         names = dict.fromkeys(line.node for line in self.lines if line.node)
@@ -109,7 +108,7 @@ class LoggedRun:
         before = [pod for pod in running if pod.node_name and pod.key not in self.pods]
         recorder.pods = {**{pod.key: pod for pod in before}, **self.pods}
         recorder.steps = [HistoryStep(0.0, StepKind.TAKES, pod.key, pod.node_name) for pod in before]
-        recorder.steps += _known_only(self.steps)
+        recorder.steps += _without_repeated_waits(self.steps)
         recorder.decisions = [
             RecordedDecision(self._moment(line), line.pod, line.result, line.node, line.message, line.attempts)
             for line in self.lines
@@ -117,10 +116,10 @@ class LoggedRun:
         return recorder
 
 
-def _known_only(steps: Sequence[HistoryStep]) -> list[HistoryStep]:
-    """Leave out a second begin of waiting: a pod that waits goes on doing so."""
+def _without_repeated_waits(steps: Sequence[HistoryStep]) -> list[HistoryStep]:
+    """Drop WAITS steps of pods that are pending already."""
     waiting: set[str] = set()
-    kept = []
+    result = []
     for step in steps:
         if step.what is StepKind.WAITS:
             if step.pod in waiting:
@@ -128,12 +127,12 @@ def _known_only(steps: Sequence[HistoryStep]) -> list[HistoryStep]:
             waiting.add(step.pod)
         elif step.what is StepKind.TAKES:
             waiting.discard(step.pod)
-        kept.append(step)
-    return kept
+        result.append(step)
+    return result
 
 
 def why_logged(line: LoggedDecision) -> FailedAttempt:
-    """Say why an attempt failed, as a recorded simulation does."""
+    """Return why a logged attempt failed."""
     if line.pre_filter is not None:
         reasons = line.pre_filter.reasons
     else:
@@ -141,8 +140,8 @@ def why_logged(line: LoggedDecision) -> FailedAttempt:
     return FailedAttempt(reasons or (line.message,), line.unschedulable_plugins, line.message)
 
 
-def pod_of(line: LoggedDecision) -> Pod:
-    """Make a pod of what a line knows of it: enough to count it on a node."""
+def make_logged_pod(line: LoggedDecision) -> Pod:
+    """Return a pod with the fields of a logged decision: enough to count its requests."""
     namespace, _, name = line.pod.partition("/")
     container = {"name": "main", "resources": {"requests": line.requests}}
     spec = {"schedulerName": line.profile, "priority": line.priority, "containers": [container]}
@@ -151,5 +150,5 @@ def pod_of(line: LoggedDecision) -> Pod:
 
 
 def named_node(name: str) -> Node:
-    """Make a node of which nothing but its name is known."""
+    """Return a node that has only a name."""
     return msgspec.convert({"metadata": {"name": name}}, Node)

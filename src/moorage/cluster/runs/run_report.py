@@ -1,20 +1,19 @@
-"""How a simulation went, for people: when things happened to pods, how long they waited, how full the nodes were."""
+"""Text report of a simulation: the timeline of the pods, waiting times, and the utilisation of the nodes."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from moorage.cluster.simulation.history import PodHistory, Utilisation
-from moorage.cluster.simulation.simulation import Run
+from moorage.cluster.runs.history import PodHistory, Run, Utilisation
 from moorage.scheduler.config.durations import Duration
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-AT_ONCE: Final = 1.0
-"""Who got a node within so many seconds did not wait."""
+MIN_WAIT: Final = 1.0
+"""Pods that get a node within this many seconds are not in the short timeline."""
 MAX_LINES: Final = 30
-"""So many lines of the timeline are printed, unless all are asked for."""
+"""Maximum number of lines in the short timeline."""
 _SIZES: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
@@ -23,9 +22,9 @@ def print_run(run: Run, console: "Console", *, whole_timeline: bool) -> None:
     lines = list(timeline_lines(run, whole=whole_timeline))
     shown = lines if whole_timeline else lines[:MAX_LINES]
     if shown:
-        console.print(f"Timeline, {shown_time(run.seconds)} of virtual time", style="bold", highlight=False)
+        console.print(f"Timeline, {format_seconds(run.seconds)} of virtual time", style="bold", highlight=False)
         width = max(len(moment) for moment, _ in shown)
-        text = "\n".join(f"{moment.rjust(width)}  {what}" for moment, what in shown)
+        text = "\n".join(f"{moment.rjust(width)}  {event}" for moment, event in shown)
         console.print(text, highlight=False, markup=False, soft_wrap=True)
         if len(shown) < len(lines):
             console.print(f"… {len(lines) - len(shown)} more; --timeline prints all", style="dim", highlight=False)
@@ -38,42 +37,42 @@ def print_run(run: Run, console: "Console", *, whole_timeline: bool) -> None:
 
 
 def timeline_lines(run: Run, *, whole: bool) -> Iterator[tuple[str, str]]:
-    """Say what happened in order: all of it, or without pods that got a node at once and kept it."""
-    happened = [(moment, what) for record in run.timeline for moment, what in _happenings(record, whole=whole)]
-    for moment, what in sorted(happened, key=lambda item: item[0]):
-        yield shown_time(moment), what
+    """Yield times and events in order; the short form omits pods that got a node at once and kept it."""
+    events = [event for record in run.timeline for event in _events(record, whole=whole)]
+    for moment, text in sorted(events, key=lambda event: event[0]):
+        yield format_seconds(moment), text
     for record in run.timeline:
         if record.waited is not None and record.bound is None and record.deleted is None:
-            yield shown_time(run.seconds), f"{record.pod} has no node, after {shown_time(record.waited)}"
+            yield format_seconds(run.seconds), f"{record.pod} has no node after {format_seconds(record.waited)}"
 
 
-def _happenings(record: PodHistory, *, whole: bool) -> Iterator[tuple[float, str]]:
+def _events(record: PodHistory, *, whole: bool) -> Iterator[tuple[float, str]]:
     pod, bound, waited = record.pod, record.bound, record.waited or 0.0
-    if bound is not None and (whole or waited >= AT_ONCE):
-        yield bound, f"{pod} placed on {record.node}, waited {shown_time(waited)}"
+    if bound is not None and (whole or waited >= MIN_WAIT):
+        yield bound, f"{pod} placed on {record.node}, waited {format_seconds(waited)}"
     if record.evicted is not None:
         by = f" by {record.evicted_by}" if record.evicted_by else ""
         yield record.evicted, f"{pod} evicted from {record.node}{by}"
     if record.finished is not None:
-        after = f" {shown_time(record.finished - bound)} after it was placed" if bound is not None else ""
+        after = f" {format_seconds(record.finished - bound)} after it was placed" if bound is not None else ""
         yield record.finished, f"{pod} {record.phase.lower()} on {record.node}{after}"
     if record.deleted is not None and (whole or (record.evicted is None and record.finished is None)):
-        yield record.deleted, f"{pod} gone"
+        yield record.deleted, f"{pod} deleted"
 
 
 def wait_summary(timeline: Sequence[PodHistory]) -> str:
-    """Say in one line how long pods waited for a node."""
+    """Summarise in one line how long pods waited for a node."""
     placed = [record for record in timeline if record.bound is not None and record.waited is not None]
     if not placed:
         return ""
     waits = [record.waited or 0.0 for record in placed]
     longest = max(placed, key=lambda record: record.waited or 0.0)
-    middle = f"median {shown_time(median(waits))}"
-    return f"Waited for a node: {middle}, longest {shown_time(longest.waited or 0.0)} ({longest.pod})"
+    middle = f"median {format_seconds(median(waits))}"
+    return f"Waited for a node: {middle}, longest {format_seconds(longest.waited or 0.0)} ({longest.pod})"
 
 
 def utilisation_table(rows: Sequence[Utilisation]) -> str:
-    """Lay out how full the nodes were, with groups if there are any."""
+    """Format the utilisation as a table, with a column for groups if there are any."""
     is_grouped = any(row.group for row in rows)
     head = ("Group", "Resource", "Allocatable", "At the end", "Mean", "Peak")
     cells = [head, *(_cells(row) for row in rows)]
@@ -86,19 +85,19 @@ def utilisation_table(rows: Sequence[Utilisation]) -> str:
 
 
 def _cells(row: Utilisation) -> tuple[str, ...]:
-    used = (row.requested, row.mean, row.peak)
-    shares = (f"{shown_amount(row.resource, item)} ({_percent(item, row.allocatable)})" for item in used)
-    return row.group or "-", row.resource, shown_amount(row.resource, row.allocatable), *shares
+    amounts = (row.requested, row.mean, row.peak)
+    shares = (f"{format_amount(row.resource, item)} ({_percent(item, row.allocatable)})" for item in amounts)
+    return row.group or "-", row.resource, format_amount(row.resource, row.allocatable), *shares
 
 
 def _percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f}%" if whole else "-"
 
 
-def shown_amount(resource: str, amount: float) -> str:
-    """Write an amount as people do: bytes with a unit.
+def format_amount(resource: str, amount: float) -> str:
+    """Format an amount; bytes get a unit.
 
-    >>> shown_amount("memory", 3 * 2**29), shown_amount("cpu", 2.5), shown_amount("pods", 110.0)
+    >>> format_amount("memory", 3 * 2**29), format_amount("cpu", 2.5), format_amount("pods", 110.0)
     ('1.5Gi', '2.5', '110')
     """
     if resource == "memory" or resource.startswith(("hugepages-", "ephemeral-storage")):
@@ -108,10 +107,10 @@ def shown_amount(resource: str, amount: float) -> str:
     return f"{amount:.1f}".removesuffix(".0")
 
 
-def shown_time(seconds: float) -> str:
-    """Write a time as Go does, with as many digits as matter.
+def format_seconds(seconds: float) -> str:
+    """Format seconds as a Go duration with few digits.
 
-    >>> shown_time(90.0), shown_time(0.0123), shown_time(12.3456), shown_time(3600.7)
+    >>> format_seconds(90.0), format_seconds(0.0123), format_seconds(12.3456), format_seconds(3600.7)
     ('1m30s', '12ms', '12.3s', '1h0m1s')
     """
     digits = 3 if seconds < 1 else 1 if seconds < 60 else 0

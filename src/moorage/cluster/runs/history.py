@@ -1,7 +1,7 @@
-"""What happened to pods while a simulation ran, and how full the nodes were: taken from the changes of its store."""
+"""The history of a simulation: the lifecycle of each pod and the utilisation of the nodes, from the store's changes."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -9,6 +9,7 @@ from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.requests import CPU
+from moorage.scheduler.decisions.decision import Decision
 
 PODS: Final = "pods"
 NODES: Final = "nodes"
@@ -16,9 +17,9 @@ _MILLI: Final = 1000
 
 
 class PodHistory(Struct, rename="camel", omit_defaults=True):
-    """One pod's life; moments are seconds since the simulation began.
+    """The lifecycle of one pod. Times are seconds since the start of the simulation.
 
-    ``waited`` is how long it was without a node: to the end, if it never got one. Pods that had one from the start
+    ``waited`` is the time without a node, until the end if the pod never got one. Pods that had a node from the start
     have no ``waited`` and no ``bound``.
     """
 
@@ -35,9 +36,9 @@ class PodHistory(Struct, rename="camel", omit_defaults=True):
 
 
 class Utilisation(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How much of a resource was requested by pods on nodes; CPUs, bytes, or plain counts.
+    """The requested amount of a resource: CPUs, bytes, or plain counts.
 
-    ``requested`` is at the end, ``peak`` the most at any moment, ``mean`` the mean over virtual time.
+    ``requested`` is the amount at the end, ``peak`` the maximum, ``mean`` the mean over virtual time.
     """
 
     resource: str
@@ -48,8 +49,30 @@ class Utilisation(Struct, frozen=True, rename="camel", omit_defaults=True):
     group: str = ""
 
 
+class Run(Struct, frozen=True):
+    """The result of a simulation: decisions in order of the attempts, pods in order of creation."""
+
+    decisions: list[Decision]
+    timeline: list[PodHistory]
+    utilisation: list[Utilisation]
+    seconds: float
+    """Virtual time that passed."""
+    is_quiet: bool
+    """Whether it ended because nothing would have changed any more."""
+    refusals: Mapping[str, str] = {}
+    """Writes of controllers that the API rejected, by controller and object."""
+
+    def more(self) -> dict[str, Any]:
+        """Return the fields that are printed after the decisions."""
+        return {
+            "simulated": {"seconds": self.seconds, "quiet": self.is_quiet},
+            "timeline": self.timeline,
+            "utilisation": self.utilisation,
+        }
+
+
 class RunHistory:
-    """Follows the store of a simulation from the moment it is made; ``group_by`` is a label of nodes."""
+    """Observes the store of a simulation; ``group_by`` is a node label."""
 
     def __init__(self, store: Store, now: Callable[[], float], *, group_by: str = "") -> None:
         self._now = now
@@ -64,48 +87,48 @@ class RunHistory:
 
     @property
     def seconds(self) -> float:
-        """How much time passed until the last change, or the last attempt that failed by an error."""
+        """Seconds until the last change, or the last attempt that failed with an error."""
         return _rounded(self._last_change - self._start)
 
     def end_at(self, seconds: float) -> None:
-        """Have the history end so many seconds after its begin: nothing changed since the last change."""
+        """Set the end of the history, in seconds after its start."""
         self._last_change = self._start + seconds
 
     def timeline(self, evictors: Mapping[str, str]) -> list[PodHistory]:
-        """Return what happened to each pod, in order of creation; ``evictors`` says who evicted whom, by uid."""
+        """Return the lifecycle of each pod in order of creation; ``evictors`` maps uids of victims to preemptors."""
         end = self.seconds
         for uid, by in evictors.items():
             if uid in self._pods:
                 self._pods[uid].evicted_by = by
         for record in self._pods.values():
             if record.waited is None and not record.node:
-                left = record.deleted if record.deleted is not None else end
-                record.waited = _rounded(left - record.created)
+                waited_until = record.deleted if record.deleted is not None else end
+                record.waited = _rounded(waited_until - record.created)
         return list(self._pods.values())
 
     def note_eviction(self, uid: str) -> None:
-        """Note that the scheduler has just asked for a pod to leave."""
+        """Record that the scheduler has just evicted a pod."""
         if uid in self._pods and self._pods[uid].evicted is None:
             self._pods[uid].evicted = self._moment()
 
     def note_failure(self) -> None:
-        """Note that a pod was tried until now, though nothing in the store may show it."""
+        """Record a failed attempt, which the store may not show."""
         self._last_change = self._now()
 
     def utilisation(self) -> list[Utilisation]:
-        """Return how full the nodes were, by group and resource; extended resources that nobody has are left out."""
+        """Return the utilisation of the nodes by group and resource, without resources that no node offers."""
         offered: dict[tuple[str, str], int] = {}
         for node in self._nodes.values():
             for resource, amount in node.allocatable.items():
-                place = (self._group(node.name), resource)
-                offered[place] = offered.get(place, 0) + amount
+                key = (self._group(node.name), resource)
+                offered[key] = offered.get(key, 0) + amount
         end = self._last_change
-        found = []
+        rows = []
         for group, resource in sorted(offered, key=_order):
             level, unit = self._levels.get((group, resource), Level(self._start)), _unit(resource)
             level.settle(end)
             mean = level.area / (end - self._start) if end > self._start else level.amount
-            found.append(
+            rows.append(
                 Utilisation(
                     resource=resource,
                     allocatable=_rounded(offered[group, resource] / unit),
@@ -115,7 +138,7 @@ class RunHistory:
                     group=group,
                 )
             )
-        return found
+        return rows
 
     def _moment(self) -> float:
         return _rounded(self._now() - self._start)
@@ -159,17 +182,17 @@ class RunHistory:
             record.deleted = self._moment()
 
     def _place(self, uid: str, pod: Pod) -> None:
-        group, taken = self._group(pod.node_name), {**pod.requests_on_node, PODS: 1}
-        self._placed[uid] = (group, taken)
-        self._add(group, taken, 1)
+        group, requests = self._group(pod.node_name), {**pod.requests_on_node, PODS: 1}
+        self._placed[uid] = (group, requests)
+        self._add(group, requests, 1)
 
     def _free(self, uid: str) -> None:
-        group, taken = self._placed.pop(uid, ("", {}))
-        self._add(group, taken, -1)
+        group, requests = self._placed.pop(uid, ("", {}))
+        self._add(group, requests, -1)
 
-    def _add(self, group: str, taken: dict[str, int], sign: int) -> None:
+    def _add(self, group: str, requests: dict[str, int], sign: int) -> None:
         now = self._now()
-        for resource, amount in taken.items():
+        for resource, amount in requests.items():
             level = self._levels.get((group, resource))
             if level is None:
                 level = self._levels[group, resource] = Level(self._start)
@@ -183,7 +206,7 @@ class RunHistory:
 
 
 class Level:
-    """An amount that goes up and down, its peak, and the area under it so far."""
+    """An amount over time: its current value, its peak, and its integral."""
 
     __slots__ = ("amount", "area", "peak", "since")
 
@@ -207,7 +230,7 @@ def _rounded(seconds: float) -> float:
     return round(seconds, 3)
 
 
-def _order(place: tuple[str, str]) -> tuple[str, int, str]:
-    group, resource = place
-    known = (CPU, "memory", "ephemeral-storage", PODS)
-    return group, known.index(resource) if resource in known else len(known), resource
+def _order(key: tuple[str, str]) -> tuple[str, int, str]:
+    group, resource = key
+    first = (CPU, "memory", "ephemeral-storage", PODS)
+    return group, first.index(resource) if resource in first else len(first), resource

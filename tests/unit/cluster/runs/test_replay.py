@@ -7,9 +7,9 @@ import pytest
 from tests.unit.insight.page.clusters import job, loaded, node, pod, policy, replayed
 
 from moorage.cluster.files.loading import cluster_of
-from moorage.cluster.simulation import recording, replay
-from moorage.cluster.simulation.recording import RunRecorder, StepKind
-from moorage.cluster.simulation.replay import ClusterMoment
+from moorage.cluster.runs import recording, replay
+from moorage.cluster.runs.recording import RunRecorder, StepKind
+from moorage.cluster.runs.replay import ClusterMoment
 from moorage.cluster.simulation.simulation import simulate
 
 CLUSTER = (node("n1"), node("n2"), pod("web", node="n1"), pod("too-big", "9"), job("short", 6, 1), job("long", 6, 5))

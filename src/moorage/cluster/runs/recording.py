@@ -1,11 +1,11 @@
-"""What happened in a simulation, step by step, so that any moment of it can be shown again."""
+"""A recording of a simulation, step by step, from which any moment can be replayed."""
 
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange
-from moorage.cluster.simulation.history import NODES, PODS
+from moorage.cluster.runs.history import NODES, PODS
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.attempts import AttemptLog
@@ -15,22 +15,22 @@ from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.observer import UNSCHEDULABLE, QueueObserver
 
 MAX_REPEATS: Final = 20
-"""A pod that fails alike more often than this is left alone until something new happens to it: it may go on all day."""
+"""A pod that repeats the same failure more often than this is not recorded until something else happens to it."""
 
 
 class StepKind(Enum):
-    """What a step is about."""
+    """The kind of a step."""
 
-    WAITS = "a pod came that has no node"
-    TAKES = "a pod came to a node"
+    WAITS = "a pod without a node was added"
+    TAKES = "a pod was placed on a node"
     LEAVES = "a pod left its node"
-    GONE = "a pod that waited is gone"
-    MOVED = "a pod that waits went to another place of the queue"
+    GONE = "a pending pod was deleted"
+    MOVED = "a pending pod moved to another queue"
     TRIED = "an attempt failed"
 
 
 class HistoryStep(NamedTuple):
-    """One thing that happened to a pod, so many seconds after the begin; ``detail`` depends on what it was."""
+    """A step of one pod, ``moment`` seconds after the start; ``detail`` depends on the kind of step."""
 
     moment: float
     what: StepKind
@@ -39,9 +39,9 @@ class HistoryStep(NamedTuple):
 
 
 class FailedAttempt(NamedTuple):
-    """Why an attempt failed: the reasons without their counts, the plugins, and the sentence users read.
+    """Why an attempt failed: the reasons without counts, the plugins, and the complete message.
 
-    The reason that most nodes have comes first.
+    The reason of most nodes comes first.
     """
 
     reasons: tuple[str, ...]
@@ -50,7 +50,7 @@ class FailedAttempt(NamedTuple):
 
 
 class RecordedDecision(NamedTuple):
-    """An attempt that ended."""
+    """A finished attempt."""
 
     moment: float
     pod: str
@@ -61,7 +61,7 @@ class RecordedDecision(NamedTuple):
 
 
 def why_not(outcome: Parked | Failed) -> FailedAttempt:
-    """Say why an attempt failed."""
+    """Return why an attempt failed."""
     if isinstance(outcome, Failed):
         return FailedAttempt((outcome.message,), (), outcome.message)
     diagnosis = outcome.diagnosis
@@ -74,14 +74,14 @@ def why_not(outcome: Parked | Failed) -> FailedAttempt:
 
 
 class RecordedAttempts(AttemptLog):
-    """Keeps every attempt, not only the last of each pod."""
+    """Records every attempt, not only the last of each pod."""
 
     def __init__(self, recorder: "RunRecorder", *, with_nodes: bool) -> None:
         super().__init__(with_nodes=with_nodes)
         self._recorder = recorder
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """Note how an attempt ended."""
+        """Record the outcome of an attempt."""
         super().ended(queued, outcome)
         if isinstance(outcome, Placed):
             self._recorder.decided(queued, Result.SCHEDULED, outcome.node_name, "")
@@ -89,75 +89,75 @@ class RecordedAttempts(AttemptLog):
             self._recorder.failed(queued, outcome)
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
-        """Note that a pod came back from its binding."""
+        """Record a failed binding."""
         super().binding_failed(queued, outcome)
         self._recorder.failed(queued, outcome)
 
 
 class RecordedMoves(QueueObserver):
-    """Keeps where pods went in the queue, and because of what."""
+    """Records the moves of pods between queues, with the events that caused them."""
 
     def __init__(self, recorder: "RunRecorder") -> None:
         self._recorder = recorder
 
     def moved(self, pod: Pod, queue: str, event: str) -> None:
-        """Note the move."""
+        """Record a move."""
         self._recorder.moved(pod.key, queue, event)
 
 
 class RunRecorder:
-    """Records a simulation from its begin; :attr:`steps` and :attr:`decisions` are in order of time."""
+    """Records a simulation. :attr:`steps` and :attr:`decisions` are in order of time."""
 
     def __init__(self, *, with_nodes: bool = False) -> None:
         self.attempts = RecordedAttempts(self, with_nodes=with_nodes)
         self.moves = RecordedMoves(self)
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
-        """Every pod there ever was, by name, as it was first seen."""
+        """Every pod by key, in its first state."""
         self.steps: list[HistoryStep] = []
         self.decisions: list[RecordedDecision] = []
         self.seconds = 0.0
         self._on_node: set[str] = set()
         self._last: dict[str, tuple[FailedAttempt, int]] = {}
-        """Why each pod failed last, and how often in a row."""
-        self._left_alone: set[str] = set()
+        """The last failure of each pod, and how often it was repeated."""
+        self._repeating: set[str] = set()
         self._now: Callable[[], float] = lambda: 0.0
         self._start = 0.0
 
     def begin(self, store: Store, now: Callable[[], float]) -> None:
-        """Follow a store from now on."""
-        self.go_by(now)
+        """Start recording the changes of a store."""
+        self.start_clock(now)
         store.subscribe(self._changed)
 
-    def go_by(self, now: Callable[[], float]) -> None:
-        """Take the time from a clock; it is the begin now."""
+    def start_clock(self, now: Callable[[], float]) -> None:
+        """Read the time from a clock; the current time is the start."""
         self._now, self._start = now, now()
 
     def note(self, what: StepKind, pod: str, detail: Any = None) -> None:
-        """Add a step."""
+        """Record a step."""
         self.seconds = round(self._now() - self._start, 3)
         self.steps.append(HistoryStep(self.seconds, what, pod, detail))
 
     def moved(self, pod: str, queue: str, event: str) -> None:
-        """Add a move; of a pod that is left alone only that it is where it was left."""
-        if pod not in self._left_alone or (queue == UNSCHEDULABLE and self._last[pod][1] == MAX_REPEATS + 1):
+        """Record a move; for a repeating pod, only the return to the unschedulable pods."""
+        if pod not in self._repeating or (queue == UNSCHEDULABLE and self._last[pod][1] == MAX_REPEATS + 1):
             self.note(StepKind.MOVED, pod, (queue, event))
 
     def decided(self, queued: QueuedPodInfo, result: Result, node: str, message: str) -> None:
-        """Add an attempt."""
+        """Record an attempt."""
         moment = round(self._now() - self._start, 3)
         self.decisions.append(RecordedDecision(moment, queued.key, result, node, message, queued.attempts))
 
     def failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
-        """Add an attempt that failed."""
+        """Record a failed attempt."""
         why = why_not(outcome)
         before, times = self._last.get(queued.key, (None, 0))
         times = times + 1 if why == before else 1
         self._last[queued.key] = (why, times)
         if times > MAX_REPEATS:
-            self._left_alone.add(queued.key)
+            self._repeating.add(queued.key)
             return
-        self._left_alone.discard(queued.key)
+        self._repeating.discard(queued.key)
         is_error = isinstance(outcome, Failed) and not outcome.is_rejection
         self.note(StepKind.TRIED, queued.key, why)
         self.decided(queued, Result.ERROR if is_error else Result.UNSCHEDULABLE, "", outcome.message)
@@ -183,7 +183,7 @@ class RunRecorder:
         elif pod.node_name and key not in self._on_node:
             self._on_node.add(key)
             self._last.pop(key, None)
-            self._left_alone.discard(key)
+            self._repeating.discard(key)
             self.note(StepKind.TAKES, key, pod.node_name)
 
     def _left(self, key: str, *, is_gone: bool) -> None:
