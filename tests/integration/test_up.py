@@ -71,7 +71,7 @@ def test_a_manifest_the_cluster_refuses_is_told_by_place(tmp_path: Path) -> None
     file.write_text("apiVersion: example.org/v1\nkind: Unheard\nmetadata: {name: a}\n")
     ended = run("--nodes", "0", "-f", str(file), "--for", "1s")
     assert ended.returncode == 2
-    assert f"{file}, document 1: the cluster serves no Unheard in example.org/v1" in ended.stderr
+    assert f"{file}, document 1: the cluster does not serve Unheard in example.org/v1" in ended.stderr
 
 
 def test_a_field_nobody_knows_is_told_by_place(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Manifests into a cluster, as ``kubectl apply`` would bring them: any kind that the server serves."""
+"""Applying of manifests, as ``kubectl apply`` does, for all kinds that the server serves."""
 
 import asyncio
 import sys
@@ -17,19 +17,19 @@ APPLY: Final = "application/apply-patch+yaml"
 MANAGER: Final = "moorage"
 DEFINITION: Final = "CustomResourceDefinition"
 _FIRST: Final = (DEFINITION, "Namespace", "PriorityClass", "StorageClass", "DeviceClass")
-"""Kinds that others need: whatever the order of a file, they come first."""
+"""Kinds that other objects need; they are applied first, independent of the order in a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object as it was written, and where."""
+    """One object as plain data, and its source."""
 
     data: Mapping[str, Any]
     source: str
 
     @property
     def kind(self) -> tuple[str, str]:
-        """Its ``apiVersion`` and ``kind``."""
+        """The ``apiVersion`` and ``kind``."""
         return str(self.data["apiVersion"]), str(self.data["kind"])
 
     @property
@@ -39,36 +39,36 @@ class Manifest:
 
 
 def manifests_in(*files: str | Path) -> list[Manifest]:
-    """Read manifests from YAML or JSON files (``-`` is standard input); InputError says which is wrong and how."""
-    found: list[Manifest] = []
+    """Read manifests from YAML or JSON files (``-`` is standard input); raise InputError if a file is invalid."""
+    manifests: list[Manifest] = []
     for file in files:
         try:
             text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             raise InputError(str(file), f"cannot be read: {why}") from error
-        found += manifests_of(read_documents(text, source=str(file)), source=str(file))
-    return found
+        manifests += manifests_of(read_documents(text, source=str(file)), source=str(file))
+    return manifests
 
 
 def manifests_of(documents: Iterable[Any], *, source: str) -> list[Manifest]:
-    """Take objects as they are, lists of objects one by one."""
-    found: list[Manifest] = []
+    """Return the manifests of documents; lists of objects are flattened."""
+    manifests: list[Manifest] = []
     for number, document in enumerate(documents):
         where = f"{source}, document {number + 1}"
         if not isinstance(document, Mapping) or not {"apiVersion", "kind"} <= document.keys():
-            raise InputError(where, "this is not a Kubernetes object", hint="every object needs apiVersion and kind")
+            raise InputError(where, "not a Kubernetes object", hint="every object needs apiVersion and kind")
         if isinstance(document.get("items"), list):
-            found += manifests_of(document["items"], source=where)
+            manifests += manifests_of(document["items"], source=where)
         elif not isinstance(document.get("metadata"), Mapping) or not document["metadata"].get("name"):
-            raise InputError(where, f"this {document['kind']} has no name", hint="write metadata: {name: …}")
+            raise InputError(where, f"{document['kind']} without a name", hint="write metadata: {name: …}")
         else:
-            found.append(Manifest(document, where))
-    return found
+            manifests.append(Manifest(document, where))
+    return manifests
 
 
 class Applier:
-    """Applies manifests through an API server, whose resources it looks up once."""
+    """Applies manifests through an API server; discovery results are cached."""
 
     def __init__(self, client: ApiClient, namespace: str = "default") -> None:
         self._client = client
@@ -76,15 +76,15 @@ class Applier:
         self._places: dict[tuple[str, str], tuple[str, bool]] = {}
 
     async def apply(self, manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
-        """Create objects or bring them up to date, and return them as stored, in the order given."""
-        given = list(manifests)
+        """Create or update objects; return the stored objects in the order of the manifests."""
+        items = list(manifests)
         stored: dict[int, dict[str, Any]] = {}
-        for number in sorted(range(len(given)), key=lambda number: _rank(given[number])):
-            stored[number] = await self._apply(given[number])
-        return [stored[number] for number in range(len(given))]
+        for number in sorted(range(len(items)), key=lambda number: _rank(items[number])):
+            stored[number] = await self._apply(items[number])
+        return [stored[number] for number in range(len(items))]
 
     async def delete(self, manifests: Iterable[Manifest]) -> None:
-        """Delete objects, the last first; those that are gone need it no more."""
+        """Delete objects in reverse order; missing objects are ignored."""
         for manifest in reversed(list(manifests)):
             try:
                 await self._client.request("DELETE", await self._path(manifest))
@@ -113,14 +113,14 @@ class Applier:
         return f"{group}/namespaces/{metadata.get('namespace') or self._namespace}/{plural}/{metadata['name']}"
 
     async def _place(self, manifest: Manifest) -> tuple[str, bool]:
-        """Find where objects of a kind live; one that was defined a moment ago may not be served yet."""
+        """Return the path of a kind; retry, because a new custom resource may not be served yet."""
         for pause in (0.0, 0.1, 0.5):
             if manifest.kind not in self._places:
                 await asyncio.sleep(pause)
                 await self._discover(manifest.kind[0])
         if manifest.kind not in self._places:
             version, kind = manifest.kind
-            raise InputError(manifest.source, f"the cluster serves no {kind} in {version}")
+            raise InputError(manifest.source, f"the cluster does not serve {kind} in {version}")
         return self._places[manifest.kind]
 
     async def _discover(self, version: str) -> None:

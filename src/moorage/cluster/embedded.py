@@ -1,4 +1,4 @@
-"""Everything that makes a cluster of an API server: nodes, controllers, kubelets and a scheduler, started and ended."""
+"""The embedded cluster: nodes, controllers, fake kubelets and a scheduler on an API server."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -26,12 +26,11 @@ AT_ONCE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """What a cluster is made of; without a ``policy`` it has no scheduler of ours.
+    """Options of a cluster; without a ``policy`` it has no scheduler.
 
-    ``definitions`` are custom resources that are there before the scheduler is, so that its plugins see them at once.
-    With ``cross_check`` all answers that plugins share are compared with ones computed from nothing; the cluster fails
-    if they differ.
-    ``features`` are the gates of everything but the scheduler, which has its own in its policy.
+    ``definitions`` are custom resource definitions that are created before the scheduler starts. With ``cross_check``
+    all cached results of plugins are compared with newly computed ones; the cluster fails if they differ.
+    ``features`` are the gates of all components except the scheduler, whose gates are in its policy.
     """
 
     nodes: int = 10
@@ -44,9 +43,9 @@ class ClusterOptions:
 
 
 class EmbeddedCluster:
-    """A cluster on an API server; an async context manager: it runs while the block does.
+    """A cluster on an API server, as an async context manager.
 
-    ``observers`` are controllers besides the usual ones; ``attempts`` looks on while the scheduler works.
+    ``observers`` are additional controllers; ``attempts`` observes scheduling attempts.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class EmbeddedCluster:
 
     @property
     def cache(self) -> InformerCache:
-        """The cluster as its controllers see it."""
+        """The informer cache of the controllers."""
         return self.manager.cache
 
     async def __aenter__(self) -> Self:
@@ -100,11 +99,11 @@ class EmbeddedCluster:
         self.tasks.append(asyncio.get_running_loop().create_task(work, name=name))
 
     async def _unless_ended(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """Wait for something, unless a part of the cluster ends before, which is an error of its own."""
+        """Wait for a coroutine; raise the error of a component that ends first."""
         task = asyncio.ensure_future(waiting)
-        done, _ = await asyncio.wait((task, *self.tasks), return_when=asyncio.FIRST_COMPLETED)
+        finished, _ = await asyncio.wait((task, *self.tasks), return_when=asyncio.FIRST_COMPLETED)
         task.cancel()
-        for part in done - {task}:
+        for part in finished - {task}:
             part.result()
 
     async def _end(self) -> None:
@@ -114,24 +113,24 @@ class EmbeddedCluster:
         await self._ending.aclose()
 
     def failure(self) -> BaseException | None:
-        """Return what ended a part of the cluster before its time, if something did."""
-        ended = (task for task in self.tasks if task.done() and not task.cancelled())
-        return next((error for task in ended if (error := task.exception()) is not None), None)
+        """Return the error that stopped a component of the cluster, if any."""
+        failed_tasks = (task for task in self.tasks if task.done() and not task.cancelled())
+        return next((error for task in failed_tasks if (error := task.exception()) is not None), None)
 
     async def add_nodes(
         self, count: int, shape: NodeShape | None = None, name: Callable[[int], str] | None = None
     ) -> None:
-        """Register fake nodes, those that are there already excepted."""
+        """Register fake nodes; existing nodes are left unchanged."""
         width = len(str(max(count, 1)))
         naming = name or (lambda number: f"node-{number:0{width}d}")
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def register(number: int) -> None:
             data = fake_node(naming(number), number, shape or self._options.shape, self._clock.now())
-            asked = build_request(Create(Node, data))
+            request = build_request(Create(Node, data))
             async with gate:
                 try:
-                    await self.client.request(asked.method, asked.path, asked.body)
+                    await self.client.request(request.method, request.path, request.body)
                 except AlreadyExists:
                     return
 
@@ -140,6 +139,6 @@ class EmbeddedCluster:
                 group.create_task(register(number))
 
     async def fail_node(self, name: str, *, failed: bool = True) -> None:
-        """Have a node fall silent, or come back."""
+        """Make a node fail or recover."""
         node = await self.client.get(Node, name)
         await self.client.patch(node, {"metadata": {"annotations": {FAIL: "true" if failed else None}}})

@@ -1,4 +1,4 @@
-"""The API in the same process, without HTTP: requests are handed over as they are, and changes come as structs."""
+"""In-process access to the API, without HTTP: direct calls for requests, structs for changes."""
 
 import asyncio
 from collections import deque
@@ -26,7 +26,7 @@ from moorage.kube.client.rest import JSON, ApiClient
 SAME_MOMENT: Final = 1e-6
 """Timers may fire a rounding error early."""
 Before = Callable[[ApiRequest], Awaitable[None]]
-"""Called before a request reaches the API: it may wait, as a network does, or raise what the caller is to get."""
+"""Called before a request reaches the API; it may simulate latency or raise an error to the caller."""
 
 
 class InProcessClient(ApiClient):
@@ -42,9 +42,9 @@ class InProcessClient(ApiClient):
     async def request(
         self, method: str, path: str, body: bytes = b"", content_type: str = JSON, *, seconds: float = 0.0
     ) -> bytes:
-        """Hand a request over and return the body of the answer; an answer that is no success is raised."""
+        """Execute a request and return the body of the response; raise an error for other than 2xx responses."""
         path, _, query = path.partition("?")
-        asked = ApiRequest(
+        api_request = ApiRequest(
             method,
             path,
             query=dict(parse_qsl(query, keep_blank_values=True)) if query else {},
@@ -52,9 +52,9 @@ class InProcessClient(ApiClient):
             content_type=content_type,
             user_agent=self._user_agent,
         )
-        await self._before(asked)
-        answer = self._api.answer(asked)
-        assert not isinstance(answer, Watch), "a watch is read as it comes"
+        await self._before(api_request)
+        answer = self._api.answer(api_request)
+        assert not isinstance(answer, Watch), "watches are streamed"
         if answer.status >= 300:
             retry = None if answer.retry_after is None else str(answer.retry_after)
             raise api_error(answer.status, answer.body, retry, self.connection.source)
@@ -62,16 +62,16 @@ class InProcessClient(ApiClient):
 
 
 class Follower(NamedTuple):
-    """Somebody who follows a kind."""
+    """A subscriber of a kind."""
 
     kind: Kind
     on_changes: OnChanges
 
 
 class StoreWatch:
-    """Passes the changes of a store on as structs, each decoded once for all who follow its kind.
+    """Delivers the changes of a store as structs; each is decoded once for all subscribers of its kind.
 
-    ``delay`` is asked for every change, so that a watch may lag behind by more or less.
+    ``delay`` is called for every change, so that the latency can vary.
     """
 
     def __init__(self, store: Store, delay: Callable[[], float]) -> None:
@@ -80,47 +80,47 @@ class StoreWatch:
         self._followers: dict[str, list[Follower]] = {}
         self._on_the_way: deque[tuple[str, StoredChange]] = deque()
         self._due: list[float] = []
-        """When the next of them arrive, as a heap: whichever delay was drawn, they arrive in their order."""
+        """Delivery times as a heap: changes arrive in order, independent of their delays."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_running = False
-        self._seen: dict[str, dict[str, Entry]] | None = None
+        self._snapshot: dict[str, dict[str, Entry]] | None = None
         self.after_delivery: Callable[[], None] = lambda: None
-        """Called whenever a change has been passed on."""
+        """Called after every delivery."""
         store.subscribe(self._changed)
 
     @property
     def is_busy(self) -> bool:
-        """Whether changes are on their way, or everything will be listed again."""
-        return bool(self._on_the_way) or self._seen is not None
+        """Whether changes are pending, or a relist is scheduled."""
+        return bool(self._on_the_way) or self._snapshot is not None
 
     def follow(self, kind: type[KubeObject], on_changes: OnChanges) -> None:
-        """Pass changes of a kind on to somebody, once the watch has been started."""
+        """Subscribe to the changes of a kind; they are delivered after the start."""
         follower = Follower(BY_TYPE[kind], on_changes)
         self._followers.setdefault(storage_of(kind), []).append(follower)
 
     def start(self) -> None:
-        """Begin to pass changes on; what is there already is for the follower to read."""
+        """Start the delivery of changes; subscribers read existing objects themselves."""
         self._is_running = True
 
     def cut(self, seconds: float) -> None:
-        """Lose what is on its way and what happens for a while; then list, and pass on what has become different."""
-        seen = {name: {entry.key: entry for entry in self._store.list(name)} for name in self._followers}
+        """Drop pending changes and all changes for some seconds; then relist and deliver the differences."""
+        snapshot = {name: {entry.key: entry for entry in self._store.list(name)} for name in self._followers}
         for resource, change in reversed(self._on_the_way):
             entry = change.before or change.after
             assert entry is not None
             if change.before is None:
-                del seen[resource][entry.key]
+                del snapshot[resource][entry.key]
             else:
-                seen[resource][entry.key] = entry
+                snapshot[resource][entry.key] = entry
         self._on_the_way.clear()
         self._due.clear()
-        if self._seen is None:
-            self._seen = seen
+        if self._snapshot is None:
+            self._snapshot = snapshot
             asyncio.get_running_loop().call_later(seconds, self._list_again)
 
     def _list_again(self) -> None:
-        seen, self._seen = self._seen or {}, None
-        for resource, before in seen.items():
+        snapshot, self._snapshot = self._snapshot or {}, None
+        for resource, before in snapshot.items():
             now = {entry.key: entry for entry in self._store.list(resource)}
             for kind, on_changes in self._followers[resource]:
                 if changes := list(_differences(kind.type, before, now)):
@@ -128,7 +128,7 @@ class StoreWatch:
         self.after_delivery()
 
     def _changed(self, resource: str, change: StoredChange) -> None:
-        if self._is_running and self._seen is None and resource in self._followers:
+        if self._is_running and self._snapshot is None and resource in self._followers:
             self._on_the_way.append((resource, change))
             loop = asyncio.get_running_loop()
             moment = loop.time() + self._delay()
@@ -137,13 +137,13 @@ class StoreWatch:
                 self._set_timer(loop)
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Have one timer for all that is on its way."""
+        """Set one timer for all pending changes."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = loop.call_at(self._due[0], self._deliver) if self._due else None
 
     def _deliver(self) -> None:
-        """Pass on everything that is due; neighbours of one kind go together."""
+        """Deliver all due changes; consecutive changes of one kind are delivered together."""
         loop, self._timer = asyncio.get_running_loop(), None
         now, arrived = loop.time() + SAME_MOMENT, []
         while self._due and self._due[0] <= now:
@@ -162,21 +162,21 @@ class StoreWatch:
 def _differences(
     kind: type[KubeObject], before: Mapping[str, Entry], now: Mapping[str, Entry]
 ) -> Iterator[Change[Any]]:
-    """Compare two lists as an informer does: of an object that is gone, the last version may have been missed."""
+    """Compare two lists as an informer does: the last version of a deleted object may be unknown."""
     for key, entry in before.items():
         if key not in now or now[key].typed(kind).uid != entry.typed(kind).uid:
             yield Change(entry.typed(kind), None, is_final=False)
     for key, entry in now.items():
-        known = before.get(key)
-        if known is None or known.typed(kind).uid != entry.typed(kind).uid:
+        previous = before.get(key)
+        if previous is None or previous.typed(kind).uid != entry.typed(kind).uid:
             yield Change(None, entry.typed(kind))
-        elif known.version != entry.version:
-            yield Change(known.typed(kind), entry.typed(kind))
+        elif previous.version != entry.version:
+            yield Change(previous.typed(kind), entry.typed(kind))
 
 
 def _uid(change: Change[Any]) -> str:
-    thing = change.before if change.after is None else change.after
-    return "" if thing is None else str(thing.uid)
+    obj = change.before if change.after is None else change.after
+    return "" if obj is None else str(obj.uid)
 
 
 def typed(kind: type[KubeObject], change: StoredChange) -> Change[Any]:
@@ -186,9 +186,9 @@ def typed(kind: type[KubeObject], change: StoredChange) -> Change[Any]:
 
 
 class StoreInformer:
-    """What a :class:`StoreWatch` brings of one kind, where controllers expect an informer.
+    """Adapts a :class:`StoreWatch` to the interface of an informer of one kind.
 
-    ``hidden`` are the uids of objects that are not for them.
+    Objects whose UIDs are ``hidden`` are not delivered.
     """
 
     def __init__(
@@ -204,10 +204,10 @@ class StoreInformer:
         self._pass_on(kind, [change for change in changes if _uid(change) not in self._hidden])
 
     async def synced(self) -> None:
-        """There is nothing to wait for: what is there is read at once."""
+        """Return immediately: existing objects are read synchronously."""
 
     async def run(self) -> None:
-        """Pass on what is there already; what comes then is brought by the watch."""
+        """Deliver the existing objects; the watch delivers later changes."""
         there: Sequence[Change[Any]] = [
             Change(None, entry.typed(self.kind.type)) for entry in self._store.list(storage_of(self.kind.type))
         ]

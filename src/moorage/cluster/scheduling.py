@@ -1,4 +1,4 @@
-"""A scheduler on an API server, through the client that it has in production."""
+"""A scheduler on an API server, with the production client."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class RunningScheduler:
-    """One scheduler at work; :meth:`run` it until it is cancelled."""
+    """One scheduler; :meth:`run` runs until it is cancelled."""
 
     def __init__(
         self,
@@ -43,20 +43,20 @@ class RunningScheduler:
         self.scheduler = self._parts.scheduler
 
     async def reload(self, policy: Policy) -> list[str]:
-        """Go on under another policy; return what of its configuration cannot change while a scheduler runs."""
+        """Switch to another policy; return the configuration fields that cannot change at run time."""
         usable, differing = with_fixed(policy, self.scheduler.profiles.config)
         await reload(self._parts, usable)
         return differing
 
     def failure(self) -> Exception | None:
-        """Return what went wrong in an attempt: an exception of ours, or a cached result that is wrong."""
+        """Return the first internal error of an attempt: an unexpected exception or a wrong cached result."""
         if self.scheduler.unexpected is not None:
             return self.scheduler.unexpected
         checks = (cycle.filtering.cross_check for cycle in self.scheduler.cycles.values())
         return next((check.first for check in checks if check is not None and check.first is not None), None)
 
     async def run(self) -> None:
-        """List and watch, then schedule until cancelled; what is under way is finished."""
+        """List and watch, then schedule until cancelled; pending work is finished."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._api.informers.run(), name="scheduler's informers")
@@ -67,19 +67,19 @@ class RunningScheduler:
                     self._parts.deliveries.start_through_loop()
                 await self._parts.loop.run()
         except BaseExceptionGroup as group:
-            # One message for whoever reads it: which task of several it came from is of no interest.
+            # Report a single message; the failed task is not relevant to users.
             raise _first(group) from group
         finally:
             await self._finish()
             self._parts.close()
 
     async def _finish(self) -> None:
-        """Let bindings, status patches and events that are under way reach the server, unless that takes too long."""
+        """Finish pending bindings, status patches and events, with a timeout."""
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 await self._parts.background.drain()
         except TimeoutError:
-            log.info("ending with work under way", tasks=len(self._parts.background))
+            log.info("shutdown timed out with pending work", tasks=len(self._parts.background))
         await self.scheduler.life.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(EVENT_SECONDS):
@@ -87,7 +87,7 @@ class RunningScheduler:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Find an error that says what to do in a group; if there is none, return the group."""
+    """Return the first MoorageError of a group, or the group itself."""
     error: BaseException | None = group.subgroup(MoorageError)
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

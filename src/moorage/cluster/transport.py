@@ -1,4 +1,4 @@
-"""The API in the same process, behind the client's own seam: no sockets, so that it works in virtual time."""
+"""An in-process transport of the API client: no sockets, so it works in virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from moorage.kube.http.parsing import parse_request
 
 
 class InProcess:
-    """Carries requests to an API in the same process; each takes ``latency`` seconds."""
+    """Passes requests to an API in the same process; each takes ``latency`` seconds."""
 
     host_header = "in.process"
 
@@ -29,16 +29,16 @@ class InProcess:
             event.set()
 
     async def send(self, request: bytes, seconds: float) -> Response:
-        """Carry a request to the API and bring the answer back."""
+        """Execute a request and return its response."""
         await asyncio.sleep(self._latency)
         answer = self._api.answer(parsed(request))
-        assert not isinstance(answer, Watch), "a watch is read as it comes"
+        assert not isinstance(answer, Watch), "watches are streamed"
         retry = None if answer.retry_after is None else str(answer.retry_after)
         return Response(answer.status, answer.body, retry)
 
     @asynccontextmanager
     async def stream(self, request: bytes, max_silence: float) -> AsyncIterator[ResponseStream]:
-        """Carry a watch to the API and give the block its events."""
+        """Start a watch and yield its stream of events."""
         await asyncio.sleep(self._latency)
         answer = self._api.answer(parsed(request))
         if not isinstance(answer, Watch):
@@ -53,7 +53,7 @@ class InProcess:
             waiting.discard(event)
 
     def close(self) -> None:
-        """Be done; there is nothing to close."""
+        """Do nothing: there is no connection."""
 
 
 class _WatchAnswer:
@@ -91,7 +91,7 @@ class _WatchAnswer:
 
 
 class _WholeAnswer:
-    """An answer that is there at once: what was asked for is no watch, or was refused."""
+    """A complete response: not a watch, or an error."""
 
     retry_after = None
 
@@ -110,14 +110,14 @@ class _WholeAnswer:
 
 
 def parsed(request: bytes) -> ApiRequest:
-    """Read the request a client would have put on the wire."""
-    found = parse_request(request)
+    """Parse a serialized HTTP request."""
+    http_request = parse_request(request)
     return ApiRequest(
-        method=found.method,
-        path=found.path,
-        query=dict(parse_qsl(found.query_string, keep_blank_values=True)),
-        body=found.body,
-        content_type=found.header(b"content-type", JSON),
-        accept=found.header(b"accept"),
-        user_agent=found.header(b"user-agent"),
+        method=http_request.method,
+        path=http_request.path,
+        query=dict(parse_qsl(http_request.query_string, keep_blank_values=True)),
+        body=http_request.body,
+        content_type=http_request.header(b"content-type", JSON),
+        accept=http_request.header(b"accept"),
+        user_agent=http_request.header(b"user-agent"),
     )

@@ -18,29 +18,29 @@ _ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][8
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object as it was written; ``place`` says where, for messages."""
+    """One object as plain data; ``source`` is its file and position, for messages."""
 
     content: Mapping[str, Any]
-    place: str
+    source: str
 
     @property
     def kind(self) -> str:
-        """Return what stands in ``kind``; empty when that is no text."""
+        """Return ``kind``; empty if it is not a string."""
         return _text(self.content.get("kind"))
 
     @property
     def api_version(self) -> str:
-        """Return what stands in ``apiVersion``; empty when that is no text."""
+        """Return ``apiVersion``; empty if it is not a string."""
         return _text(self.content.get("apiVersion"))
 
     @property
     def title(self) -> str:
-        """Name the object after its place: the kind, and the name if it has one."""
+        """The source, kind and name of the object, for messages."""
         metadata = self.content.get("metadata")
-        named = metadata if isinstance(metadata, dict) else {}
-        name = "/".join(part for part in (_text(named.get("namespace")), _text(named.get("name"))) if part)
+        fields = metadata if isinstance(metadata, dict) else {}
+        name = "/".join(part for part in (_text(fields.get("namespace")), _text(fields.get("name"))) if part)
         title = " ".join(part for part in (self.kind, name) if part)
-        return f"{self.place} ({title})" if title else self.place
+        return f"{self.source} ({title})" if title else self.source
 
 
 def read_files(paths: Sequence[str], *, stdin: TextIO | None = None) -> Iterator[Document]:
@@ -57,23 +57,23 @@ def documents_of(contents: Iterable[Any], *, source: str) -> Iterator[Document]:
         yield from flatten(content, f"{source}, object {number}")
 
 
-def flatten(content: Any, place: str) -> Iterator[Document]:
-    """Take lists apart, at any depth; items of a typed list need no kind of their own."""
+def flatten(content: Any, source: str) -> Iterator[Document]:
+    """Flatten lists at any depth; items of a typed list need no kind."""
     if not isinstance(content, dict):
         raise InputError(
-            place,
+            source,
             f"this is not a Kubernetes object but a {_describe(content)}",
             hint="every document needs apiVersion, kind and metadata",
         )
     kind = _text(content.get("kind"))
     if not kind.endswith("List") or "items" not in content:
-        yield Document(content, place)
+        yield Document(content, source)
         return
     items = content["items"] or []
     if not isinstance(items, list):
-        raise InputError(f"{place}, items", f"expected a list of objects, found a {_describe(items)}")
+        raise InputError(f"{source}, items", f"expected a list of objects, found a {_describe(items)}")
     for index, item in enumerate(items):
-        yield from flatten(_with_kind(item, content), f"{place}, items[{index}]")
+        yield from flatten(_with_kind(item, content), f"{source}, items[{index}]")
 
 
 def _with_kind(item: Any, parent: Mapping[str, Any]) -> Any:
@@ -104,7 +104,7 @@ def _parse(text: str, source: str) -> Iterator[Any]:
         try:
             yield from _json_documents(text)
         except (ValueError, RecursionError):
-            # Not JSON, or more digits or levels than Python takes: the other reader says what is wrong, and where.
+            # Not JSON, or too many digits or levels: the YAML reader reports the problem and its position.
             yield from read_documents(text, source=source)
     else:
         yield from read_documents(text, source=source)

@@ -15,7 +15,7 @@ ORDER: Final = "$setElementOrder/"
 RETAIN: Final = "$retainKeys"
 MAX_OPERATIONS: Final = 10_000
 MAX_COPIED: Final = 3 * 1024 * 1024
-"""How many bytes the copy operations of one patch may add: each can double what the one before it made."""
+"""The bytes that copy operations of one patch may add: repeated copies grow exponentially."""
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -85,7 +85,7 @@ def _value(operation: dict[str, Any]) -> Any:
 def _source(operation: dict[str, Any]) -> str:
     source = operation.get("from")
     if not isinstance(source, str):
-        raise bad_request(f"{operation['op']} {operation['path']}: say from where")
+        raise bad_request(f"{operation['op']} {operation['path']}: 'from' is missing")
     return source
 
 
@@ -102,19 +102,19 @@ def _steps(path: str) -> list[str]:
 
 
 def _find(document: Any, path: str) -> Any:
-    found = document
+    value = document
     for step in _steps(path):
-        if isinstance(found, dict) and step in found:
-            found = found[step]
-        elif isinstance(found, list):
-            found = found[_index(found, step, path)]
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list):
+            value = value[_index(value, step, path)]
         else:
             raise _cannot(f"nothing is at {path}")
-    return found
+    return value
 
 
-def _index(found: list[Any], step: str, path: str) -> int:
-    if not step.isdecimal() or not step.isascii() or len(step) > 9 or int(step) >= len(found):
+def _index(items: list[Any], step: str, path: str) -> int:
+    if not step.isdecimal() or not step.isascii() or len(step) > 9 or int(step) >= len(items):
         raise _cannot(f"nothing is at {path}")
     return int(step)
 
@@ -136,17 +136,17 @@ def _add(document: Any, path: str, content: Any) -> None:
 
 
 def _remove(document: Any, path: str) -> Any:
-    found = _find(document, path)
+    removed = _find(document, path)
     parent, last = _parent(document, path)
     if isinstance(parent, dict):
         del parent[last]
     else:
         del parent[_index(parent, last, path)]
-    return found
+    return removed
 
 
 def strategic_merge(target: Any, patch: Any, schema: Schema | None) -> Any:
-    """Merge as the fields of the type say: lists with a merge key item by item, other lists as a whole."""
+    """Merge by the schema of the type: lists with a merge key item by item, other lists as a whole."""
     if not isinstance(patch, dict):
         return patch
     if patch.get(DIRECTIVE) == "replace":
@@ -174,8 +174,8 @@ def _merged_field(old: Any, new: Any, field: Field | None) -> Any:
         return strategic_merge(old, new, below)
     if isinstance(new, list) and field is not None and "merge" in field.strategy:
         if not field.merge_key:
-            kept = old if isinstance(old, list) else []
-            return kept + [item for item in new if item not in kept]
+            existing = old if isinstance(old, list) else []
+            return existing + [item for item in new if item not in existing]
         return _merged_list(old, new, field)
     return new
 
@@ -190,9 +190,14 @@ def _merged_list(old: Any, new: list[Any], field: Field) -> list[Any]:
             raise bad_request(f"the items of {field.name} are objects, found {item!r}")
         if key not in item:
             raise bad_request(f"map: {item} does not contain declared merge key: {key}")
-        at = next((n for n, known in enumerate(items) if isinstance(known, dict) and known.get(key) == item[key]), None)
+        at = next(
+            (n for n, existing in enumerate(items) if isinstance(existing, dict) and existing.get(key) == item[key]),
+            None,
+        )
         if item.get(DIRECTIVE) == "delete":
-            items = [known for known in items if not (isinstance(known, dict) and known.get(key) == item[key])]
+            items = [
+                existing for existing in items if not (isinstance(existing, dict) and existing.get(key) == item[key])
+            ]
         elif at is None:
             items.append(strategic_merge({}, item, field.schema))
         else:
@@ -201,47 +206,55 @@ def _merged_list(old: Any, new: list[Any], field: Field) -> list[Any]:
 
 
 def _retain(merged: dict[str, Any], patch: dict[str, Any]) -> None:
-    kept = patch.get(RETAIN)
-    if isinstance(kept, list):
-        for key in [key for key in merged if key not in kept]:
+    retained = patch.get(RETAIN)
+    if isinstance(retained, list):
+        for key in [key for key in merged if key not in retained]:
             del merged[key]
 
 
-def _delete_primitives(merged: dict[str, Any], key: str, gone: Any) -> None:
-    if isinstance(merged.get(key), list) and isinstance(gone, list):
-        merged[key] = [item for item in merged[key] if item not in gone]
+def _delete_primitives(merged: dict[str, Any], key: str, deleted: Any) -> None:
+    if isinstance(merged.get(key), list) and isinstance(deleted, list):
+        merged[key] = [item for item in merged[key] if item not in deleted]
 
 
 def _reorder(merged: dict[str, Any], live: dict[str, Any], patch: dict[str, Any], schema: Schema | None) -> None:
-    """Put lists that were merged in order: that of the patch for what it names, the live one for everything else."""
+    """Order merged lists: items of the patch in its order, all other items in the live order."""
     for key in {name.removeprefix(ORDER) for name in patch}:
         field = schema.field(key) if schema else None
-        wanted = patch.get(f"{ORDER}{key}", patch.get(key) if field is not None and "merge" in field.strategy else None)
-        if not isinstance(wanted, list) or not isinstance(merged.get(key), list):
+        patched = patch.get(
+            f"{ORDER}{key}", patch.get(key) if field is not None and "merge" in field.strategy else None
+        )
+        if not isinstance(patched, list) or not isinstance(merged.get(key), list):
             continue
         merge_key = field.merge_key if field is not None else ""
-        known = live.get(key)
-        before = [_identity(item, merge_key) for item in known] if isinstance(known, list) else []
-        merged[key] = _in_order(merged[key], [_identity(item, merge_key) for item in wanted], before, merge_key)
+        live_items = live.get(key)
+        before = [_identity(item, merge_key) for item in live_items] if isinstance(live_items, list) else []
+        merged[key] = _in_order(merged[key], [_identity(item, merge_key) for item in patched], before, merge_key)
 
 
 def _identity(item: Any, merge_key: str) -> Any:
     return item.get(merge_key) if isinstance(item, dict) and merge_key else item
 
 
-def _in_order(items: list[Any], wanted: list[Any], live: list[Any], merge_key: str) -> list[Any]:
+def _in_order(items: list[Any], patched: list[Any], live: list[Any], merge_key: str) -> list[Any]:
     """Merge the items that a patch names, in its order, with the others; one of those goes before what it was before.
 
     So an item that is new comes before all that the patch does not name.
     """
     names = [_identity(item, merge_key) for item in items]
-    named = sorted((at for at, name in enumerate(names) if name in wanted), key=lambda at: wanted.index(names[at]))
-    others = [at for at, name in enumerate(names) if name not in wanted]
+    patched_positions = sorted(
+        (at for at, name in enumerate(names) if name in patched), key=lambda at: patched.index(names[at])
+    )
+    live_positions = [at for at, name in enumerate(names) if name not in patched]
     order: list[int] = []
-    for at in named:
+    for at in patched_positions:
         if names[at] in live:
-            place = live.index(names[at])
-            while others and names[others[0]] in live and live.index(names[others[0]]) < place:
-                order.append(others.pop(0))
+            live_index = live.index(names[at])
+            while (
+                live_positions
+                and names[live_positions[0]] in live
+                and live.index(names[live_positions[0]]) < live_index
+            ):
+                order.append(live_positions.pop(0))
         order.append(at)
-    return [items[at] for at in (*order, *others)]
+    return [items[at] for at in (*order, *live_positions)]

@@ -1,4 +1,4 @@
-"""What the server serves: every kind of the one table, and the custom ones that are defined later."""
+"""The served resources: all built-in kinds, and custom resources."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,9 +11,9 @@ from moorage.kube.features import FeatureGates
 
 
 class ServedResource(Kind, frozen=True):
-    """A kind as it is served.
+    """A served kind.
 
-    ``storage`` is where its objects are kept: events are kept once and served in two groups.
+    ``storage`` is the key of its objects in the store: events are stored once and served in two groups.
     """
 
     storage: str = ""
@@ -22,7 +22,7 @@ class ServedResource(Kind, frozen=True):
 
     @property
     def has_status(self) -> bool:
-        """Whether the status is written through a subresource of its own."""
+        """Whether the status is a subresource."""
         return "status" in self.subresources
 
     def key(self, namespace: str, name: str) -> str:
@@ -34,15 +34,15 @@ _VERSIONS: Final = Counter(kind.full_name for kind in KINDS)
 
 
 def served(kind: Kind) -> ServedResource:
-    """Return a kind of the table as it is served."""
+    """Return the served resource of a built-in kind."""
     storage = "events" if kind.plural == "events" else kind.full_name
     return ServedResource(**asdict(kind), storage=storage, converts=_VERSIONS[kind.full_name] > 1)
 
 
 class Resources:
-    """The resources there are now, by where they are asked for; custom ones come and go.
+    """The current resources by path; custom resources can be added and removed.
 
-    Kinds of a feature that is off are not served at all.
+    Kinds of disabled features are not served.
     """
 
     def __init__(self, features: FeatureGates | None = None) -> None:
@@ -62,8 +62,8 @@ class Resources:
 
     def of_kind(self, api_version: str, kind: str) -> ServedResource | None:
         """Return the resource whose objects are of a kind."""
-        found = (item for item in self if item.name == kind and item.api_version == api_version)
-        return next(found, None)
+        matches = (item for item in self if item.name == kind and item.api_version == api_version)
+        return next(matches, None)
 
     def define(self, definition: str, resources: Iterable[ServedResource]) -> None:
         """Serve the versions of a custom resource definition instead of those it had before."""

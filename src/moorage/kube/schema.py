@@ -65,7 +65,7 @@ class Tables(msgspec.Struct, frozen=True):
 
 
 class Schema:
-    """One type: its fields by name, those that stand in for a part of it included."""
+    """One type: its fields by name, including inlined fields."""
 
     def __init__(self, name: str, fields: tuple[Field, ...]) -> None:
         self.name = name
@@ -73,12 +73,12 @@ class Schema:
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:
-        """The fields as they are named in JSON."""
-        named: dict[str, Field] = {}
+        """The fields by JSON name."""
+        fields: dict[str, Field] = {}
         for field in self.own_fields:
             inlined = field.schema if not field.name else None
-            named.update(inlined.by_name if inlined is not None else {field.name: field})
-        return named
+            fields.update(inlined.by_name if inlined is not None else {field.name: field})
+        return fields
 
     def field(self, name: str) -> Field | None:
         """Return the field of a name, if there is one."""
@@ -86,7 +86,7 @@ class Schema:
 
     @cached_property
     def zeros(self) -> Mapping[str, Any]:
-        """What fields that every object has are when nobody says anything."""
+        """Defaults of the fields that every object has."""
         plain = (field for field in self.by_name.values() if field.required and not field.omit and not field.shape)
         return {field.name: _ZEROS[field.type] for field in plain if field.type in _ZEROS}
 
@@ -167,14 +167,14 @@ def type_problem(data: Mapping[str, Any], schema: Schema, path: tuple[str, ...] 
 
 def _single_problem(content: Any, field: Field, owner: Schema, path: tuple[str, ...]) -> str | None:
     name = field.type
-    wanted = _CHECKS.get(name)
-    if wanted is None:
+    types = _CHECKS.get(name)
+    if types is None:
         below = field.schema
         if below is None:
             return None
         is_struct = isinstance(content, dict)
         return type_problem(content, below, path) if is_struct else _mismatch(content, path, owner, _go_type(name))
-    is_right = isinstance(content, wanted) and (bool in wanted or not isinstance(content, bool))
+    is_right = isinstance(content, types) and (bool in types or not isinstance(content, bool))
     if not is_right or (name in _BITS and not _fits(content, name)):
         return _mismatch(content, path, owner, _go_type(name))
     return _GRAMMARS[name](content) if name in _GRAMMARS else None
@@ -185,12 +185,12 @@ def _fits(content: Any, name: str) -> bool:
     return not isinstance(content, int) or -(1 << _BITS[name]) <= content < 1 << _BITS[name]
 
 
-def _mismatch(content: Any, path: tuple[str, ...], owner: Schema, wanted: str) -> str:
+def _mismatch(content: Any, path: tuple[str, ...], owner: Schema, go_type: str) -> str:
     where = ".".join((owner.name.rpartition(".")[2], *path))
-    found = _WORDS.get(type(content), "null")
-    if found == "number" and wanted in ("int32", "int64"):
-        found = f"number {content}"
-    return f"json: cannot unmarshal {found} into Go struct field {where} of type {wanted}"
+    json_type = _WORDS.get(type(content), "null")
+    if json_type == "number" and go_type in ("int32", "int64"):
+        json_type = f"number {content}"
+    return f"json: cannot unmarshal {json_type} into Go struct field {where} of type {go_type}"
 
 
 def _go_type(name: str) -> str:
@@ -211,7 +211,7 @@ def _time_problem(content: Any) -> str | None:
     try:
         parse_time(content)
     except ValueError:
-        return f'parsing time {msgspec.json.encode(content).decode()} as "2006-01-02T15:04:05Z07:00": it is none'
+        return f'parsing time {msgspec.json.encode(content).decode()} as "2006-01-02T15:04:05Z07:00": invalid timestamp'
     return None
 
 

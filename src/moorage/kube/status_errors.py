@@ -76,9 +76,9 @@ def path_not_found() -> ApiError:
     return NotFound(message, status=404, reason="NotFound")
 
 
-def no_process(pod: str, what: str) -> ApiError:
+def no_process(pod: str, missing: str) -> ApiError:
     """Return the error for a request that needs the processes of a pod, such as its logs."""
-    message = f'pod "{pod}" has no {what}: this cluster has fake kubelets, which run no processes'
+    message = f'pod "{pod}" has no {missing}: this cluster has fake kubelets, which run no processes'
     return ApiError(message, status=400, reason="BadRequest")
 
 

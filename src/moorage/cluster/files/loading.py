@@ -295,10 +295,10 @@ class Creation:
         if (length := max(len(thing.name), len(thing.namespace))) > MAX_NAME:
             problem = f"a name or namespace of {length:,} characters"
             raise InputError(f"{document.title}, metadata", problem, hint=f"write at most {MAX_NAME}")
-        first = self._places.setdefault((kind.name, thing.key), document.place)
-        if first != document.place:
+        first = self._places.setdefault((kind.name, thing.key), document.source)
+        if first != document.source:
             problem = f"{kind.name} {thing.key!r} is there already, from {first}"
-            raise InputError(document.place, problem, hint="remove one of them, or name it differently")
+            raise InputError(document.source, problem, hint="remove one of them, or name it differently")
 
     def _missing_namespaces(self, objects: Iterable[KubeObject]) -> list[Namespace]:
         known = {thing.name for thing in objects if isinstance(thing, Namespace)}

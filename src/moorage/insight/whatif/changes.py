@@ -68,7 +68,7 @@ def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFA
     if new := _unknown_fields(content) - known:
         raise _bad_setting(wish, f"a {kind.name} has no field {min(new)}")
     result = list(documents)
-    result[places[0]] = Document(content, documents[places[0]].place)
+    result[places[0]] = Document(content, documents[places[0]].source)
     return result
 
 
@@ -120,7 +120,7 @@ def without_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
         if document.kind != "Pod" or node not in gone:
             kept.append(document)
         elif not belongs_to_node(document.content):
-            kept.append(Document(evicted(document.content), document.place))
+            kept.append(Document(evicted(document.content), document.source))
     return kept
 
 

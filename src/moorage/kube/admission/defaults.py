@@ -36,10 +36,10 @@ NANOS_PER_MILLI: Final = 10**6
 AnyRequest = TypeVar("AnyRequest", ExactDeviceRequest, DeviceSubRequest)
 
 
-def with_defaults(thing: KubeObject) -> KubeObject:
-    """Fill in what the object leaves open, as the API server would when it is created."""
-    complete = _DEFAULTS.get(type(thing))
-    return complete(thing) if complete is not None else thing
+def with_defaults(obj: KubeObject) -> KubeObject:
+    """Set the defaults of an object, as the API server does at creation."""
+    complete = _DEFAULTS.get(type(obj))
+    return complete(obj) if complete is not None else obj
 
 
 def default_pod(pod: Pod) -> Pod:
@@ -120,8 +120,8 @@ def _replication_controller(controller: ReplicationController) -> ReplicationCon
     return replace(controller, spec=replace(spec, selector=labels))
 
 
-def _priority_class(thing: PriorityClass) -> PriorityClass:
-    return replace(thing, preemption_policy=thing.preemption_policy or "PreemptLowerPriority")
+def _priority_class(obj: PriorityClass) -> PriorityClass:
+    return replace(obj, preemption_policy=obj.preemption_policy or "PreemptLowerPriority")
 
 
 def _persistent_volume(volume: PersistentVolume) -> PersistentVolume:
@@ -140,8 +140,8 @@ def _persistent_volume_claim(claim: PersistentVolumeClaim) -> PersistentVolumeCl
     )
 
 
-def _storage_class(thing: StorageClass) -> StorageClass:
-    return replace(thing, volume_binding_mode=thing.volume_binding_mode or "Immediate")
+def _storage_class(obj: StorageClass) -> StorageClass:
+    return replace(obj, volume_binding_mode=obj.volume_binding_mode or "Immediate")
 
 
 def _csi_driver(driver: CSIDriver) -> CSIDriver:
@@ -160,13 +160,13 @@ def _resource_claim(claim: ResourceClaim) -> ResourceClaim:
 
 
 def _resource_claim_template(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
-    given = template.spec.spec
+    claim_data = template.spec.spec
     try:
-        before = convert(ResourceClaimSpec, given)
+        before = convert(ResourceClaimSpec, claim_data)
     except ValidationError:
         # The API server has checked its types before; a simulation makes no claims of templates.
         return template
-    spec = apply_difference(copy.deepcopy(given), to_builtins(before), to_builtins(_claim_spec(before)))
+    spec = apply_difference(copy.deepcopy(claim_data), to_builtins(before), to_builtins(_claim_spec(before)))
     return replace(template, spec=replace(template.spec, spec=spec))
 
 

@@ -30,11 +30,11 @@ _FIELDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     "pods": {"DRANodeAllocatableResources": ("status.nodeAllocatableResourceClaimStatuses",)},
 }
-"""What each feature added, by kind."""
+"""The fields of each feature, by kind."""
 
 
 class DeviceAdmission:
-    """What is left of slices and claims, given the features that are on."""
+    """Drops the fields of disabled features from resource slices and claims."""
 
     def __init__(self, features: FeatureGates) -> None:
         self._off = {
@@ -47,29 +47,29 @@ class DeviceAdmission:
     def drop(self, resource: ServedResource, data: Data, old: Mapping[str, Any] | None = None) -> None:
         """Drop what belongs to features that are off, unless the object used that feature before."""
         for paths in self._off.get(resource.storage, ()):
-            given = [(found, name) for found, name in _places(data, paths) if name in found]
+            present = [(parent, name) for parent, name in _parents(data, paths) if name in parent]
             # An object that is being changed may share its parts with the old one: those have nothing to drop.
-            if given and (old is None or not any(found.get(name) for found, name in _places(old, paths))):
-                for found, name in given:
-                    del found[name]
+            if present and (old is None or not any(parent.get(name) for parent, name in _parents(old, paths))):
+                for parent, name in present:
+                    del parent[name]
 
 
-def _places(data: Any, paths: Iterable[list[str]]) -> Iterator[tuple[Data, str]]:
+def _parents(data: Any, paths: Iterable[list[str]]) -> Iterator[tuple[Data, str]]:
     """Find the mappings in which fields may be, with the names that the fields have there."""
     for path in paths:
         *way, name = path
-        yield from ((found, name) for found in _reached(data, way) if isinstance(found, dict))
+        yield from ((parent, name) for parent in _reached(data, way) if isinstance(parent, dict))
 
 
 def _reached(data: Any, way: list[str]) -> Iterator[Any]:
     if not way:
         yield data
         return
-    first, *rest = way
+    first, *tail = way
     items: Iterable[Any]
     if first == _EACH:
         items = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
     else:
         items = (data[first],) if isinstance(data, dict) and first in data else ()
     for item in items:
-        yield from _reached(item, rest)
+        yield from _reached(item, tail)

@@ -18,7 +18,7 @@ POD_GROUPS: Final = "podgroups.scheduling.k8s.io"
 COMPOSITES: Final = "compositepodgroups.scheduling.k8s.io"
 WORKLOADS: Final = "workloads.scheduling.k8s.io"
 WORDS: Final = {POD_GROUPS: "pod group", COMPOSITES: "composite pod group"}
-"""What messages call groups that have a priority of their own."""
+"""Names of groups with a priority in messages."""
 _GATES: Final[Mapping[str, str]] = {
     "compositePodGroupTemplates": "CompositePodGroup",
     "parentCompositePodGroupName": "CompositePodGroup",
@@ -32,7 +32,7 @@ G = TypeVar("G", PodGroup, CompositePodGroup)
 
 
 class GroupAdmission:
-    """What becomes of groups and of what jobs say of theirs, given the features that are on."""
+    """Admission of groups and of the scheduling settings of jobs for the enabled features."""
 
     def __init__(self, features: FeatureGates) -> None:
         self._off = frozenset(field for field, gate in _GATES.items() if not features.enabled(gate))
@@ -45,19 +45,22 @@ class GroupAdmission:
         What a group of a live cluster already has is kept.
         """
         spec = group.spec
-        chosen = classes.class_named(spec.priority_class_name) if spec.priority is None else None
+        priority_class = classes.class_named(spec.priority_class_name) if spec.priority is None else None
         filled: dict[str, Any] = {
             "disruption_mode": spec.disruption_mode or DisruptionMode(single={}),
             "preemption_policy": spec.preemption_policy or PREEMPTS,
-            "priority": spec.priority if spec.priority is not None else (chosen.value if chosen is not None else 0),
-            "priority_class_name": spec.priority_class_name or (chosen.name if chosen is not None else ""),
+            "priority": spec.priority
+            if spec.priority is not None
+            else (priority_class.value if priority_class is not None else 0),
+            "priority_class_name": spec.priority_class_name
+            or (priority_class.name if priority_class is not None else ""),
         }
         dropped = (name for name in map(_snake_case, self._off) if hasattr(spec, name))
         filled |= {name: getattr(type(spec)(), name) for name in dropped}
         return replace(group, spec=replace(spec, **filled))
 
     def complete(self, resource: ServedResource, data: Data, old: Mapping[str, Any] | None = None) -> None:
-        """Drop what belongs to features that are off, unless it was there before, and fill in what is left open."""
+        """Drop the fields of disabled features, unless the old object has them, and set defaults."""
         storage = resource.storage
         if storage in WORDS or storage == WORKLOADS:
             for part in ("spec", "status"):
@@ -72,8 +75,8 @@ class GroupAdmission:
                 spec.setdefault("preemptionPolicy", PREEMPTS)
 
     def _drop_from_job(self, storage: str, data: Data, old: Mapping[str, Any]) -> None:
-        spec, known = _job_spec(storage, data), _job_spec(storage, old)
-        if "scheduling" not in spec or "scheduling" in known:
+        spec, old_spec = _job_spec(storage, data), _job_spec(storage, old)
+        if "scheduling" not in spec or "scheduling" in old_spec:
             return
         if not self._jobs_have_groups:
             del spec["scheduling"]
@@ -82,34 +85,34 @@ class GroupAdmission:
 
     def give_priority(self, resource: ServedResource, data: Data, classes: PodAdmission) -> None:
         """Take priority, class and policy of a new group from its priority class; refuse other ones."""
-        spec, what = data["spec"], WORDS[resource.storage]
+        spec, noun = data["spec"], WORDS[resource.storage]
         name = data["metadata"].get("name", "")
-        wanted = spec.get("priorityClassName") or ""
+        class_name = spec.get("priorityClassName") or ""
         try:
-            chosen = classes.class_named(wanted)
+            priority_class = classes.class_named(class_name)
         except InputError as error:
-            raise forbidden(resource, name, f"no PriorityClass with name {wanted} was found") from error
-        value = chosen.value if chosen is not None else 0
+            raise forbidden(resource, name, f"no PriorityClass with name {class_name} was found") from error
+        value = priority_class.value if priority_class is not None else 0
         if spec.get("priority", value) != value:
-            why = f"priority set in the {what} ({spec['priority']}) must match the priority computed ({value}) based on"
+            why = f"priority set in the {noun} ({spec['priority']}) must match the priority computed ({value}) based on"
             raise forbidden(resource, name, f"{why} the priority class set in the spec")
-        if chosen is not None:
-            spec["priorityClassName"] = chosen.name
+        if priority_class is not None:
+            spec["priorityClassName"] = priority_class.name
         spec["priority"] = value
         if self._has_policies:
-            policy = (chosen.preemption_policy if chosen is not None else None) or PREEMPTS
+            policy = (priority_class.preemption_policy if priority_class is not None else None) or PREEMPTS
             if spec["preemptionPolicy"] != policy:
                 raise forbidden(
                     resource,
                     name,
-                    f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in {what} "
+                    f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in {noun} "
                     f"spec; priority admission controller computed {policy} from the given PriorityClass name",
                 )
 
 
 def _job_spec(storage: str, data: Mapping[str, Any]) -> Data:
-    whole = (data.get("spec") or {}).get("jobTemplate") if storage == "cronjobs.batch" else data
-    spec = (whole or {}).get("spec")
+    job = (data.get("spec") or {}).get("jobTemplate") if storage == "cronjobs.batch" else data
+    spec = (job or {}).get("spec")
     return spec if isinstance(spec, dict) else {}
 
 
@@ -119,10 +122,10 @@ def _drop(data: Data, off: frozenset[str], old: Mapping[str, Any] | None) -> Non
         if not (old or {}).get(name):
             del data[name]
     for kind in ("podGroupTemplates", "compositePodGroupTemplates"):
-        known = {item.get("name"): item for item in (old or {}).get(kind) or ()}
+        old_items = {item.get("name"): item for item in (old or {}).get(kind) or ()}
         for item in data.get(kind) or ():
             if isinstance(item, dict):
-                _drop(item, off, known.get(item.get("name")))
+                _drop(item, off, old_items.get(item.get("name")))
 
 
 def _snake_case(name: str) -> str:

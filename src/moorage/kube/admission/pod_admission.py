@@ -1,8 +1,7 @@
-"""What an API server does to a pod when it is created, beyond filling in defaults.
+"""Admission of new pods beyond defaults.
 
-Its priority comes from a class, the labels named by matchLabelKeys go into selectors, pod-level requests follow from
-limits and containers, and fields of features that are off are dropped. A pod that has been through it already comes out
-as it went in.
+The priority is resolved from its class, matchLabelKeys are merged into selectors, pod-level requests are derived from
+limits and containers, and fields of disabled features are dropped. Admission is idempotent.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +34,7 @@ class PodAdmission:
 
     def __init__(self, classes: Iterable[PriorityClass], features: FeatureGates) -> None:
         self._classes = {item.name: item for item in (*BUILT_IN_CLASSES, *classes)}
-        # Two global defaults are refused at creation; should they exist all the same, the lowest counts.
+        # A second global default is rejected at creation; if two exist anyway, the lowest value wins.
         defaults = [item for item in self._classes.values() if item.global_default]
         self._default = min(defaults, key=lambda item: item.value, default=None)
         self._steps = tuple(_steps(features))
@@ -52,14 +51,17 @@ class PodAdmission:
         spec = pod.spec
         if spec.priority is not None and (spec.preemption_policy is not None or not spec.priority_class_name):
             return pod
-        chosen = self._class_of(pod)
-        policy = (chosen.preemption_policy if chosen is not None else None) or PREEMPTS
+        priority_class = self._class_of(pod)
+        policy = (priority_class.preemption_policy if priority_class is not None else None) or PREEMPTS
         return replace(
             pod,
             spec=replace(
                 spec,
-                priority=spec.priority if spec.priority is not None else (chosen.value if chosen is not None else 0),
-                priority_class_name=spec.priority_class_name or (chosen.name if chosen is not None else ""),
+                priority=spec.priority
+                if spec.priority is not None
+                else (priority_class.value if priority_class is not None else 0),
+                priority_class_name=spec.priority_class_name
+                or (priority_class.name if priority_class is not None else ""),
                 preemption_policy=spec.preemption_policy or policy,
             ),
         )
@@ -76,11 +78,11 @@ class PodAdmission:
             return self._default
         if name in self._classes:
             return self._classes[name]
-        known = sorted(self._classes)
+        class_names = sorted(self._classes)
         raise InputError(
             "spec.priorityClassName",
             f"no PriorityClass is named {name!r}",
-            hint=did_you_mean(name, known) or f"add it to the input, or use one of {', '.join(known)}",
+            hint=did_you_mean(name, class_names) or f"add it to the input, or use one of {', '.join(class_names)}",
         )
 
 
@@ -176,13 +178,13 @@ def _without_mount_options(pod: Pod) -> Pod:
         mounts = tuple(replace(mount, bind_mount_options=()) for mount in container.volume_mounts)
         return replace(container, volume_mounts=mounts)
 
-    used = any(mount.bind_mount_options for container in _all_containers(pod) for mount in container.volume_mounts)
-    return _with_each_container(pod, plain) if used else pod
+    is_used = any(mount.bind_mount_options for container in _all_containers(pod) for mount in container.volume_mounts)
+    return _with_each_container(pod, plain) if is_used else pod
 
 
 def _without_restart_rules(pod: Pod) -> Pod:
-    used = any(container.restart_policy_rules for container in _all_containers(pod))
-    return _with_each_container(pod, lambda container: replace(container, restart_policy_rules=())) if used else pod
+    is_used = any(container.restart_policy_rules for container in _all_containers(pod))
+    return _with_each_container(pod, lambda container: replace(container, restart_policy_rules=())) if is_used else pod
 
 
 def _without_group(pod: Pod) -> Pod:

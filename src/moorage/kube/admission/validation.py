@@ -1,6 +1,6 @@
-"""What an API server would refuse, where it bears on scheduling: quantities, selectors and words from short lists.
+"""Validation of typed objects where it affects scheduling: quantities, selectors and enumerations.
 
-A typed object is walked field by field; every struct with something to check is met with its path on the wire.
+The walk visits every struct of an object and reports problems with the path of the field in JSON.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -43,9 +43,9 @@ class Problem(NamedTuple):
 Check = Callable[[Any], Iterable[Problem]]
 
 
-def problems_of(thing: KubeObject) -> Iterator[Problem]:
+def problems_of(obj: KubeObject) -> Iterator[Problem]:
     """Find what is wrong with a typed object, in the order of its fields."""
-    return _walk(thing, "")
+    return _walk(obj, "")
 
 
 def _walk(part: msgspec.Struct, path: str) -> Iterator[Problem]:
@@ -57,8 +57,8 @@ def _walk(part: msgspec.Struct, path: str) -> Iterator[Problem]:
         here = f"{path}.{field.name}" if path else field.name
         yield from _quantity_problems(content, here) if field.holds_quantities else _descend(content, here)
     if plan.check is not None:
-        for found in plan.check(part):
-            yield found._replace(path=f"{path}.{found.path}" if path else found.path)
+        for problem in plan.check(part):
+            yield problem._replace(path=f"{path}.{problem.path}" if path else problem.path)
 
 
 def _descend(content: Any, path: str) -> Iterator[Problem]:
@@ -80,8 +80,8 @@ def _quantity_problems(content: Any, path: str) -> Iterator[Problem]:
         try:
             nano_value(quantity)
         except QuantityError as error:
-            found, _, hint = str(error).partition("; ")
-            yield Problem(where, found, hint)
+            message, _, hint = str(error).partition("; ")
+            yield Problem(where, message, hint)
 
 
 class _Field(NamedTuple):
@@ -119,23 +119,23 @@ def _mentions_struct(hint: Any) -> bool:
     return any(_mentions_struct(part) for part in get_args(hint))
 
 
-def _one_of(field: str, found: str | None, known: tuple[str, ...]) -> Iterator[Problem]:
-    if found and found not in known:
-        hint = did_you_mean(found, known) or f"write {' or '.join(known)}"
-        yield Problem(field, f"{found!r} is unknown", hint)
+def _one_of(field: str, value: str | None, supported: tuple[str, ...]) -> Iterator[Problem]:
+    if value and value not in supported:
+        hint = did_you_mean(value, supported) or f"write {' or '.join(supported)}"
+        yield Problem(field, f"{value!r} is unknown", hint)
 
 
-def _within(field: str, found: int, least: int, most: int) -> Iterator[Problem]:
-    if not least <= found <= most:
-        yield Problem(field, f"{found} is out of range", f"write a number from {least} to {most}")
+def _within(field: str, value: int, least: int, most: int) -> Iterator[Problem]:
+    if not least <= value <= most:
+        yield Problem(field, f"{value} is out of range", f"write a number from {least} to {most}")
 
 
 def _check_label_selector(selector: LabelSelector) -> Iterator[Problem]:
     try:
         label_matcher(selector)
     except SelectorError as error:
-        found, _, hint = str(error).partition("; ")
-        yield Problem("matchExpressions", found, hint)
+        message, _, hint = str(error).partition("; ")
+        yield Problem("matchExpressions", message, hint)
 
 
 def _check_node_requirement(requirement: NodeSelectorRequirement) -> Iterator[Problem]:
@@ -160,8 +160,8 @@ def _check_spread(constraint: TopologySpreadConstraint) -> Iterator[Problem]:
         yield Problem("maxSkew", f"found {constraint.max_skew}", "write a number of at least 1")
     if not constraint.topology_key:
         yield Problem("topologyKey", "a spread constraint needs a topology key", "kubernetes.io/hostname, for one")
-    known = ("DoNotSchedule", "ScheduleAnyway")
-    yield from _one_of("whenUnsatisfiable", constraint.when_unsatisfiable or "(none)", known)
+    supported = ("DoNotSchedule", "ScheduleAnyway")
+    yield from _one_of("whenUnsatisfiable", constraint.when_unsatisfiable or "(none)", supported)
     yield from _one_of("nodeAffinityPolicy", constraint.node_affinity_policy, POLICIES)
     yield from _one_of("nodeTaintsPolicy", constraint.node_taints_policy, POLICIES)
     if constraint.min_domains is not None and constraint.min_domains < 1:
@@ -198,10 +198,10 @@ def _check_pod_status(status: PodStatus) -> Iterator[Problem]:
     return _time("startTime", status.start_time)
 
 
-def _time(field: str, found: str | None) -> Iterator[Problem]:
+def _time(field: str, value: str | None) -> Iterator[Problem]:
     try:
-        if found is not None:
-            parse_time(found)
+        if value is not None:
+            parse_time(value)
     except ValueError as error:
         text, _, hint = str(error).partition("; ")
         yield Problem(field, text, hint)
@@ -211,12 +211,12 @@ def _check_pod(spec: PodSpec) -> Iterator[Problem]:
     return _one_of("preemptionPolicy", spec.preemption_policy, ("PreemptLowerPriority", "Never"))
 
 
-def _check_priority_class(thing: PriorityClass) -> Iterator[Problem]:
-    return _one_of("preemptionPolicy", thing.preemption_policy, ("PreemptLowerPriority", "Never"))
+def _check_priority_class(obj: PriorityClass) -> Iterator[Problem]:
+    return _one_of("preemptionPolicy", obj.preemption_policy, ("PreemptLowerPriority", "Never"))
 
 
-def _check_storage_class(thing: StorageClass) -> Iterator[Problem]:
-    return _one_of("volumeBindingMode", thing.volume_binding_mode, ("Immediate", "WaitForFirstConsumer"))
+def _check_storage_class(obj: StorageClass) -> Iterator[Problem]:
+    return _one_of("volumeBindingMode", obj.volume_binding_mode, ("Immediate", "WaitForFirstConsumer"))
 
 
 CHECKS: Final[dict[type[msgspec.Struct], Check]] = {

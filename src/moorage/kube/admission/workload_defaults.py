@@ -1,4 +1,4 @@
-"""The defaults of pods' and workloads' specs on plain data: what controllers and kubectl count on being there."""
+"""Defaults of pods and workloads on plain data."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -8,20 +8,20 @@ from moorage.kube.plain_data import find
 
 
 def part(data: Data, name: str) -> Data:
-    """Return a mapping inside of another, made if it is missing."""
+    """Return a nested mapping; it is created if missing."""
     inner = data.setdefault(name, {})
     return inner if isinstance(inner, dict) else {}
 
 
 def fill(data: Data, defaults: Mapping[str, Any]) -> None:
-    """Set what is missing."""
+    """Set missing keys."""
     for key, content in defaults.items():
         if key not in data:
             data[key] = content
 
 
 def default_pod_spec(spec: Data) -> None:
-    """Fill in what every stored pod and pod template has."""
+    """Set the defaults of pods and pod templates."""
     fill(
         spec,
         {
@@ -219,8 +219,8 @@ INITIAL_STATUS: Final[Mapping[str, Mapping[str, Any]]] = {
     "services": {"loadBalancer": {}},
     "statefulsets.apps": {"availableReplicas": 0, "replicas": 0},
 }
-"""What clients may count on before any controller has looked at a new object."""
+"""Initial statuses of new objects, before any controller has reconciled them."""
 OWN_STATUS: Final = "customresourcedefinitions.apiextensions.k8s.io"
-"""Whose status the server itself writes, along with whatever else is written."""
+"""Resources whose status the server updates with every write."""
 KEEPS_STATUS: Final = frozenset(("nodes", OWN_STATUS))
 """A kubelet registers its node together with the node's status."""

@@ -1,4 +1,4 @@
-"""What the API refuses, in its own words: checks of objects as plain data, one module per kind of thing.
+"""Validation of objects as plain data, with the texts of kube-apiserver.
 
-Types are right by the time these run, and defaults are filled in; the texts are those of kube-apiserver.
+Types are already checked, and defaults are set.
 """

@@ -1,4 +1,4 @@
-"""Amounts of resources: what a container may ask for, and how much of it."""
+"""Validation of resource requests and limits."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -12,9 +12,9 @@ STANDARD: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
 HUGE: Final = "hugepages-"
 
 
-def resources(found: Data, path: str) -> Iterator[FieldError]:
+def resources(requirements: Data, path: str) -> Iterator[FieldError]:
     """Check the requests and limits of a container."""
-    limits, requests = found.get("limits") or {}, found.get("requests") or {}
+    limits, requests = requirements.get("limits") or {}, requirements.get("requests") or {}
     for name, amount in limits.items():
         yield from _amount(name, amount, f"{path}.limits[{name}]")
     for name, amount in requests.items():
@@ -57,9 +57,9 @@ def _within_limit(name: str, amount: Any, limits: Data, path: str) -> Iterator[F
         yield invalid_value(f"{path}.requests", str(amount), why)
 
 
-def claims_used(found: Data, known: set[str], path: str) -> Iterator[FieldError]:
+def claims_used(requirements: Data, claim_names: set[str], path: str) -> Iterator[FieldError]:
     """Check that a container uses claims that its pod has."""
-    for number, claim in enumerate(found.get("claims") or ()):
-        if claim.get("name") not in known:
-            why = "must be one of the names in pod.spec.resourceClaims" + ("" if known else " which is empty")
+    for number, claim in enumerate(requirements.get("claims") or ()):
+        if claim.get("name") not in claim_names:
+            why = "must be one of the names in pod.spec.resourceClaims" + ("" if claim_names else " which is empty")
             yield value_not_found(f"{path}.claims[{number}]", claim.get("name", ""), why)

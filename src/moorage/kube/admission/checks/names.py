@@ -1,4 +1,4 @@
-"""Names, labels and numbers: what may be one, and what the API says of those that are none."""
+"""Validation of names, labels and numbers, with the API's messages."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -46,21 +46,21 @@ def _too_long(text: str, most: int) -> Iterator[str]:
 
 
 def subdomain(text: str) -> Iterator[str]:
-    """Say why a text is no name of dot-separated labels, which most objects have."""
+    """Yield the reasons why a text is not a DNS subdomain, the format of most names."""
     yield from _too_long(text, 253)
     if not _matches(_SUBDOMAIN, text):
         yield _SUBDOMAIN_RULE
 
 
 def dns_label(text: str) -> Iterator[str]:
-    """Say why a text is no single label, which namespaces, containers and volumes are named by."""
+    """Yield the reasons why a text is not a DNS label, the format of names of namespaces, containers and volumes."""
     yield from _too_long(text, 63)
     if not _matches(_LABEL, text):
         yield "must not contain dots" if _matches(_SUBDOMAIN, text) else _LABEL_RULE
 
 
 def qualified_name(text: str) -> Iterator[str]:
-    """Say why a text is no key of labels, taints and resources: a name, perhaps with a domain before a slash."""
+    """Yield the reasons why a text is not a qualified name: a name with an optional DNS prefix and slash."""
     prefix, slash, name = text.partition("/")
     if "/" in name:
         optional = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -80,22 +80,22 @@ def qualified_name(text: str) -> Iterator[str]:
 
 
 def label_value(text: str) -> Iterator[str]:
-    """Say why a text is no value of a label."""
+    """Yield the reasons why a text is not a label value."""
     yield from _too_long(text, 63)
     if text and not _matches(_NAME, text):
         yield _VALUE_RULE
 
 
-def labels(found: Mapping[str, str], path: str) -> Iterator[FieldError]:
+def labels(content: Mapping[str, str], path: str) -> Iterator[FieldError]:
     """Check labels, or a selector that is a map of them."""
-    for key, text in found.items():
+    for key, text in content.items():
         yield from invalid_values(path, key, qualified_name(key))
         yield from invalid_values(path, text, label_value(text))
 
 
-def annotations(found: Mapping[str, str], path: str) -> Iterator[FieldError]:
+def annotations(content: Mapping[str, str], path: str) -> Iterator[FieldError]:
     """Check the keys of annotations."""
-    for key in found:
+    for key in content:
         yield from invalid_values(path, key, qualified_name(key.lower()))
 
 
@@ -106,24 +106,24 @@ def not_negative(data: Mapping[str, Any], path: str, *names: str) -> Iterator[Fi
             yield invalid_value(f"{path}.{name}", data[name], NOT_NEGATIVE)
 
 
-def number_or_percent(found: Any, path: str) -> Iterator[FieldError]:
+def number_or_percent(value: Any, path: str) -> Iterator[FieldError]:
     """Check what may be a number of pods or a percentage of them."""
-    if isinstance(found, str):
-        if not _matches(_PERCENT, found):
-            yield invalid_value(path, found, _PERCENT_RULE)
-    elif isinstance(found, int) and found < 0:
-        yield invalid_value(path, found, NOT_NEGATIVE)
+    if isinstance(value, str):
+        if not _matches(_PERCENT, value):
+            yield invalid_value(path, value, _PERCENT_RULE)
+    elif isinstance(value, int) and value < 0:
+        yield invalid_value(path, value, NOT_NEGATIVE)
 
 
-def at_most_all(found: Any, path: str) -> Iterator[FieldError]:
+def at_most_all(value: Any, path: str) -> Iterator[FieldError]:
     """Check that a percentage is one of something that can be taken away."""
-    if isinstance(found, str) and _matches(_PERCENT, found):
-        digits = found[:-1].lstrip("0")
+    if isinstance(value, str) and _matches(_PERCENT, value):
+        digits = value[:-1].lstrip("0")
         if len(digits) > 3 or int(digits or 0) > 100:
-            yield invalid_value(path, found, "must not be greater than 100%")
+            yield invalid_value(path, value, "must not be greater than 100%")
 
 
-def port_number(found: Any, path: str) -> Iterator[FieldError]:
+def port_number(value: Any, path: str) -> Iterator[FieldError]:
     """Check a port, where it is a number."""
-    if isinstance(found, int) and not 1 <= found <= 65535:
-        yield invalid_value(path, found, "must be between 1 and 65535, inclusive")
+    if isinstance(value, int) and not 1 <= value <= 65535:
+        yield invalid_value(path, value, "must be between 1 and 65535, inclusive")

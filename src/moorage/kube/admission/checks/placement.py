@@ -23,7 +23,7 @@ MAX_SHOWN: Final = 100
 
 
 def placement(spec: Data, path: str) -> Iterator[FieldError]:
-    """Check everything by which a pod says where it wants to be."""
+    """Check all scheduling constraints of a pod."""
     affinity = spec.get("affinity") or {}
     yield from _node_affinity(affinity.get("nodeAffinity") or {}, f"{path}.affinity.nodeAffinity")
     for kind in ("podAffinity", "podAntiAffinity"):
@@ -139,10 +139,10 @@ def _constraint(constraint: Data, path: str) -> Iterator[FieldError]:
     yield from label_selector(constraint.get("labelSelector") or {}, f"{path}.labelSelector")
 
 
-def taints(found: list[Data], path: str) -> Iterator[FieldError]:
+def taints(items: list[Data], path: str) -> Iterator[FieldError]:
     """Check the taints of a node."""
-    seen: set[tuple[str, str]] = set()
-    for number, taint in enumerate(found):
+    unique_pairs: set[tuple[str, str]] = set()
+    for number, taint in enumerate(items):
         where, key, effect = f"{path}[{number}]", taint.get("key", ""), taint.get("effect", "")
         yield from invalid_values(f"{where}.key", key, qualified_name(key))
         yield from invalid_values(f"{where}.value", taint.get("value", ""), label_value(taint.get("value", "")))
@@ -150,7 +150,12 @@ def taints(found: list[Data], path: str) -> Iterator[FieldError]:
             yield required_value(f"{where}.effect")
         elif effect not in EFFECTS:
             yield unsupported_value(f"{where}.effect", effect, EFFECTS)
-        if (key, effect) in seen:
-            whole = {"Key": key, "Value": taint.get("value", ""), "Effect": effect, "TimeAdded": taint.get("timeAdded")}
-            yield duplicate_value(where, whole, "taints must be unique by key and effect pair")
-        seen.add((key, effect))
+        if (key, effect) in unique_pairs:
+            go_value = {
+                "Key": key,
+                "Value": taint.get("value", ""),
+                "Effect": effect,
+                "TimeAdded": taint.get("timeAdded"),
+            }
+            yield duplicate_value(where, go_value, "taints must be unique by key and effect pair")
+        unique_pairs.add((key, effect))

@@ -24,13 +24,13 @@ PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 
 
 def pod_spec(spec: Data, path: str) -> Iterator[FieldError]:
-    """Check what a pod asks for."""
+    """Check the spec of a pod."""
     yield from volumes(spec.get("volumes") or [], f"{path}.volumes")
     yield from _resource_claims(spec.get("resourceClaims") or [], f"{path}.resourceClaims")
     yield from _containers(spec, path)
-    for name, known in (("restartPolicy", RESTARTS), ("dnsPolicy", DNS)):
-        if spec.get(name) not in known:
-            yield unsupported_value(f"{path}.{name}", spec.get(name, ""), known)
+    for name, supported in (("restartPolicy", RESTARTS), ("dnsPolicy", DNS)):
+        if spec.get(name) not in supported:
+            yield unsupported_value(f"{path}.{name}", spec.get(name, ""), supported)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline < 2**31:
         why = "must be between 1 and 2147483647, inclusive"
@@ -73,28 +73,28 @@ def _named(container: Data, names: set[str], path: str) -> Iterator[FieldError]:
 
 
 def _mounts(container: Data, spec: Data, path: str) -> Iterator[FieldError]:
-    known = {volume.get("name", "") for volume in spec.get("volumes") or ()}
+    volume_names = {volume.get("name", "") for volume in spec.get("volumes") or ()}
     for number, mount in enumerate(container.get("volumeMounts") or ()):
         where, name = f"{path}.volumeMounts[{number}]", mount.get("name", "")
         if not name:
             yield required_value(f"{where}.name")
-        elif name not in known:
+        elif name not in volume_names:
             yield value_not_found(f"{where}.name", name)
         if not mount.get("mountPath"):
             yield required_value(f"{where}.mountPath")
 
 
 def _ports(spec: Data, path: str) -> Iterator[FieldError]:
-    taken: set[str] = set()
+    host_ports: set[str] = set()
     for number, container in enumerate(spec.get("containers") or ()):
         for index, port in enumerate(container.get("ports") or ()):
             where = f"{path}.containers[{number}].ports[{index}]"
             yield from _port(port, where, on_host=bool(spec.get("hostNetwork")))
             if port.get("hostPort"):
-                place = f"{port.get('protocol', 'TCP')}/{port.get('hostIP', '')}/{port['hostPort']}"
-                if place in taken:
-                    yield duplicate_value(f"{where}.hostPort", place)
-                taken.add(place)
+                port_key = f"{port.get('protocol', 'TCP')}/{port.get('hostIP', '')}/{port['hostPort']}"
+                if port_key in host_ports:
+                    yield duplicate_value(f"{where}.hostPort", port_key)
+                host_ports.add(port_key)
 
 
 def _port(port: Data, path: str, *, on_host: bool) -> Iterator[FieldError]:
@@ -111,26 +111,30 @@ def _port(port: Data, path: str, *, on_host: bool) -> Iterator[FieldError]:
         yield unsupported_value(f"{path}.protocol", port["protocol"], PROTOCOLS)
 
 
-def _resource_claims(found: list[Data], path: str) -> Iterator[FieldError]:
-    for number, claim in enumerate(found):
-        named, made = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
-        whole = {"Name": claim.get("name", ""), "ResourceClaimName": named, "ResourceClaimTemplateName": made}
+def _resource_claims(items: list[Data], path: str) -> Iterator[FieldError]:
+    for number, claim in enumerate(items):
+        claim_name, template_name = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
+        go_value = {
+            "Name": claim.get("name", ""),
+            "ResourceClaimName": claim_name,
+            "ResourceClaimTemplateName": template_name,
+        }
         choice = "`resourceClaimName`, `resourceClaimTemplateName`"
-        if named is not None and made is not None:
-            yield invalid_value(f"{path}[{number}]", whole, f"at most one of {choice} may be specified")
-        elif named is None and made is None:
-            yield invalid_value(f"{path}[{number}]", whole, f"must specify one of: {choice}")
+        if claim_name is not None and template_name is not None:
+            yield invalid_value(f"{path}[{number}]", go_value, f"at most one of {choice} may be specified")
+        elif claim_name is None and template_name is None:
+            yield invalid_value(f"{path}[{number}]", go_value, f"must specify one of: {choice}")
 
 
 def _gates(spec: Data, path: str) -> Iterator[FieldError]:
-    seen: set[str] = set()
+    names_so_far: set[str] = set()
     for number, gate in enumerate(spec.get("schedulingGates") or ()):
         name = gate.get("name", "")
         yield from invalid_values(f"{path}.schedulingGates[{number}]", name, qualified_name(name))
-        if name in seen:
+        if name in names_so_far:
             yield duplicate_value(f"{path}.schedulingGates[{number}]", name)
-        seen.add(name)
-    if seen and spec.get("nodeName"):
+        names_so_far.add(name)
+    if names_so_far and spec.get("nodeName"):
         yield forbidden_field(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
@@ -144,18 +148,18 @@ _NAMES: Final = {"persistentVolumeClaim": "claimName", "configMap": "name", "hos
 """The field that each sort of volume cannot do without."""
 
 
-def volumes(found: list[Data], path: str) -> Iterator[FieldError]:
+def volumes(items: list[Data], path: str) -> Iterator[FieldError]:
     """Check the volumes of a pod."""
-    seen: set[str] = set()
-    for number, volume in enumerate(found):
+    names_so_far: set[str] = set()
+    for number, volume in enumerate(items):
         where, name = f"{path}[{number}]", volume.get("name", "")
         if not name:
             yield required_value(f"{where}.name")
-        elif name in seen:
+        elif name in names_so_far:
             yield duplicate_value(f"{where}.name", name)
         else:
             yield from invalid_values(f"{where}.name", name, dns_label(name))
-        seen.add(name)
+        names_so_far.add(name)
         yield from _source(volume, where)
 
 

@@ -1,4 +1,4 @@
-"""Which objects are checked how: their names, what is in them, and what may not change."""
+"""The validation rules of each resource: metadata and spec."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -63,7 +63,7 @@ RULES: Final[Mapping[str, Callable[[Data], Iterator[FieldError]]]] = {
 
 
 def rule_problems(resource: ServedResource, data: Data) -> Iterator[FieldError]:
-    """Find what is wrong with an object as such."""
+    """Yield the errors of a single object."""
     yield from metadata_problems(resource, data["metadata"])
     rule = RULES.get(resource.storage)
     if rule is not None:
@@ -71,7 +71,7 @@ def rule_problems(resource: ServedResource, data: Data) -> Iterator[FieldError]:
 
 
 def metadata_problems(resource: ServedResource, metadata: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Find what is wrong with a name, labels, annotations and owners."""
+    """Yield the errors of name, labels, annotations and owner references."""
     yield from _name_problems(resource, metadata.get("name", ""))
     yield from names.labels(metadata.get("labels") or {}, "metadata.labels")
     yield from names.annotations(metadata.get("annotations") or {}, "metadata.annotations")

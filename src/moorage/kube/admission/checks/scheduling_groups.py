@@ -1,4 +1,4 @@
-"""Groups of pods, groups of groups, the workloads that describe them, and what jobs say of their groups."""
+"""Validation of pod groups, composite pod groups, workloads, and the scheduling settings of jobs."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -66,7 +66,7 @@ def workload(data: Data) -> Iterator[FieldError]:
 
 
 def _origin(spec: Data) -> Iterator[FieldError]:
-    """Check where a group belongs; nobody looks whether that exists."""
+    """Check the parent reference of a group; the parent need not exist."""
     parent = spec.get("parentCompositePodGroupName")
     if parent is not None:
         yield from invalid_values("spec.parentCompositePodGroupName", parent, subdomain(parent))
@@ -77,7 +77,7 @@ def _origin(spec: Data) -> Iterator[FieldError]:
 
 
 def _settings(spec: Data, path: str, counted: str) -> Iterator[FieldError]:
-    """Check what groups and their templates have in common; ``counted`` is what a gang of them says."""
+    """Check the common fields of groups and their templates; ``counted`` is the count field of a gang."""
     policy = spec.get("schedulingPolicy") or {}
     yield from _one_of(policy, f"{path}.schedulingPolicy", "basic", "gang")
     if isinstance(gang := policy.get("gang"), dict):
@@ -97,9 +97,9 @@ def _settings(spec: Data, path: str, counted: str) -> Iterator[FieldError]:
         yield unsupported_value(f"{path}.preemptionPolicy", preemption, PREEMPTION)
 
 
-def constraints(found: Data, path: str) -> Iterator[FieldError]:
+def constraints(spec: Data, path: str) -> Iterator[FieldError]:
     """Check where the pods of a group may be."""
-    topology = found.get("topology") or []
+    topology = spec.get("topology") or []
     if len(topology) > 1:
         yield too_many_items(f"{path}.topology", len(topology), 1)
         return
@@ -107,13 +107,13 @@ def constraints(found: Data, path: str) -> Iterator[FieldError]:
         yield from _named(item, f"{path}.topology[{number}].key", "key", qualified_name)
 
 
-def claims(found: list[Data], path: str) -> Iterator[FieldError]:
+def claims(items: list[Data], path: str) -> Iterator[FieldError]:
     """Check the claims that the pods of a group share."""
-    if len(found) > MAX_CLAIMS:
-        yield too_many_items(path, len(found), MAX_CLAIMS)
+    if len(items) > MAX_CLAIMS:
+        yield too_many_items(path, len(items), MAX_CLAIMS)
         return
     names: set[str] = set()
-    for number, item in enumerate(found):
+    for number, item in enumerate(items):
         here = f"{path}[{number}]"
         if item.get("name", "") in names:
             yield duplicate_value(here, item)
@@ -133,11 +133,11 @@ def disruption_mode(spec: Data, path: str) -> Iterator[FieldError]:
 
 
 def job_scheduling(spec: Data, path: str) -> Iterator[FieldError]:
-    """Check what a job says of the group that its pods are to be."""
-    found = spec.get("scheduling")
-    if not found:
+    """Check the scheduling settings of a job."""
+    scheduling = spec.get("scheduling")
+    if not scheduling:
         return
-    policy = found.get("schedulingPolicy")
+    policy = scheduling.get("schedulingPolicy")
     if policy is not None:
         yield from _one_of(policy, f"{path}.schedulingPolicy", "basic", "gang")
     count = ((policy or {}).get("gang") or {}).get("minCount")
@@ -146,22 +146,22 @@ def job_scheduling(spec: Data, path: str) -> Iterator[FieldError]:
     elif count is not None and count > (most := spec.get("parallelism", 1)):
         why = f"must not be greater than parallelism ({most})"
         yield invalid_value(f"{path}.schedulingPolicy.gang.minCount", count, why)
-    if "gang" not in (policy or {}) and (found.get("disruptionMode") or {}).keys() == {"all"}:
+    if "gang" not in (policy or {}) and (scheduling.get("disruptionMode") or {}).keys() == {"all"}:
         why = "the disruptionMode `all` is not supported with the Basic scheduling policy"
         yield invalid_value(f"{path}.disruptionMode", "", why)
-    yield from constraints(found.get("schedulingConstraints") or {}, f"{path}.schedulingConstraints")
-    yield from claims(found.get("resourceClaims") or [], f"{path}.resourceClaims")
-    yield from disruption_mode(found, path)
+    yield from constraints(scheduling.get("schedulingConstraints") or {}, f"{path}.schedulingConstraints")
+    yield from claims(scheduling.get("resourceClaims") or [], f"{path}.resourceClaims")
+    yield from disruption_mode(scheduling, path)
 
 
 def _one_of(union: Data, path: str, *members: str) -> Iterator[FieldError]:
     """Check that exactly one of some fields is set; an empty list counts as none."""
-    chosen = [name for name in members if name in union and union[name] is not None and union[name] != []]
-    known = ", ".join(f"`{name}`" for name in members)
-    if not chosen:
-        yield invalid_value(path, "", f"must specify one of: {known}")
-    elif len(chosen) > 1:
-        yield invalid_value(path, f"{{{', '.join(chosen)}}}", f"must specify exactly one of: {known}")
+    members_set = [name for name in members if name in union and union[name] is not None and union[name] != []]
+    choices = ", ".join(f"`{name}`" for name in members)
+    if not members_set:
+        yield invalid_value(path, "", f"must specify one of: {choices}")
+    elif len(members_set) > 1:
+        yield invalid_value(path, f"{{{', '.join(members_set)}}}", f"must specify exactly one of: {choices}")
 
 
 def _named(item: Data, path: str, field: str, rule: Any) -> Iterator[FieldError]:
@@ -175,12 +175,12 @@ def _named(item: Data, path: str, field: str, rule: Any) -> Iterator[FieldError]
 def _templates(spec: Data, path: str) -> Iterator[FieldError]:
     """Check the templates of a workload, or of one of its groups of groups."""
     for kind, counted in (("podGroupTemplates", "minCount"), ("compositePodGroupTemplates", "minGroupCount")):
-        found = spec.get(kind) or []
-        if len(found) > MAX_TEMPLATES:
-            yield too_many_items(f"{path}.{kind}", len(found), MAX_TEMPLATES)
+        templates = spec.get(kind) or []
+        if len(templates) > MAX_TEMPLATES:
+            yield too_many_items(f"{path}.{kind}", len(templates), MAX_TEMPLATES)
             continue
         names: set[str] = set()
-        for number, item in enumerate(found):
+        for number, item in enumerate(templates):
             here = f"{path}.{kind}[{number}]"
             if item.get("name") in names:
                 yield duplicate_value(here, _as_written(item))
@@ -191,7 +191,7 @@ def _templates(spec: Data, path: str) -> Iterator[FieldError]:
 
 
 def _as_written(template: Data) -> Data:
-    """Put a template as Go writes it: constraints stand there even if there are none."""
+    """Return a template in Go's form, which always includes constraints."""
     first = {"name": template.get("name"), "schedulingPolicy": template.get("schedulingPolicy")}
     return {**first, "schedulingConstraints": template.get("schedulingConstraints"), **template}
 
@@ -233,13 +233,13 @@ def _priority(item: Stored) -> tuple[Any, Any]:
     return item.get("priority"), item.get("priorityClassName") or ""
 
 
-def _controller(found: Data | None) -> Iterator[FieldError]:
-    if not found:
+def _controller(reference: Data | None) -> Iterator[FieldError]:
+    if not reference:
         return
-    if group := found.get("apiGroup"):
+    if group := reference.get("apiGroup"):
         yield from invalid_values("spec.controllerRef.apiGroup", group, subdomain(group))
     for field in ("kind", "name"):
-        yield from _named(found, f"spec.controllerRef.{field}", field, _path_segment)
+        yield from _named(reference, f"spec.controllerRef.{field}", field, _path_segment)
 
 
 def _path_segment(text: str) -> Iterator[str]:
@@ -249,47 +249,47 @@ def _path_segment(text: str) -> Iterator[str]:
 
 
 def group_status(data: Data) -> Iterator[FieldError]:
-    """Check what is said of a group."""
+    """Check the status of a group."""
     status = data.get("status") or {}
     for number, condition in enumerate(status.get("conditions") or ()):
         yield from _condition(condition, f"status.conditions[{number}]")
-    found = status.get("resourceClaimStatuses") or []
-    known = {item.get("name") for item in (data.get("spec") or {}).get("resourceClaims") or ()}
-    seen: set[str] = set()
-    for number, item in enumerate(found):
+    statuses = status.get("resourceClaimStatuses") or []
+    claim_names = {item.get("name") for item in (data.get("spec") or {}).get("resourceClaims") or ()}
+    names_so_far: set[str] = set()
+    for number, item in enumerate(statuses):
         here = f"status.resourceClaimStatuses[{number}]"
-        if item.get("name") in seen:
+        if item.get("name") in names_so_far:
             yield duplicate_value(here, item)
-        seen.add(item.get("name", ""))
-        if item.get("name") not in known:
+        names_so_far.add(item.get("name", ""))
+        if item.get("name") not in claim_names:
             why = "must match the name of an entry in `spec.resourceClaims`"
             yield invalid_value(f"{here}.name", item.get("name", ""), why)
         if (name := item.get("resourceClaimName")) is not None:
             yield from invalid_values(f"{here}.resourceClaimName", name, subdomain(name))
 
 
-def _condition(found: Data, path: str) -> Iterator[FieldError]:
-    if not found.get("type"):
+def _condition(condition: Data, path: str) -> Iterator[FieldError]:
+    if not condition.get("type"):
         yield required_value(f"{path}.type", "is required")
     else:
-        yield from invalid_values(f"{path}.type", found["type"], qualified_name(found["type"]))
-    status = found.get("status")
+        yield from invalid_values(f"{path}.type", condition["type"], qualified_name(condition["type"]))
+    status = condition.get("status")
     if not status:
         yield required_value(f"{path}.status")
     elif status not in STATUSES:
         yield unsupported_value(f"{path}.status", status, STATUSES)
-    if found.get("observedGeneration", 0) < 0:
+    if condition.get("observedGeneration", 0) < 0:
         yield invalid_value(
-            f"{path}.observedGeneration", found["observedGeneration"], "must be greater than or equal to zero"
+            f"{path}.observedGeneration", condition["observedGeneration"], "must be greater than or equal to zero"
         )
-    if not found.get("lastTransitionTime"):
+    if not condition.get("lastTransitionTime"):
         yield required_value(f"{path}.lastTransitionTime")
-    reason = found.get("reason") or ""
+    reason = condition.get("reason") or ""
     if not reason:
         yield required_value(f"{path}.reason")
     elif not re.fullmatch(_REASON, reason):
         yield invalid_value(f"{path}.reason", reason, _REASON_RULE)
-    if len((found.get("message") or "").encode()) > MAX_MESSAGE:
+    if len((condition.get("message") or "").encode()) > MAX_MESSAGE:
         yield FieldError("FieldValueTooLong", f"Too long: may not be more than {MAX_MESSAGE} bytes", f"{path}.message")
 
 
@@ -298,8 +298,8 @@ def changed_pod_group(old: Stored, new: Stored) -> Iterator[FieldError]:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     yield from _fixed(before, after, "spec", "parentCompositePodGroupName", "workloadRef")
     yield from _kept_policy(before, after, "spec")
-    others = ("schedulingConstraints", "resourceClaims", "disruptionMode", "priorityClassName", "priority")
-    yield from _fixed(before, after, "spec", *others, "preemptionPolicy")
+    fixed_fields = ("schedulingConstraints", "resourceClaims", "disruptionMode", "priorityClassName", "priority")
+    yield from _fixed(before, after, "spec", *fixed_fields, "preemptionPolicy")
 
 
 def changed_composite(old: Stored, new: Stored) -> Iterator[FieldError]:
@@ -318,18 +318,18 @@ def changed_workload(old: Stored, new: Stored) -> Iterator[FieldError]:
 
 def _kept_templates(before: Stored, after: Stored, path: str) -> Iterator[FieldError]:
     for kind in ("podGroupTemplates", "compositePodGroupTemplates"):
-        known = {item.get("name"): item for item in before.get(kind) or ()}
-        found = after.get(kind) or []
-        for number, item in enumerate(found):
+        templates_before = {item.get("name"): item for item in before.get(kind) or ()}
+        templates = after.get(kind) or []
+        for number, item in enumerate(templates):
             here = f"{path}.{kind}[{number}]"
-            if item.get("name") not in known:
+            if item.get("name") not in templates_before:
                 yield forbidden_field(here, "item may not be added")
                 continue
-            was = known[item.get("name")]
+            was = templates_before[item.get("name")]
             yield from _kept_policy(was, item, here)
             yield from _fixed(was, item, here, "schedulingConstraints", "resourceClaims", *_LATER)
             yield from _kept_templates(was, item, here)
-        if known.keys() - {item.get("name") for item in found}:
+        if templates_before.keys() - {item.get("name") for item in templates}:
             yield forbidden_field(f"{path}.{kind}", "item may not be removed")
 
 

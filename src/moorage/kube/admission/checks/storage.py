@@ -52,9 +52,9 @@ def volume(data: Data) -> Iterator[FieldError]:
             yield invalid_value(f"spec.capacity[{name}]", str(amount), POSITIVE)
     if not spec.keys() - _PLAIN_FIELDS:
         yield required_value("spec", "must specify a volume type")
-    needed = (spec.get("nodeAffinity") or {}).get("required")
-    if needed is not None:
-        yield from node_selector(needed, "spec.nodeAffinity.required")
+    required_terms = (spec.get("nodeAffinity") or {}).get("required")
+    if required_terms is not None:
+        yield from node_selector(required_terms, "spec.nodeAffinity.required")
 
 
 def _access(spec: Data) -> Iterator[FieldError]:

@@ -1,4 +1,4 @@
-"""What may not change once it is there."""
+"""Validation of updates: immutable fields."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -40,9 +40,9 @@ def _pod(old: Stored, new: Stored) -> Iterator[FieldError]:
 
 
 def _new_gates(before: Stored, after: Stored) -> Iterator[FieldError]:
-    known = {gate.get("name") for gate in before.get("schedulingGates") or ()}
+    gates_before = {gate.get("name") for gate in before.get("schedulingGates") or ()}
     for number, gate in enumerate(after.get("schedulingGates") or ()):
-        if gate.get("name") not in known:
+        if gate.get("name") not in gates_before:
             why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             yield forbidden_field(f"spec.schedulingGates[{number}].name", why)
 
@@ -51,8 +51,8 @@ def _kept_tolerations(before: list[Stored], after: list[Stored]) -> Iterator[Fie
     def timeless(toleration: Stored) -> Stored:
         return {key: content for key, content in toleration.items() if key != "tolerationSeconds"}
 
-    kept = [timeless(item) for item in after]
-    if any(timeless(item) not in kept for item in before):
+    remaining = [timeless(item) for item in after]
+    if any(timeless(item) not in remaining for item in before):
         yield forbidden_field(
             "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
         )
@@ -63,7 +63,7 @@ def _without_images(containers: Any) -> Any:
 
 
 def _fixed(*names: str) -> Callable[[Stored, Stored], Iterator[FieldError]]:
-    """Make a rule that some fields of a spec stay as they are."""
+    """Return a rule that makes some fields of a spec immutable."""
 
     def rule(old: Stored, new: Stored) -> Iterator[FieldError]:
         before, after = old.get("spec") or {}, new.get("spec") or {}

@@ -40,8 +40,8 @@ def deployment(data: Data) -> Iterator[FieldError]:
     strategy = data["spec"].get("strategy") or {}
     rolling = strategy.get("rollingUpdate")
     if strategy.get("type") not in ("Recreate", "RollingUpdate"):
-        whole = {"Type": strategy.get("type", ""), "RollingUpdate": None}
-        yield unsupported_value("spec.strategy", whole, ("Recreate", "RollingUpdate"))
+        go_value = {"Type": strategy.get("type", ""), "RollingUpdate": None}
+        yield unsupported_value("spec.strategy", go_value, ("Recreate", "RollingUpdate"))
     elif strategy["type"] == "Recreate" and rolling is not None:
         why = "may not be specified when strategy `type` is 'Recreate'"
         yield forbidden_field("spec.strategy.rollingUpdate", why)
@@ -78,9 +78,9 @@ def replication_controller(data: Data) -> Iterator[FieldError]:
     yield from not_negative(spec, "spec", "replicas", "minReadySeconds")
     if not selector:
         yield required_value("spec.selector")
-    found = (template.get("metadata") or {}).get("labels") or {}
-    if not selector.items() <= found.items():
-        yield invalid_value("spec.template.metadata.labels", found, "`selector` does not match template `labels`")
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    if not selector.items() <= labels.items():
+        yield invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
     yield from pod_template(template, "spec.template")
     yield from _always_restarts(spec)
 
@@ -95,8 +95,8 @@ def _rolling(rolling: Data, path: str) -> Iterator[FieldError]:
 
 def _selector(spec: Data) -> Iterator[FieldError]:
     selector = spec.get("selector")
-    found = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    mismatch = invalid_value("spec.template.metadata.labels", found, "`selector` does not match template `labels`")
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    mismatch = invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
     if selector is None:
         yield required_value("spec.selector")
         yield mismatch
@@ -106,7 +106,7 @@ def _selector(spec: Data) -> Iterator[FieldError]:
         yield invalid_value("spec.selector", selector, "empty selector is invalid for deployment")
         return
     try:
-        if not label_matcher(convert(LabelSelector, selector)).matches(found):
+        if not label_matcher(convert(LabelSelector, selector)).matches(labels):
             yield mismatch
     except (SelectorError, msgspec.ValidationError):
         yield invalid_value("spec.selector", selector, "invalid label selector")
@@ -124,7 +124,7 @@ def job(data: Data) -> Iterator[FieldError]:
 
 
 def job_spec(spec: Data, path: str) -> Iterator[FieldError]:
-    """Check what a job asks for."""
+    """Check the spec of a job."""
     numbers = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
     yield from not_negative(spec, path, *numbers)
     if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
@@ -142,13 +142,13 @@ def budget(data: Data) -> Iterator[FieldError]:
     """Check a disruption budget."""
     spec = data.get("spec") or {}
     if "minAvailable" in spec and "maxUnavailable" in spec:
-        whole = {
+        go_value = {
             "MinAvailable": spec["minAvailable"],
             "Selector": spec.get("selector"),
             "MaxUnavailable": spec["maxUnavailable"],
             "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
         }
-        yield invalid_value("spec", whole, "minAvailable and maxUnavailable cannot be both set")
+        yield invalid_value("spec", go_value, "minAvailable and maxUnavailable cannot be both set")
     for name in ("minAvailable", "maxUnavailable"):
         yield from number_or_percent(spec.get(name), f"spec.{name}")
         yield from at_most_all(spec.get(name), f"spec.{name}")
