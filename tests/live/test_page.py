@@ -203,7 +203,7 @@ CHECKS: Final[dict[str, Check]] = {
     "On this machine": runs_here,
     "On a cluster, from here": is_placed_and_cleared,
     "On a cluster, for good": is_deployed,
-    "Beside a kube-scheduler that is not yours to replace": is_placed_and_cleared,
+    "Next to a stock kube-scheduler": is_placed_and_cleared,
 }
 
 
