@@ -92,7 +92,7 @@ class Prover:
         groups = session.scheduler.cache.groups
         for key in sorted(groups) if groups is not None else ():
             waiting = in_order(session, key) if is_whole(session, key) else []
-            if not waiting or any(pod.scheduler_name not in session.scheduler.cycles for pod in waiting):
+            if not waiting or any(pod.scheduler_name not in session.scheduler.runners for pod in waiting):
                 continue
             view = view_group(session, key)
             attempt = view.outcome.attempt

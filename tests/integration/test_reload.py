@@ -246,7 +246,7 @@ async def test_profiles_come_and_go_with_their_pods() -> None:
         await cluster.wait_for(lambda: place_of(cluster, "late") == "gated")
         await cluster.reload()
         assert place_of(cluster, "late") is None, "it is somebody else's now"
-        assert [*scheduler_of(cluster).cycles] == ["default-scheduler"]
+        assert [*scheduler_of(cluster).runners] == ["default-scheduler"]
 
 
 @in_virtual_time

@@ -115,7 +115,7 @@ async def beside(
     apply = feed.around_apply(parts.scheduler.handlers.apply)
     for each in nodes:
         apply(None, each)
-    await parts.scheduler.life.start()
+    await parts.scheduler.lifecycle.start()
     plan_ = ShadowPlan(file, tuple(f"{PLUGINS}:{name}" for name in plugins), **plan)
     shadow = Shadow(plan_, feed, parts.scheduler, lambda: request_for(policy, "", ()), seen)
     task = asyncio.create_task(shadow.run())
@@ -127,7 +127,7 @@ async def beside(
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await parts.background.drain()
-        await parts.scheduler.life.close()
+        await parts.scheduler.lifecycle.close()
         parts.close()
 
 

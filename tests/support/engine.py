@@ -15,7 +15,7 @@ from moorage.scheduler.config.catalogue import KNOWN_PLUGINS as KNOWN
 from moorage.scheduler.config.catalogue import PluginFacts
 from moorage.scheduler.config.types import PluginEntry, SchedulerConfiguration
 from moorage.scheduler.engine.cycle.filter import Rotation
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import NoNode, OneNode, SearchResult
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.plugin import Plugin
@@ -53,14 +53,14 @@ def registry_with(*plugins: type[Plugin]) -> Registry:
     return Registry((*IN_TREE, *plugins))
 
 
-def cycle_over(
+def build_runner(
     *objects: KubeObject,
     plugins: Iterable[type[Plugin]] = (),
     percentage: int | None = None,
     waiting: Iterable[Pod] = (),
     cross_check: bool = True,
     activate: Callable[[Mapping[str, Pod]], None] | None = None,
-) -> ProfileCycle:
+) -> ProfileRunner:
     """Build the default profile, with some more plugins, over a cluster."""
     extra = tuple(plugins)
     cache, shelves = Cache(), Objects()
@@ -81,13 +81,13 @@ def cycle_over(
             cache.add_pod(thing)
         shelves[type(thing)].put(thing)
     config = config_with(*extra) if extra else default_config()
-    return ProfileCycle(config.profiles[0], registry_with(*extra), services, Rotation(), percentage, cross_check)
+    return ProfileRunner(config.profiles[0], registry_with(*extra), services, Rotation(), percentage, cross_check)
 
 
-def feasible_nodes(cycle: ProfileCycle, found: SearchResult) -> list[str]:
+def feasible_nodes(runner: ProfileRunner, found: SearchResult) -> list[str]:
     """Return the names of the nodes that were found, in row order."""
     if isinstance(found, NoNode):
         return []
     if isinstance(found, OneNode):
         return [found.node.name]
-    return [node.name for node, fits in zip(cycle.cache.nodes, found.feasible, strict=True) if fits]
+    return [node.name for node, fits in zip(runner.cache.nodes, found.feasible, strict=True) if fits]

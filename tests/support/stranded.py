@@ -11,8 +11,8 @@ def stranded(scheduler: Scheduler) -> list[str]:
     """
     found = []
     for queued in scheduler.queue:
-        cycle = scheduler.cycles[queued.scheduler_name]
-        gates = [status for plugin in cycle.profile.pre_enqueue if (status := plugin.pre_enqueue(queued.pod))]
-        if not gates and queued.rejectors and not isinstance(cycle.find(queued.pod), NoNode):
+        runner = scheduler.runners[queued.scheduler_name]
+        gates = [status for plugin in runner.profile.pre_enqueue if (status := plugin.pre_enqueue(queued.pod))]
+        if not gates and queued.rejectors and not isinstance(runner.find(queued.pod), NoNode):
             found.append(f"{queued.key} waits in {scheduler.queue.where(queued.pod)} for {sorted(queued.rejectors)}")
     return found

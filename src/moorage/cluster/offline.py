@@ -109,7 +109,7 @@ class OfflineScheduler(Generic[C]):
 
     async def start(self) -> None:
         """Start the plugins."""
-        await self.scheduler.life.start()
+        await self.scheduler.lifecycle.start()
 
     async def settle(self) -> bool:
         """Try all pods that can be tried now, and complete their bindings; no time passes.
@@ -134,7 +134,7 @@ class OfflineScheduler(Generic[C]):
 
     async def close(self) -> None:
         """Close the plugins and all connections."""
-        await self.scheduler.life.close()
+        await self.scheduler.lifecycle.close()
         self._parts.close()
 
 

@@ -52,7 +52,7 @@ class RunningScheduler:
         """Return the first internal error of an attempt: an unexpected exception or a wrong cached result."""
         if self.scheduler.unexpected is not None:
             return self.scheduler.unexpected
-        checks = (cycle.filtering.cross_check for cycle in self.scheduler.cycles.values())
+        checks = (runner.filtering.cross_check for runner in self.scheduler.runners.values())
         return next((check.first for check in checks if check is not None and check.first is not None), None)
 
     async def run(self) -> None:
@@ -63,7 +63,7 @@ class RunningScheduler:
                 group.create_task(self._api.recorder.run(), name="event series")
                 await self._api.informers.synced()
                 async with self._parts.changing:
-                    await self.scheduler.life.start()
+                    await self.scheduler.lifecycle.start()
                     self._parts.deliveries.start_through_loop()
                 await self._parts.loop.run()
         except BaseExceptionGroup as group:
@@ -80,7 +80,7 @@ class RunningScheduler:
                 await self._parts.background.drain()
         except TimeoutError:
             log.info("shutdown timed out with pending work", tasks=len(self._parts.background))
-        await self.scheduler.life.close()
+        await self.scheduler.lifecycle.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(EVENT_SECONDS):
                 await self._api.recorder.flush()

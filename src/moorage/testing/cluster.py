@@ -225,7 +225,7 @@ class Cluster:
     def plugin(self, kind: type[AnyPlugin], profile: str = DEFAULT_SCHEDULER_NAME) -> AnyPlugin:
         """Return a plugin at work in the scheduler of this cluster."""
         assert self.embedded.scheduling is not None, "this cluster has no scheduler"
-        plugins = self.embedded.scheduling.scheduler.cycles[profile].profile.plugins
+        plugins = self.embedded.scheduling.scheduler.runners[profile].profile.plugins
         for found in plugins.values():
             if isinstance(found, kind):
                 return found

@@ -74,7 +74,7 @@ class Obstacles(Struct):
 
 def find_obstacles(session: Session, pod: Pod, attempt: Attempt) -> Obstacles:
     """Ask every filter about every node."""
-    profile, nodes = session.cycle_of(pod).profile, session.scheduler.cache.nodes
+    profile, nodes = session.find_runner(pod).profile, session.scheduler.cache.nodes
     obstacles = Obstacles([{} for _ in range(len(nodes))])
     state = CycleState()
     skipped: set[str] = set()

@@ -55,7 +55,7 @@ def explain_pod(
         raise InputError(f"Pod {pod.key}", f"the pod has finished ({pod.status.phase})")
     if pod.is_terminating and not pod.node_name:
         raise InputError(f"Pod {pod.key}", "the pod is being deleted")
-    session.cycle_of(pod)
+    session.find_runner(pod)
     if node and session.scheduler.cache.node(node) is None:
         known = session.scheduler.cache.nodes.names
         raise InputError(f"--node {node}", "node not found", hint=did_you_mean(node, known))
@@ -267,7 +267,7 @@ def compare(session: Session, pod: Pod, decision: Decision, winner: str) -> tupl
         return (), ""
     runner_up = max(scored, key=lambda name: scored[name].total or 0)
     second = scored[runner_up].scores or {}
-    weights = session.cycle_of(pod).profile.weights
+    weights = session.find_runner(pod).profile.weights
     differences = tuple(
         ScoreDifference(plugin, weights[plugin], score.weighted, second[plugin].weighted if plugin in second else 0)
         for plugin, score in won.scores.items()
@@ -276,7 +276,7 @@ def compare(session: Session, pod: Pod, decision: Decision, winner: str) -> tupl
 
 
 def _wakes(session: Session, pod: Pod, plugins: Iterable[str]) -> Iterator[WakingEvent]:
-    registrations = session.cycle_of(pod).profile.registrations()
+    registrations = session.find_runner(pod).profile.registrations()
     seen: set[tuple[str, str]] = set()
     for plugin in plugins:
         for registration in registrations.get(plugin, ()):

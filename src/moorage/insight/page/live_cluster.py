@@ -86,11 +86,11 @@ class LiveCluster:
 
     @property
     def _profiles(self) -> list[Profile]:
-        return [cycle.profile for cycle in self._scheduler.cycles.values()]  # others after a change of configuration
+        return [runner.profile for runner in self._scheduler.runners.values()]  # others after a change of configuration
 
     def _events(self) -> dict[str, list[str]]:
-        if self._registered[0] is not self._scheduler.cycles:
-            self._registered = self._scheduler.cycles, events_of(self._profiles)
+        if self._registered[0] is not self._scheduler.runners:
+            self._registered = self._scheduler.runners, events_of(self._profiles)
         return self._registered[1]
 
     def about(self) -> About:

@@ -87,7 +87,7 @@ def _table(session: Session, pod: Pod, explained: PodExplanation) -> dict[str, A
         waiting = session.unplace(pod) if pod.node_name else pod
         attempt = session.try_pod(waiting, preempts=False)
         obstacles = find_obstacles(session, waiting, attempt)
-        profile, nodes = session.cycle_of(waiting).profile, session.scheduler.cache.nodes
+        profile, nodes = session.find_runner(waiting).profile, session.scheduler.cache.nodes
         scoring = list(profile.weights)
         texts: dict[str, int] = {}
         rows = [_row(info, obstacles, explained.decision.nodes, scoring, texts) for info in nodes]
@@ -158,7 +158,7 @@ def _waiting_kinds(session: Session) -> list[Pod]:
     """Pick waiting pods that differ in what they ask for, as many as are worth looking at."""
     kinds: dict[Any, Pod] = {}
     for pod in pods_that_count(session):
-        if not pod.node_name and pod.scheduler_name in session.scheduler.cycles:
+        if not pod.node_name and pod.scheduler_name in session.scheduler.runners:
             kinds.setdefault((pod.namespace, pod.shape, tuple(sorted(pod.labels.items()))), pod)
             if len(kinds) >= MAX_ALMOST:
                 break
@@ -187,7 +187,7 @@ def _second(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
     found = []
     end = monotonic() + ALMOST_SECONDS
     for pod in others[:MAX_ALMOST]:
-        if monotonic() > end or pod.scheduler_name not in session.scheduler.cycles:
+        if monotonic() > end or pod.scheduler_name not in session.scheduler.runners:
             break
         with session.branch():
             waiting = session.unplace(pod)

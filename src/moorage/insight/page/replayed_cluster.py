@@ -72,7 +72,7 @@ class ReplayedCluster:
     def _read(self) -> None:
         for number, run in enumerate(self._runs):
             session = self.thread.session((number, 0.0))
-            profiles = [cycle.profile for cycle in session.scheduler.cycles.values()]
+            profiles = [runner.profile for runner in session.scheduler.runners.values()]
             run.events = events_of(profiles)
             run.weights = {profile.name: dict(profile.weights) for profile in profiles}
 

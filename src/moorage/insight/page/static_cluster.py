@@ -83,7 +83,7 @@ class StaticCluster:
         cache = session.scheduler.cache
         self._layout = layout_of([info.node for info in cache.nodes], 1)
         self._load = load_of(cache.nodes)
-        profiles = [cycle.profile for cycle in session.scheduler.cycles.values()]
+        profiles = [runner.profile for runner in session.scheduler.runners.values()]
         self._events = events_of(profiles)
         self._weights = {profile.name: dict(profile.weights) for profile in profiles}
         pods = pods_that_count(session)

@@ -102,7 +102,7 @@ def _in_order(pods: list[Pod]) -> list[Pod]:
 
 
 def _is_ours(session: Session, pod: Pod) -> bool:
-    return pod.scheduler_name in session.scheduler.cycles
+    return pod.scheduler_name in session.scheduler.runners
 
 
 Outcomes = dict[str, tuple[str, str]]

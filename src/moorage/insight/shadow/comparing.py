@@ -26,7 +26,7 @@ from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.decision import NodeEntry, PluginScore
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import NoNode, OneNode, SearchResult
 from moorage.scheduler.engine.profiles import Profiles
 from moorage.scheduler.engine.reference import Scores, score_all
@@ -67,15 +67,15 @@ class Opinion(NamedTuple):
         return self.scores is None or bool(self.scores.totals[self.names.index(name)] == self.scores.totals.max())
 
 
-def opinion_of(cycle: ProfileCycle, pod: Pod) -> Opinion:
+def opinion_of(runner: ProfileRunner, pod: Pod) -> Opinion:
     """Have a configuration decide on a pod, and say of every node that would do what it is worth."""
-    found = cycle.find(pod)
+    found = runner.find(pod)
     if isinstance(found, NoNode):
         return Opinion(found, "", None, [])
     if isinstance(found, OneNode):
         return Opinion(found, found.node.name, None, [found.node.name])
-    window = cycle.cache.nodes.take(np.flatnonzero(found.feasible))
-    scores = score_all(cycle.profile, found.cycle.clone(), pod, window)
+    window = runner.cache.nodes.take(np.flatnonzero(found.feasible))
+    scores = score_all(runner.profile, found.cycle.clone(), pod, window)
     names = list(window.names)
     return Opinion(found, names[int(scores.totals.argmax())], scores, names)
 
@@ -88,7 +88,7 @@ class ShadowCluster:
 
     def __init__(self, parts: Parts[DiscardingApi], in_charge: Profiles) -> None:
         self._scheduler = parts.scheduler
-        self._in_charge = in_charge.cycles
+        self._in_charge = in_charge.runners
         self._is_limited = any(
             in_charge.config.percentage_for(profile) is not None for profile in in_charge.config.profiles
         )
@@ -146,7 +146,7 @@ class ShadowCluster:
     def compare(self, question: Question) -> Comparison | None:
         """Say what the shadow would have done; ``None`` if it does not know the pod, or has no such profile."""
         pod = self._pods.find(question.key)
-        ours = None if pod is None else self._scheduler.cycles.get(pod.scheduler_name)
+        ours = None if pod is None else self._scheduler.runners.get(pod.scheduler_name)
         theirs = None if pod is None else self._in_charge.get(pod.scheduler_name)
         if pod is None or ours is None or theirs is None or self._scheduler.cache.pod(pod.uid) is not None:
             return None
@@ -165,7 +165,7 @@ class ShadowCluster:
             return begun  # equals: it would be all the same to the shadow
         return self._different(begun, theirs, pod, shadow)
 
-    def _different(self, begun: Comparison, theirs: ProfileCycle, pod: Pod, shadow: Opinion) -> Comparison:
+    def _different(self, begun: Comparison, theirs: ProfileRunner, pod: Pod, shadow: Opinion) -> Comparison:
         """Find out who made the difference; unless the one in charge decides as it did, nothing is known for sure."""
         node, other = begun.node, shadow.node
         try:

@@ -15,7 +15,7 @@ from moorage.insight.shadow.messages import Assumed, Forgotten, Known, Question,
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject, format_micro_time
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, SearchResult
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Outcome, Parked, Placed
@@ -94,7 +94,7 @@ class ShadowFeed(AttemptObserver):
         if self.send is not None:
             self._held = []
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
         """Note whether there is anything to choose from."""
         self._fits_nowhere = isinstance(found, NoNode)
 

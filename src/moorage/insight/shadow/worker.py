@@ -105,8 +105,8 @@ class ShadowWorker:
         others = [kind for kind in kinds_of(parts.scheduler.objects) if _name(kind) not in followed]
         if others:
             await self._follow(others, parts.scheduler.handlers.apply, request.kubeconfig, request.master)
-        await parts.scheduler.life.start()
-        await in_charge.life.start()
+        await parts.scheduler.lifecycle.start()
+        await in_charge.lifecycle.start()
         return ShadowCluster(parts, in_charge)
 
     async def _follow(self, kinds: list[type[KubeObject]], apply: Apply, kubeconfig: str, master: str) -> None:

@@ -4,7 +4,7 @@ from typing import Final
 
 from moorage.scheduler.decisions.attempts import AttemptLog
 from moorage.scheduler.engine.binding.binder import PendingBinding
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.effects import Effects, OnFailure
 from moorage.scheduler.engine.group_results import GroupAttempt
@@ -32,10 +32,10 @@ class LastAttempt(AttemptLog):
         """Choose whether every node is described."""
         self._with_nodes = wanted
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
         """Note what was found for a pod."""
         self.last = found
-        super().found(queued, cycle, found)
+        super().found(queued, runner, found)
 
 
 class RevocablePlacements:

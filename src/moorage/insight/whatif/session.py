@@ -39,7 +39,7 @@ from moorage.insight.whatif.tables import Rows, filter_rows, score_rows
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.manifests import Document
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.scheduler.framework.plugin import Plugin, PreEnqueuePlugin
@@ -150,9 +150,9 @@ class Session:
         """
         return self._ask(score_rows, pod, plugin)
 
-    def _ask(self, ask: Callable[[ProfileCycle, Pod, str], Rows], pod: Pod | str | Content, plugin: str) -> Rows:
+    def _ask(self, ask: Callable[[ProfileRunner, Pod, str], Rows], pod: Pod | str | Content, plugin: str) -> Rows:
         async def work(waiting: Pod) -> Rows:
-            return ask(self.cycle_of(waiting), waiting, plugin)
+            return ask(self.find_runner(waiting), waiting, plugin)
 
         with self.branch():
             waiting = self._given(pod)
@@ -173,15 +173,15 @@ class Session:
             self._apply(CreateObject(pod))
         return self.pod(target.key)
 
-    def cycle_of(self, pod: Pod) -> ProfileCycle:
+    def find_runner(self, pod: Pod) -> ProfileRunner:
         """Return the profile that is to place a pod; InputError if it is another scheduler's."""
-        cycle = self.scheduler.cycles.get(pod.scheduler_name)
-        if cycle is None:
-            known = sorted(self.scheduler.cycles)
+        runner = self.scheduler.runners.get(pod.scheduler_name)
+        if runner is None:
+            known = sorted(self.scheduler.runners)
             hint = did_you_mean(pod.scheduler_name, known) or f"give --config a profile of that name; {known} are known"
             problem = f"it asks for the scheduler {pod.scheduler_name!r}, which is not one of this configuration"
             raise InputError(f"Pod {pod.key}", problem, hint=hint)
-        return cycle
+        return runner
 
     @contextmanager
     def branch(self) -> Iterator[Self]:
@@ -284,18 +284,18 @@ class Session:
             raise InputError(f"Pod {waiting.key}", f"it is on {placed.node_name} already", hint=hint)
         if waiting.is_terminating:
             raise InputError(f"Pod {waiting.key}", "it is being deleted, and gets no node any more")
-        cycle = self.cycle_of(waiting)
-        gates = tuple(status for plugin in cycle.profile.pre_enqueue if (status := _gate(plugin, waiting)) is not None)
+        runner = self.find_runner(waiting)
+        gates = tuple(status for plugin in runner.profile.pre_enqueue if (status := _gate(plugin, waiting)) is not None)
         groups = self.scheduler.cache.groups
         if not gates and groups is not None and waiting.group_key and groups.root_of(waiting) is None:
             # The queue keeps it aside without asking any plugin.
             gates = (Status.unresolvable(f"its group {waiting.group_key}, or one above that, is not there"),)
         self._watching.describe_nodes(in_detail)
-        attempt = self._runner.run(self._attempt(waiting, cycle, gates, preempts))
+        attempt = self._runner.run(self._attempt(waiting, runner, gates, preempts))
         self._done(mark)
         return attempt
 
-    async def _attempt(self, pod: Pod, cycle: ProfileCycle, gates: tuple[Status, ...], preempts: bool) -> Attempt:
+    async def _attempt(self, pod: Pod, runner: ProfileRunner, gates: tuple[Status, ...], preempts: bool) -> Attempt:
         watching, binder = self._watching, self._binder
         watching.last = None
         nominator = self.scheduler.queue.nominator
@@ -303,7 +303,7 @@ class Session:
             # A placement would end it, and for the pod itself only its status counts.
             nominator.remove(pod)
             self._undo.append(partial(nominator.add, pod, nominated))
-        cycle.filtering.rotation.start = 0
+        runner.filtering.rotation.start = 0
         await self.scheduler.try_pod(QueuedPodInfo(pod, self._clock.now()), preempts=preempts)
         decision = replace(watching.decisions.pop(pod.uid), attempts=0)
         self._undo += [placed.undo.unwind for placed in binder.take()]
@@ -327,8 +327,8 @@ class Session:
         queued = self.queued_group(key)
         if queued is None:
             return GroupOutcome()
-        cycle = self.cycle_of(queued.members[0].pod)
-        gates = (_gate(plugin, member.pod) for member in queued.members for plugin in cycle.profile.pre_enqueue)
+        runner = self.find_runner(queued.members[0].pod)
+        gates = (_gate(plugin, member.pod) for member in queued.members for plugin in runner.profile.pre_enqueue)
         held = tuple(status for status in gates if status is not None)
         self._watching.describe_nodes(in_detail)
         mark = self.mark()

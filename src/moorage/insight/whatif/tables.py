@@ -7,7 +7,7 @@ import numpy as np
 from moorage.common.errors import InputError, did_you_mean
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cycle.filter import EVERY_NODE
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import is_feasible
 from moorage.scheduler.engine.extension_points import pre_filter
 from moorage.scheduler.engine.reference import score_all
@@ -19,30 +19,30 @@ from moorage.scheduler.framework.status import Code, Status
 Rows: TypeAlias = list[dict[str, Any]]
 
 
-def filter_rows(cycle: ProfileCycle, pod: Pod, plugin: str = "") -> Rows:
+def filter_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
     """Say of every node whether it will do: by one plugin, or by the first of the profile that rejects it."""
     if plugin:
-        statuses = _statuses_by(cycle, pod, _named(cycle, plugin, (PreFilterPlugin, FilterPlugin), "filters"))
+        statuses = _statuses_by(runner, pod, _named(runner, plugin, (PreFilterPlugin, FilterPlugin), "filters"))
     else:
-        found = cycle.filtering.find(pod, EVERY_NODE)
+        found = runner.filtering.find(pod, EVERY_NODE)
         statuses = {
-            row: found.diagnosis.statuses[cycle.cache.nodes[row].name]
-            for row in _rows(cycle)
+            row: found.diagnosis.statuses[runner.cache.nodes[row].name]
+            for row in _rows(runner)
             if not is_feasible(found, row)
         }
-    return [_filter_row(cycle.cache.nodes[row].name, statuses.get(row)) for row in _rows(cycle)]
+    return [_filter_row(runner.cache.nodes[row].name, statuses.get(row)) for row in _rows(runner)]
 
 
-def score_rows(cycle: ProfileCycle, pod: Pod, plugin: str = "") -> Rows:
+def score_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
     """Score the nodes that will do: by one plugin, raw, normalised and weighed, or by all, the best first."""
     if plugin:
-        _named(cycle, plugin, (ScorePlugin,), "scores")
-    found = cycle.filtering.find(pod, EVERY_NODE)
-    rows = np.array([row for row in _rows(cycle) if is_feasible(found, row)], dtype=np.int64)
+        _named(runner, plugin, (ScorePlugin,), "scores")
+    found = runner.filtering.find(pod, EVERY_NODE)
+    rows = np.array([row for row in _rows(runner) if is_feasible(found, row)], dtype=np.int64)
     if not len(rows):
         return []
-    window = cycle.cache.nodes.take(rows)
-    scores = score_all(cycle.profile, found.cycle.clone(), pod, window)
+    window = runner.cache.nodes.take(rows)
+    scores = score_all(runner.profile, found.cycle.clone(), pod, window)
     if not plugin:
         by_plugin = {item.plugin: item.weight * item.normalized for item in scores.by_plugin}
         columns = {"total": scores.totals, **by_plugin}
@@ -51,7 +51,7 @@ def score_rows(cycle: ProfileCycle, pod: Pod, plugin: str = "") -> Rows:
         # A plugin that its pre-score has skip the pod adds nothing.
         item = next((item for item in scores.by_plugin if item.plugin == plugin), None)
         raw, normalized = (nothing, nothing) if item is None else (item.raw, item.normalized)
-        weight = cycle.profile.weights[plugin]
+        weight = runner.profile.weights[plugin]
         columns = {"weighed": weight * normalized, "normalized": normalized, "raw": raw}
     listed = [
         {"node": name, **{key: int(column[place]) for key, column in columns.items()}}
@@ -60,8 +60,8 @@ def score_rows(cycle: ProfileCycle, pod: Pod, plugin: str = "") -> Rows:
     return sorted(listed, key=lambda row: -row[next(iter(columns))])
 
 
-def _rows(cycle: ProfileCycle) -> list[int]:
-    order: list[int] = cycle.cache.order.tolist()
+def _rows(runner: ProfileRunner) -> list[int]:
+    order: list[int] = runner.cache.order.tolist()
     return order
 
 
@@ -71,26 +71,26 @@ def _filter_row(name: str, status: Status | None) -> dict[str, Any]:
     return {"node": name, "fits": False, "plugin": status.plugin, "code": status.code.label, "reason": status.message}
 
 
-def _named(cycle: ProfileCycle, name: str, bases: tuple[type[Plugin], ...], what: str) -> Plugin:
-    known = {plugin.name: plugin for plugin in cycle.profile.node_plugins if isinstance(plugin, bases)}
+def _named(runner: ProfileRunner, name: str, bases: tuple[type[Plugin], ...], what: str) -> Plugin:
+    known = {plugin.name: plugin for plugin in runner.profile.node_plugins if isinstance(plugin, bases)}
     if name not in known:
         hint = did_you_mean(name, known) or f"candidates: {', '.join(known) or 'none'}"
-        raise InputError(f"profile {cycle.profile.name}", f"no plugin {name!r} that {what}", hint=hint)
+        raise InputError(f"profile {runner.profile.name}", f"no plugin {name!r} that {what}", hint=hint)
     return known[name]
 
 
-def _statuses_by(cycle: ProfileCycle, pod: Pod, plugin: Plugin) -> dict[int, Status]:
+def _statuses_by(runner: ProfileRunner, pod: Pod, plugin: Plugin) -> dict[int, Status]:
     """Ask one plugin alone, by its pre-filter and its filter; rows that it accepts are left out."""
-    nodes, state = cycle.cache.nodes, CycleState()
+    nodes, state = runner.cache.nodes, CycleState()
     statuses: dict[int, Status] = {}
     if isinstance(plugin, PreFilterPlugin):
         answer = pre_filter(plugin, state, pod, nodes)
         if isinstance(answer, Status):
             is_skip = answer.code == Code.SKIP
-            return {} if is_skip else dict.fromkeys(_rows(cycle), answer.by(plugin.name))
+            return {} if is_skip else dict.fromkeys(_rows(runner), answer.by(plugin.name))
         if isinstance(answer, NodeNames):
             missed = Status.unresolvable(f"node(s) didn't satisfy plugin {plugin.name}").by(plugin.name)
-            statuses = {row: missed for row in _rows(cycle) if nodes[row].name not in answer.names}
+            statuses = {row: missed for row in _rows(runner) if nodes[row].name not in answer.names}
     if isinstance(plugin, FilterPlugin):
         table = StatusTable()
         for rejected, number in rejected_rows(plugin, state, pod, nodes, table, None):

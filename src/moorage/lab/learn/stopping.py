@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from moorage.common.errors import MoorageError
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import Choice, SearchResult, SeveralNodes
 from moorage.scheduler.engine.outcomes import Dropped, Outcome, Placed
 from moorage.scheduler.engine.scheduler import Scheduler
@@ -62,21 +62,21 @@ class StoppingScheduler:
     async def _stopped(self, queued: QueuedPodInfo) -> Outcome:
         pod, scheduler = queued.pod, self._scheduler
         is_plain = not (pod.is_terminating or pod.has_deferred_resize or scheduler.cache.is_assumed(pod))
-        cycle = scheduler.cycles[pod.scheduler_name]
-        if not is_plain or not len(scheduler.cache.nodes) or cycle.extenders:
+        runner = scheduler.runners[pod.scheduler_name]
+        if not is_plain or not len(scheduler.cache.nodes) or runner.extenders:
             return await self._try_pod(queued)
         try:
-            found = cycle.find(pod)
+            found = runner.find(pod)
         except MoorageError:
             return await self._try_pod(queued)  # it meets the same error, and deals with it
         if not isinstance(found, SeveralNodes):
-            return await self._go_on(queued, cycle, found, None)
+            return await self._go_on(queued, runner, found, None)
         row = await self._asked(ChoiceQuestion(pod, found.feasible))
         if row is None:
             scheduler.let_go(queued)
             self._drop(pod)
             return Dropped()
-        return await self._go_on(queued, cycle, found, row)
+        return await self._go_on(queued, runner, found, row)
 
     async def _asked(self, question: ChoiceQuestion) -> int | None:
         self._answer = self._loop.create_future()
@@ -84,14 +84,16 @@ class StoppingScheduler:
             self.question.set_result(question)
             return await self._answer
 
-    async def _go_on(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult, row: int | None) -> Outcome:
+    async def _go_on(
+        self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult, row: int | None
+    ) -> Outcome:
         """Have the scheduler try the pod with what was found, which nothing has changed since."""
-        find, choose = cycle.find, cycle.choose
-        cycle.find = lambda _pod: found  # type: ignore[assignment, misc]  # the name of an argument is another
+        find, choose = runner.find, runner.choose
+        runner.find = lambda _pod: found  # type: ignore[assignment, misc]  # the name of an argument is another
         if row is not None:
-            chosen = Choice(cycle.cache.nodes[row])
-            cycle.choose = lambda _found: chosen  # type: ignore[assignment]
+            chosen = Choice(runner.cache.nodes[row])
+            runner.choose = lambda _found: chosen  # type: ignore[assignment]
         try:
             return await self._try_pod(queued)
         finally:
-            cycle.find, cycle.choose = find, choose
+            runner.find, runner.choose = find, choose

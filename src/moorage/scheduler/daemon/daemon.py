@@ -136,13 +136,13 @@ class Daemon:
                 service.start(parts, supervisor.router)
                 reloads.in_force.append(partial(_reconfigure, service, reloads))
             # Most often this has been done; but a signal may come while plugins start, or before.
-            ending.push_async_callback(lambda: parts.scheduler.life.close())  # noqa: PLW0108 - the one in force then
+            ending.push_async_callback(lambda: parts.scheduler.lifecycle.close())  # noqa: PLW0108 - the one in force then
             if await self._is_reachable(parts.connection.client):
                 await self._work(parts, resources)
 
     def _watch_plugins(self, parts: DaemonParts, instruments: Instruments) -> None:
         """Time the plugins in use, know them when they block, and say which of them go node by node."""
-        profiles = [cycle.profile for cycle in parts.scheduler.cycles.values()]
+        profiles = [runner.profile for runner in parts.scheduler.runners.values()]
         instruments.sampler.watch(profiles)
         self._supervisor.watch(profiles, parts.scheduler.services.freeze)
         _tell_forms(parts)
@@ -233,7 +233,7 @@ class Daemon:
             await _catch_up(parts.connection.informers)
         self._supervisor.show_synced()
         async with parts.changing:
-            await parts.scheduler.life.start()
+            await parts.scheduler.lifecycle.start()
             freeze_gc()
             parts.deliveries.start_through_loop()
         self._is_scheduling = True
@@ -314,7 +314,7 @@ async def _drain(parts: DaemonParts) -> None:
             await parts.background.drain()
     except TimeoutError:
         log.warning("stopping with work under way", tasks=len(parts.background))
-    await parts.scheduler.life.close()
+    await parts.scheduler.lifecycle.close()
     try:
         async with asyncio.timeout(EVENT_SECONDS):
             await parts.connection.recorder.flush()
@@ -324,6 +324,6 @@ async def _drain(parts: DaemonParts) -> None:
 
 def _tell_forms(parts: DaemonParts) -> None:
     """Say which plugins go node by node: that is slow, and never silent."""
-    for name, placement in parts.scheduler.cycles.items():
+    for name, placement in parts.scheduler.runners.items():
         if slow := placement.profile.per_node_plugins():
             log.info("plugins that filter or score node by node", profile=name, plugins=", ".join(slow))

@@ -52,7 +52,7 @@ class Debugger:
     def compare(self, nodes: list[Node], pods: list[Pod]) -> None:
         """Log what the API has and we have not, and the other way round."""
         self._report("nodes", {node.name for node in nodes}, self._known_nodes())
-        ours = {pod.uid: pod for pod in pods if pod.node_name or pod.scheduler_name in self._scheduler.cycles}
+        ours = {pod.uid: pod for pod in pods if pod.node_name or pod.scheduler_name in self._scheduler.runners}
         known = self._known_pods()
         self._report("pods", {pod.key for pod in ours.values()}, {pod.key for pod in known.values()})
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.decision import Decision, NodeEntry, Nomination, PluginScore, Rejection, Result
 from moorage.scheduler.engine.cycle.post_filter import PostFiltered
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import (
     Choice,
     ExtendedNodes,
@@ -47,10 +47,10 @@ class AttemptLog(AttemptObserver):
         self.on_failure: Callable[[], None] = lambda: None
         """Called when an attempt fails with an error, or in its binding cycle: no object may show that."""
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
         """Describe the nodes before anything changes."""
         if self._with_nodes:
-            self._entries = node_entries(cycle, found)
+            self._entries = node_entries(runner, found)
             self._searches.append((found, self._entries))
 
     def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
@@ -133,7 +133,7 @@ def refused(outcome: Parked | Failed) -> dict[str, Any]:
     }
 
 
-def node_entries(cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> dict[str, NodeEntry]:
+def node_entries(runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> dict[str, NodeEntry]:
     """Describe every node that the search evaluated, in visiting order: its rejection, or its scores by plugin."""
     table = None
     if isinstance(found, ExtendedNodes):
@@ -145,11 +145,11 @@ def node_entries(cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> di
         if found.is_nominated:
             return scored
     else:
-        scored = {} if isinstance(found, NoNode) else _scores(cycle, found, table or cycle.cache.nodes)
-    statuses, nodes = found.diagnosis.statuses, cycle.cache.nodes
+        scored = {} if isinstance(found, NoNode) else _scores(runner, found, table or runner.cache.nodes)
+    statuses, nodes = found.diagnosis.statuses, runner.cache.nodes
     entries: dict[str, NodeEntry] = {}
     scope = found.diagnosis.scope
-    for row in cycle.cache.order:
+    for row in runner.cache.order:
         if scope is not None and not scope.mask[row]:
             continue
         name = nodes[int(row)].name
@@ -160,11 +160,11 @@ def node_entries(cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> di
     return entries
 
 
-def _scores(cycle: ProfileCycle, found: SeveralNodes, nodes: NodeTable) -> dict[str, NodeEntry]:
+def _scores(runner: ProfileRunner, found: SeveralNodes, nodes: NodeTable) -> dict[str, NodeEntry]:
     """Score the feasible nodes without cached results."""
-    rows = np.roll(cycle.cache.order, -found.start)
+    rows = np.roll(runner.cache.order, -found.start)
     window = nodes.take(rows[found.feasible[rows]])
-    scores = score_all(cycle.profile, found.cycle.clone(), found.pod, window)
+    scores = score_all(runner.profile, found.cycle.clone(), found.pod, window)
     return {
         name: NodeEntry(
             total=int(scores.totals[position]),

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.group_points import GroupPostFiltered, PlacementScores
 from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Parked
@@ -36,7 +36,7 @@ class PodTrial(Struct):
     state: CycleState | None = None
     kept_state: CycleState | None = None
     """The state as it was when the node was found, for what-ifs."""
-    cycle: ProfileCycle | None = None
+    runner: ProfileRunner | None = None
     diagnosis: Diagnosis | None = None
     """Why the pod fits on no node."""
     status: Status | None = None

@@ -6,7 +6,7 @@ One mechanism serves all of them. It is chosen when the scheduler is built, and 
 from collections.abc import Sequence
 
 from moorage.scheduler.engine.cycle.post_filter import PostFiltered
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.score import ScoreNotes
 from moorage.scheduler.engine.cycle.search_result import Choice, ExtendedNodes, SearchResult, SeveralNodes, Totals
 from moorage.scheduler.engine.group_results import GroupAttempt
@@ -28,7 +28,7 @@ class AttemptObserver:
     def trying(self, queued: QueuedPodInfo) -> None:
         """An attempt of a single pod begins; not called for members of a group."""
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
         """The search for nodes has ended; the node is not chosen yet."""
 
     def totalled(self, result: SeveralNodes, totals: Totals, notes: ScoreNotes) -> None:
@@ -77,10 +77,10 @@ class ObserverChain(AttemptObserver):
         for observer in self._observers:
             observer.trying(queued)
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
         """Notify all."""
         for observer in self._observers:
-            observer.found(queued, cycle, found)
+            observer.found(queued, runner, found)
 
     def totalled(self, result: SeveralNodes, totals: Totals, notes: ScoreNotes) -> None:
         """Notify all."""

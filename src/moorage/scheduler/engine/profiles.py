@@ -12,12 +12,12 @@ from moorage.scheduler.config.expansion import expand_plugins
 from moorage.scheduler.config.types import SchedulerConfiguration
 from moorage.scheduler.engine.binding.binder import BindingPhases
 from moorage.scheduler.engine.cycle.filter import Rotation
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.event_handlers import events_of_listed
 from moorage.scheduler.engine.extender import Extender
 from moorage.scheduler.engine.handle import EngineHandle
-from moorage.scheduler.engine.life import PluginLife
 from moorage.scheduler.engine.observing import AttemptObserver, make_hooks
+from moorage.scheduler.engine.plugin_lifecycle import PluginLifecycle
 from moorage.scheduler.engine.profile import find_extension_points
 from moorage.scheduler.engine.resizes import resizing
 from moorage.scheduler.engine.services import Services
@@ -43,47 +43,47 @@ class Profiles:
         cross_check: bool | float = False,
     ) -> None:
         self.config = config
-        built: list[ProfileCycle] = []
+        built: list[ProfileRunner] = []
 
-        def build(config: SchedulerConfiguration, observer: AttemptObserver | None = None) -> dict[str, ProfileCycle]:
-            rotation, cycles = Rotation(), {}
+        def build(config: SchedulerConfiguration, observer: AttemptObserver | None = None) -> dict[str, ProfileRunner]:
+            rotation, runners = Rotation(), {}
             for profile in config.profiles:
                 name, percentage = profile.scheduler_name or "", config.percentage_for(profile)
                 hooks = make_hooks(observer, name)
-                cycle = ProfileCycle(profile, registry, services, rotation, percentage, cross_check, extenders, hooks)
-                cycles[name] = cycle
-                built.append(cycle)
-            return cycles
+                runner = ProfileRunner(profile, registry, services, rotation, percentage, cross_check, extenders, hooks)
+                runners[name] = runner
+                built.append(runner)
+            return runners
 
         try:
-            self.cycles = build(config, observer)
+            self.runners = build(config, observer)
             self.resizes = build(resizing(config, services.features))
-            """The cycles for running pods whose resize was deferred."""
-            self.bindings = {name: _build_binding(name, cycle, observer) for name, cycle in self.cycles.items()}
-            self.queueing = _build_queueing(config, self.cycles, has_groups=services.cache.groups is not None)
+            """The runners for running pods whose resize was deferred."""
+            self.bindings = {name: _build_binding(name, runner, observer) for name, runner in self.runners.items()}
+            self.queueing = _build_queueing(config, self.runners, has_groups=services.cache.groups is not None)
         except BaseException:
             # The plugins built before the failure may have started background work, and nothing else closes them.
-            for cycle in built:
-                cycle.handles.cancel()
+            for runner in built:
+                runner.handles.cancel()
             raise
-        self._handles: list[EngineHandle] = [handle for cycle in built for handle in cycle.handles.made.values()]
-        self.life = PluginLife((cycle.profile, cycle.handles) for cycle in built)
+        self._handles: list[EngineHandle] = [handle for runner in built for handle in runner.handles.made.values()]
+        self.lifecycle = PluginLifecycle((runner.profile, runner.handles) for runner in built)
 
     @property
     def group_sources(self) -> dict[str, tuple[GroupSourcePlugin, ...]]:
         """The plugins that describe groups, by profile."""
-        return {name: cycle.profile.group_sources for name, cycle in self.cycles.items()}
+        return {name: runner.profile.group_sources for name, runner in self.runners.items()}
 
     def listed(self) -> set[type[KubeObject]]:
         """Return the kinds that the plugins list."""
         return set(chain.from_iterable(handle.listed for handle in self._handles))
 
     def shared(self) -> set[StateKey[object]]:
-        """Return under which keys the plugins share something."""
+        """Return the keys of the state that the plugins share."""
         return set(chain.from_iterable(handle.shares for handle in self._handles))
 
     async def bindings_ended(self) -> None:
-        """Wait until the last pod that these profiles placed is bound, or has been taken back."""
+        """Wait until the binding of the last pod that these profiles placed ends."""
         for phases in self.bindings.values():
             if phases.under_way:
                 phases.all_ended = asyncio.get_running_loop().create_future()
@@ -91,7 +91,7 @@ class Profiles:
 
 
 def describes_groups(config: SchedulerConfiguration, registry: Registry) -> bool:
-    """Tell whether some profile has a plugin that describes groups, before any plugin is built."""
+    """Return whether a plugin of some profile describes groups, without building plugins."""
     return any(
         name in registry and issubclass(registry[name], GroupSourcePlugin)
         for profile in config.profiles
@@ -99,19 +99,19 @@ def describes_groups(config: SchedulerConfiguration, registry: Registry) -> bool
     )
 
 
-def _build_binding(name: str, cycle: ProfileCycle, observer: AttemptObserver | None) -> BindingPhases:
-    return BindingPhases(cycle.profile, cycle.extenders, make_hooks(observer, name))
+def _build_binding(name: str, runner: ProfileRunner, observer: AttemptObserver | None) -> BindingPhases:
+    return BindingPhases(runner.profile, runner.extenders, make_hooks(observer, name))
 
 
 def _build_queueing(
-    config: SchedulerConfiguration, cycles: Mapping[str, ProfileCycle], *, has_groups: bool
+    config: SchedulerConfiguration, runners: Mapping[str, ProfileRunner], *, has_groups: bool
 ) -> Queueing:
     profiles: dict[str, ProfileQueueing] = {}
-    for name, cycle in cycles.items():
-        listed = {plugin: events_of_listed(handle.listed) for plugin, handle in cycle.handles.made.items()}
-        registrations = cycle.profile.registrations(listed)
-        if cycle.extenders:
+    for name, runner in runners.items():
+        listed = {plugin: events_of_listed(handle.listed) for plugin, handle in runner.handles.made.items()}
+        registrations = runner.profile.registrations(listed)
+        if runner.extenders:
             registrations[EXTENDER] = EVERY_EVENT
-        profiles[name] = ProfileQueueing(cycle.profile.pre_enqueue, with_groups(registrations, has_groups))
-    sort = next(iter(cycles.values())).profile.queue_sort[0]
+        profiles[name] = ProfileQueueing(runner.profile.pre_enqueue, with_groups(registrations, has_groups))
+    sort = next(iter(runners.values())).profile.queue_sort[0]
     return Queueing(sort, profiles, Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds))

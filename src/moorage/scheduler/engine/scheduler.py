@@ -14,7 +14,7 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.config.types import SchedulerConfiguration
 from moorage.scheduler.engine.binding.binder import PendingBinding, Undo
 from moorage.scheduler.engine.cycle.post_filter import NOT_RUN
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import (
     Choice,
     ExtendedNodes,
@@ -27,9 +27,9 @@ from moorage.scheduler.engine.effects import CLUSTER_EFFECTS, Effects
 from moorage.scheduler.engine.event_handlers import EventHandlers
 from moorage.scheduler.engine.extender import Extender, in_order
 from moorage.scheduler.engine.group_sources import GroupSources
-from moorage.scheduler.engine.life import PluginLife
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
+from moorage.scheduler.engine.plugin_lifecycle import PluginLifecycle
 from moorage.scheduler.engine.profiles import Profiles, describes_groups
 from moorage.scheduler.engine.services import Background, Services
 from moorage.scheduler.engine.ties import Ties
@@ -141,26 +141,26 @@ class Scheduler:
         """
         former, self.profiles = self.profiles, profiles
         self._living = [*self.living(), profiles]
-        profiles.life.follow(former.life)
+        profiles.lifecycle.follow(former.lifecycle)
         self.queue.reconfigure(profiles.queueing)
         self._serve(profiles)
         return former
 
     def _serve(self, profiles: Profiles) -> None:
-        self.cycles, self._resizes, self._bindings = profiles.cycles, profiles.resizes, profiles.bindings
+        self.runners, self._resizes, self._bindings = profiles.runners, profiles.resizes, profiles.bindings
         sources = self._group_sources(profiles)
         if self.groups is not None:
-            self.groups.serve(profiles.cycles.values(), sources)
-        self.handlers.serve(profiles.cycles.keys(), sources)
+            self.groups.serve(profiles.runners.values(), sources)
+        self.handlers.serve(profiles.runners.keys(), sources)
 
     def living(self) -> list[Profiles]:
         """Return the profiles in use, behind those before them that have pods to bind yet."""
-        return [profiles for profiles in self._living if not profiles.life.is_closed]
+        return [profiles for profiles in self._living if not profiles.lifecycle.is_closed]
 
     @property
-    def life(self) -> PluginLife:
-        """The life of the plugins in use, and of those before them that have pods to bind yet."""
-        return self.profiles.life
+    def lifecycle(self) -> PluginLifecycle:
+        """The lifecycle of the plugins in use, and of former plugins that still bind pods."""
+        return self.profiles.lifecycle
 
     def _group_sources(self, profiles: Profiles) -> GroupSources | None:
         sources = profiles.group_sources
@@ -243,37 +243,37 @@ class Scheduler:
         """
         pod = queued.pod
         is_resize = self._resizes and pod.has_deferred_resize
-        cycle = (self._resizes if is_resize else self.cycles)[pod.scheduler_name]
+        runner = (self._resizes if is_resize else self.runners)[pod.scheduler_name]
         if not self.cache.columns.infos:
             return Failed(NO_NODES, is_rejection=True)
 
-        found = cycle.find(pod) if not cycle.extenders else await self._find_extended(cycle, pod)
+        found = runner.find(pod) if not runner.extenders else await self._find_extended(runner, pod)
         if self.observer is not None:
-            self.observer.found(queued, cycle, found)
+            self.observer.found(queued, runner, found)
         if isinstance(found, NoNode):
-            return await self._park(queued, cycle, found, preempts=preempts)
-        if cycle.extenders:
-            choice = await self._choose_extended(cycle, found)
+            return await self._park(queued, runner, found, preempts=preempts)
+        if runner.extenders:
+            choice = await self._choose_extended(runner, found)
             if self.observer is not None:
                 self.observer.chosen(queued, choice)
             state = (found.result if isinstance(found, ExtendedNodes) else found).cycle
         else:
             assert not isinstance(found, ExtendedNodes)
-            choice, state = cycle.choose(found), found.cycle
-        refused = self.commit(queued, cycle, state, choice.node.name)
+            choice, state = runner.choose(found), found.cycle
+        refused = self.commit(queued, runner, state, choice.node.name)
         return Placed(choice.node.name, choice.tied) if refused is None else refused
 
-    def commit(self, queued: QueuedPodInfo, cycle: ProfileCycle, state: CycleState, node_name: str) -> Parked | None:
+    def commit(self, queued: QueuedPodInfo, runner: ProfileRunner, state: CycleState, node_name: str) -> Parked | None:
         """Give a pod the node that was chosen for it, and start its binding; or take it back and say who refused."""
         pod = queued.pod
         assumed = pod.on_node(node_name)
         self.cache.assume(assumed)
         self.queue.end_nomination(pod, placed_on=node_name)
         # Unreserve is part of it before anything is reserved: a plugin that fails half-way must still be undone.
-        undo = Undo((self.cache.forget, assumed), (cycle.unreserve, state, assumed, node_name))
+        undo = Undo((self.cache.forget, assumed), (runner.unreserve, state, assumed, node_name))
         binding = PendingBinding(queued, assumed, state, self._bindings[pod.scheduler_name], undo, node_name)
         try:
-            refusal = self._reserve_and_permit(cycle, binding)
+            refusal = self._reserve_and_permit(runner, binding)
         except BaseException:
             undo.unwind()
             raise
@@ -286,22 +286,22 @@ class Scheduler:
         self.binder.start(binding)
         return None
 
-    async def _park(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: NoNode, *, preempts: bool) -> Parked:
+    async def _park(self, queued: QueuedPodInfo, runner: ProfileRunner, found: NoNode, *, preempts: bool) -> Parked:
         result = NOT_RUN
         if preempts:
             with self.services.freeze:
-                result = await cycle.post_filter(found)
+                result = await runner.post_filter(found)
         if self.observer is not None:
             self.observer.post_filtered(queued, result)
         found.diagnosis.post_filter_message = result.message
         return Parked(found.diagnosis, result.nominated_node)
 
-    def _reserve_and_permit(self, cycle: ProfileCycle, binding: PendingBinding) -> Status | None:
+    def _reserve_and_permit(self, runner: ProfileRunner, binding: PendingBinding) -> Status | None:
         pod, state, node_name = binding.pod, binding.cycle, binding.node_name
-        refusal = cycle.reserve(state, pod, node_name)
+        refusal = runner.reserve(state, pod, node_name)
         if refusal is not None:
             return refusal
-        answer = cycle.permit(state, pod, node_name)
+        answer = runner.permit(state, pod, node_name)
         if isinstance(answer, Status):
             return answer
         if answer is not None:
@@ -311,13 +311,13 @@ class Scheduler:
             state.pods_to_activate = {}
         return None
 
-    async def _find_extended(self, cycle: ProfileCycle, pod: Pod) -> SearchResult | ExtendedNodes:
+    async def _find_extended(self, runner: ProfileRunner, pod: Pod) -> SearchResult | ExtendedNodes:
         with self.services.freeze:
-            return await cycle.find_extended(pod)
+            return await runner.find_extended(pod)
 
-    async def _choose_extended(self, cycle: ProfileCycle, found: OneNode | SeveralNodes | ExtendedNodes) -> Choice:
+    async def _choose_extended(self, runner: ProfileRunner, found: OneNode | SeveralNodes | ExtendedNodes) -> Choice:
         with self.services.freeze:
-            return await cycle.choose_extended(found)
+            return await runner.choose_extended(found)
 
     def _drop(self, queued: QueuedPodInfo) -> Outcome:
         """Let go of a pod that is being deleted, or was placed already."""

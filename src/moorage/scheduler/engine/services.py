@@ -1,4 +1,4 @@
-"""What all profiles of a scheduler share, and where their work beside the cycles goes on."""
+"""The services that all profiles of a scheduler share."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -21,27 +21,27 @@ from moorage.scheduler.state.objects import Objects
 
 
 class Background(Protocol):
-    """Where work goes on beside the scheduling cycles."""
+    """Runs tasks in parallel with the scheduling cycles."""
 
     def start(self, work: Coroutine[Any, Any, object], *, name: str) -> None:
-        """Run something, and wait for it in the end; what it raises is logged."""
+        """Run a coroutine that must finish before shutdown; exceptions are logged."""
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> "asyncio.Task[None] | None":
-        """Run something that nobody waits for, and return its task to cancel; ``None`` where nothing is run."""
+        """Run a coroutine and return its task, or ``None`` if background work is disabled."""
         ...
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Run something after a while, between cycles."""
+        """Run an action after a delay, between cycles."""
         ...
 
 
 class Freeze:
-    """The frozen world: while a cycle waits (for an extender, or in a post-filter), nothing else may change it."""
+    """Blocks changes of the cluster state while a cycle awaits an extender or a PostFilter plugin."""
 
     def __init__(self) -> None:
         self.thawed: asyncio.Event | None = None
-        """Set when the cycle that waits is over; ``None`` while none does."""
+        """Set when the awaiting cycle ends; ``None`` if no cycle awaits."""
 
     def __enter__(self) -> None:
         self.thawed = asyncio.Event()
@@ -52,18 +52,18 @@ class Freeze:
         self.thawed = None
 
     async def over(self) -> None:
-        """Wait until no cycle is under way."""
+        """Wait until no cycle awaits."""
         while self.thawed is not None:
             await self.thawed.wait()
 
 
 def nothing_in_pre_bind(_uid: str, _reason: str) -> bool:
-    """Find nothing to cancel, where pods are never on their way to a node."""
+    """Return False, where pods are never bound."""
     return False
 
 
 class Services(Struct):
-    """What all profiles of a scheduler share."""
+    """The services that all profiles of a scheduler share."""
 
     cache: Cache
     objects: Objects
@@ -74,12 +74,12 @@ class Services(Struct):
     background: Background
     activate: Callable[[Mapping[str, Pod]], None]
     shared: dict[StateKey[Any], tuple[Any, tuple[type[KubeObject], ...]]] = field(default_factory=dict)
-    """What plugins of all profiles share, with the kinds that whoever made it lists."""
+    """The shared state of plugins, with the kinds that its creator lists."""
     waiting: WaitingPods = field(default_factory=WaitingPods)
     freeze: Freeze = field(default_factory=Freeze)
     wake: Callable[[], None] = lambda: None
-    """Called when there may be something to do again."""
+    """Wakes the scheduling loop."""
     cancel_pre_bind: Callable[[str, str], bool] = nothing_in_pre_bind
     meter: PluginMeter = SILENT_METER
     ties: Ties | None = None
-    """Chooses between nodes of equal score; as upstream does, if it is not given."""
+    """Selects between nodes with equal scores; by default as upstream does."""

@@ -33,7 +33,7 @@ class Answering:
     """Answers what kube-scheduler asks about pods and nodes."""
 
     def __init__(self, scheduler: Scheduler) -> None:
-        ((_, self._cycle),) = scheduler.cycles.items()
+        ((_, self._cycle),) = scheduler.runners.items()
         self._profile = self._cycle.profile
         self._cache = scheduler.cache
         self._pods = scheduler.objects[Pod]

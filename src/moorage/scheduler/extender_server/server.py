@@ -138,7 +138,7 @@ class ExtenderServer:
         async with AsyncExitStack() as ending:
             parts = self._assembled()
             ending.callback(parts.close)
-            ending.push_async_callback(parts.scheduler.life.close)
+            ending.push_async_callback(parts.scheduler.lifecycle.close)
             self._add_pages(parts)
             server = HttpServer(HttpService(self.answer, _refused, MAX_BODY), MAX_CONNECTIONS)
             port = await self._listen(server, ending)
@@ -182,7 +182,7 @@ class ExtenderServer:
 
     async def _start(self, parts: Parts[RemoteApi]) -> None:
         await parts.connection.informers.synced()
-        await parts.scheduler.life.start()
+        await parts.scheduler.lifecycle.start()
         self._answering = Answering(parts.scheduler)
         log.info("answering", nodes=len(parts.scheduler.cache), plugins=[*self._served.names])
 

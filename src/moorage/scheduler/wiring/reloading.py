@@ -39,10 +39,10 @@ async def reload(parts: Parts[RemoteApi], policy: Policy) -> None:
             with pauses.timed("build"), _forgetting_new_kinds(scheduler, undo):
                 extenders = _build_extenders(parts, policy, undo)
                 profiles = scheduler.build_profiles(policy.config, policy.registry, extenders)
-            undo.push_async_callback(profiles.life.close)
+            undo.push_async_callback(profiles.lifecycle.close)
             await _list_more(parts, profiles, undo)
-            if scheduler.life.has_begun:
-                await profiles.life.start()
+            if scheduler.lifecycle.has_begun:
+                await profiles.lifecycle.start()
 
             def swap() -> Profiles:
                 with pauses.timed("swap"):
@@ -123,7 +123,7 @@ async def _list_more(parts: Parts[RemoteApi], profiles: Profiles, undo: AsyncExi
 async def _retire(parts: Parts[RemoteApi], former: Profiles, extenders: list[HttpExtender]) -> None:
     """Close plugins once the last pod that they placed is bound, and let go of what only they needed."""
     await former.bindings_ended()
-    await former.life.close()
+    await former.lifecycle.close()
     for extender in extenders:
         if extender in parts.extenders:
             parts.extenders.remove(extender)

@@ -36,7 +36,7 @@ def test_explaining_leaves_no_trace(features: frozenset[str], number: int) -> No
     gates = FeatureGates({**BASE_GATES, **case.feature_gates})
     policy = Policy(config_of(case, gates), REGISTRY, gates)
     with Session(documents_of(case.objects, source="a case"), policy) as opened:
-        waiting = [p for p in opened.objects.given.pending if p.scheduler_name in opened.scheduler.cycles]
+        waiting = [p for p in opened.objects.given.pending if p.scheduler_name in opened.scheduler.runners]
         before = state_of(opened), [opened.try_pod(p.key, in_detail=True).decision for p in waiting]
         for waits in waiting:
             explain_pod(opened, waits.key, seconds=2.0)

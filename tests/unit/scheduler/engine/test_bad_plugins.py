@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.engine import cycle_over
+from tests.support.engine import build_runner
 
 from moorage.common.errors import PluginError
 from moorage.kube.api.pod import PodStatus
@@ -188,19 +188,19 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
 
 @pytest.mark.parametrize(("plugin", "message"), CASES.values(), ids=CASES)
 def test_the_attempt_fails_with_the_plugins_name(plugin: type[Plugin], message: str) -> None:
-    cycle = cycle_over(*NODES, plugins=[plugin], cross_check=False)
+    runner = build_runner(*NODES, plugins=[plugin], cross_check=False)
     with pytest.raises(PluginError) as failed:
-        cycle.choose(cycle.find(POD))
+        runner.choose(runner.find(POD))
     assert message in str(failed.value)
     assert failed.value.plugin == plugin.name
 
 
 @pytest.mark.parametrize(("plugin", "message"), CASES.values(), ids=CASES)
 def test_the_next_pod_fails_alike(plugin: type[Plugin], message: str) -> None:
-    cycle = cycle_over(*NODES, plugins=[plugin], cross_check=False)
+    runner = build_runner(*NODES, plugins=[plugin], cross_check=False)
     for _ in range(2):
         with pytest.raises(PluginError, match=re.escape(message)):
-            cycle.choose(cycle.find(POD))
+            runner.choose(runner.find(POD))
 
 
 class BadElsewhere(FilterPlugin, ScorePlugin):
@@ -219,8 +219,8 @@ class BadElsewhere(FilterPlugin, ScorePlugin):
 
 
 def test_a_node_that_is_not_feasible_need_not_be_rated() -> None:
-    cycle = cycle_over(*NODES, make_node("c"), plugins=[BadElsewhere], cross_check=False)
-    assert cycle.choose(cycle.find(POD)).node.name in ("b", "c")
+    runner = build_runner(*NODES, make_node("c"), plugins=[BadElsewhere], cross_check=False)
+    assert runner.choose(runner.find(POD)).node.name in ("b", "c")
 
 
 class NeverFits(PreFilterPlugin):
@@ -239,16 +239,16 @@ class RaisesForAll(FilterPlugin):
 
 
 def test_a_filter_that_no_node_comes_to_does_not_fail() -> None:
-    cycle = cycle_over(*(make_node(name, cordoned=True) for name in "ab"), plugins=[RaisesForAll])
+    runner = build_runner(*(make_node(name, cordoned=True) for name in "ab"), plugins=[RaisesForAll])
     for _ in range(2):
-        found = cycle.find(POD)
+        found = runner.find(POD)
         assert isinstance(found, NoNode)
         assert found.diagnosis.unschedulable_plugins == {"NodeUnschedulable"}
 
 
 def test_a_pod_that_is_turned_down_before_comes_to_no_filter() -> None:
-    cycle = cycle_over(*NODES, plugins=[RaisesForAll, NeverFits])
-    rejection = cycle.find(POD).diagnosis.pre_filter
+    runner = build_runner(*NODES, plugins=[RaisesForAll, NeverFits])
+    rejection = runner.find(POD).diagnosis.pre_filter
     assert rejection == Status.unschedulable("not today").by("NeverFits")
 
 
@@ -261,8 +261,8 @@ class RaisesElsewhere(FilterPlugin):
 
 def test_a_nominated_node_that_fits_is_the_only_one_looked_at() -> None:
     pod = make_pod("p", status=PodStatus(nominated_node_name="b"))
-    cycle = cycle_over(*NODES, plugins=[RaisesElsewhere], waiting=[pod])
-    found = cycle.find(pod)
+    runner = build_runner(*NODES, plugins=[RaisesElsewhere], waiting=[pod])
+    found = runner.find(pod)
     assert isinstance(found, OneNode)
     assert (found.is_nominated, found.node.name) == (True, "b")
 
@@ -274,15 +274,15 @@ class PostFilterRaises(PostFilterPlugin):
 
 def test_a_post_filter_that_raises_leaves_the_pod_unschedulable() -> None:
     pod = make_pod(requests={"cpu": "1000"})
-    cycle = cycle_over(*NODES, pod, plugins=[PostFilterRaises])
-    found = cycle.find(pod)
+    runner = build_runner(*NODES, pod, plugins=[PostFilterRaises])
+    found = runner.find(pod)
     assert isinstance(found, NoNode)
-    result = asyncio.run(cycle.post_filter(found))
+    result = asyncio.run(runner.post_filter(found))
     assert (result.message, result.nominated_node) == ("no tow truck", None)
 
 
 def test_reserve_that_raises() -> None:
-    cycle = cycle_over(*NODES, plugins=[ReserveRaises])
-    found = cycle.find(POD)
+    runner = build_runner(*NODES, plugins=[ReserveRaises])
+    found = runner.find(POD)
     with pytest.raises(PluginError, match='running Reserve plugin "ReserveRaises": books are closed'):
-        cycle.reserve(found.cycle, POD, "a")
+        runner.reserve(found.cycle, POD, "a")

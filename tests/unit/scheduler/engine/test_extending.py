@@ -240,12 +240,12 @@ def test_nodes_sent_back_are_rated_without_their_pods() -> None:
     bench = Bench(Service(filtered=Filtered(("a", "b"), stand_ins=whole), scores={"a": 0, "b": 0}))
 
     async def totals() -> dict[str, int]:
-        cycle = bench.scheduler.cycles["default-scheduler"]
-        found = await cycle.find_extended(make_pod("web", requests={"cpu": "1"}))
+        runner = bench.scheduler.runners["default-scheduler"]
+        found = await runner.find_extended(make_pod("web", requests={"cpu": "1"}))
         assert isinstance(found, ExtendedNodes)
         assert found.table is not None
         window = found.table.take(found.rows)
-        scores = score_all(cycle.profile, found.result.cycle, found.result.pod, window)
+        scores = score_all(runner.profile, found.result.cycle, found.result.pod, window)
         return dict(zip("ab", scores.totals, strict=True))
 
     scores = asyncio.run(totals())

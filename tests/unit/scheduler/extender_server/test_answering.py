@@ -147,7 +147,7 @@ def test_any_part_of_any_cluster_is_judged_as_from_nothing(
     def work() -> None:
         scheduler = scheduler_with(IN_TREE, *cluster, config=CONFIG)
         answering, nodes = Answering(scheduler), scheduler.cache.nodes
-        profile = next(iter(scheduler.cycles.values())).profile
+        profile = next(iter(scheduler.runners.values())).profile
         for _ in range(2):
             rows = data.draw(st.lists(st.sampled_from(range(len(nodes))), unique=True)) if len(nodes) else []
             question = NodeQuestion(pod, tuple(nodes[row].name for row in rows))

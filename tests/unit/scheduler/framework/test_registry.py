@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.engine import cycle_over
+from tests.support.engine import build_runner
 
 from moorage.common.errors import ConfigError, PluginError
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Resource
@@ -201,7 +201,7 @@ def test_a_constructor_that_raises_is_told_in_the_plugins_name(problem: BaseExce
             raise problem
 
     with pytest.raises(PluginError, match=r"^initializing plugin 'Broken': "):
-        cycle_over(plugins=[Broken])
+        build_runner(plugins=[Broken])
 
 
 def test_events_that_cannot_be_told_are_told_in_the_plugins_name() -> None:
@@ -209,7 +209,7 @@ def test_events_that_cannot_be_told_are_told_in_the_plugins_name() -> None:
         def events_to_register(self) -> Any:
             raise RuntimeError("no events")
 
-    profile = cycle_over(plugins=[Mute]).profile
+    profile = build_runner(plugins=[Mute]).profile
     with pytest.raises(PluginError, match='running EventsToRegister plugin "Mute": no events'):
         profile.registrations()
 
@@ -231,7 +231,7 @@ def test_events_that_are_none_are_told_in_the_plugins_name(answer: Callable[[], 
         def events_to_register(self) -> Any:
             return answer()
 
-    profile = cycle_over(plugins=[Odd]).profile
+    profile = build_runner(plugins=[Odd]).profile
     with pytest.raises(PluginError, match='running EventsToRegister plugin "Odd": '):
         profile.registrations()
 

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.support.engine import cycle_over
+from tests.support.engine import build_runner
 from tests.unit.scheduler.queue.queue_bench import (
     CLAIM_ADD,
     NODE_ADD,
@@ -211,7 +211,7 @@ class Scores(ScorePlugin):
 
 
 def test_only_plugins_that_can_turn_a_pod_down_register() -> None:
-    found = dict(cycle_over(plugins=[Filters, Permits, Scores]).profile.registrations())
+    found = dict(build_runner(plugins=[Filters, Permits, Scores]).profile.registrations())
     assert {name: found[name] for name in found if name in ("Filters", "Permits", "Scores")} == {
         "Filters": (EventRegistration(NODE_ADD),),
         "Permits": EVERY_EVENT,

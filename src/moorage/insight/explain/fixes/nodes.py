@@ -180,7 +180,7 @@ def _demanded(subject: Subject, given: Mapping[str, str], name: str) -> dict[str
     demands = read_demands(subject.pod)
     _satisfy(labels, demands.labels.requirements if demands.labels is not EVERYTHING else ())
     affinities = [demands.affinity] if demands.affinity is not None else []
-    profile = subject.session.cycle_of(subject.pod).profile.config
+    profile = subject.session.find_runner(subject.pod).profile.config
     for entry in profile.plugin_config:
         added = getattr(entry.args, "added_affinity", None)
         if added is not None and added.required is not None:

@@ -18,7 +18,7 @@ from moorage.scheduler.decisions.decision import NodeEntry, Nomination, PluginSc
 from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
 from moorage.scheduler.engine.cached_results.combined_result import INFEASIBLE_TOTAL
 from moorage.scheduler.engine.cycle.post_filter import PostFiltered
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.score import ScoreNotes
 from moorage.scheduler.engine.cycle.search_result import (
     ExtendedNodes,
@@ -62,9 +62,9 @@ class BestRows:
             self._best[place if rows_of is None else int(rows_of[place])] = total
             left[place] = INFEASIBLE_TOTAL
 
-    def entries(self, cycle: ProfileCycle, uid: str, chosen: str) -> dict[str, NodeEntry]:
+    def entries(self, runner: ProfileRunner, uid: str, chosen: str) -> dict[str, NodeEntry]:
         """Describe the chosen node and its runners-up, if the last choice was this pod's."""
-        info = cycle.cache.node(chosen)
+        info = runner.cache.node(chosen)
         if self._uid != uid or info is None or not self._best:
             return {}
         best = self._best
@@ -72,7 +72,7 @@ class BestRows:
             # It is one of many equals, or extenders had their say.
             best = {info.row: self._sum(info.row, max(best.values())), **dict(list(best.items())[:RUNNERS_UP])}
         names = sorted(best, key=lambda row: (row != info.row, -best[row]))
-        return {cycle.cache.nodes[row].name: self._entry(row, best[row]) for row in names}
+        return {runner.cache.nodes[row].name: self._entry(row, best[row]) for row in names}
 
     def _entry(self, row: int, total: int) -> NodeEntry:
         scores = self._scores(row)
@@ -104,7 +104,7 @@ class DecisionLog(AttemptObserver):
     def __init__(self, put: Callable[[LoggedDecision], None], clock: Clock) -> None:
         self._put, self._clock = put, clock
         self._began = 0.0
-        self._found: tuple[str, ProfileCycle, SearchResult] | None = None
+        self._found: tuple[str, ProfileRunner, SearchResult] | None = None
         self._nomination: Nomination | None = None
         self._best = BestRows()
         self._placed: LRU[str, LoggedDecision] = LRU("decision log bindings", MAX_BINDINGS)
@@ -118,9 +118,9 @@ class DecisionLog(AttemptObserver):
         self._began = perf_counter()
         self._found = self._nomination = None
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
         """Remember what the search came to."""
-        self._found = queued.uid, cycle, found.result if isinstance(found, ExtendedNodes) else found
+        self._found = queued.uid, runner, found.result if isinstance(found, ExtendedNodes) else found
 
     def settled(self, queued: QueuedPodInfo, found: SearchResult | ExtendedNodes | None) -> None:
         """Remember which search of a group's member counts; how long it took is not known."""
@@ -154,7 +154,7 @@ class DecisionLog(AttemptObserver):
             self._placed.put(queued.uid, line)
         self._put(line)
 
-    def _searched(self, uid: str, cycle: ProfileCycle, found: SearchResult, outcome: Outcome) -> dict[str, Any]:
+    def _searched(self, uid: str, runner: ProfileRunner, found: SearchResult, outcome: Outcome) -> dict[str, Any]:
         diagnosis = found.diagnosis
         feasible = 0 if isinstance(found, NoNode) else 1 if isinstance(found, OneNode) else found.count
         fields: dict[str, Any] = {"node_count": diagnosis.node_count, "feasible": feasible}
@@ -163,7 +163,7 @@ class DecisionLog(AttemptObserver):
         elif isinstance(outcome, Placed):
             is_only = isinstance(found, OneNode)
             node_name = outcome.node_name
-            fields["nodes"] = {node_name: NodeEntry()} if is_only else self._best.entries(cycle, uid, node_name)
+            fields["nodes"] = {node_name: NodeEntry()} if is_only else self._best.entries(runner, uid, node_name)
         return fields
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:

@@ -18,7 +18,7 @@ from moorage.kube.client.rest import Exchange
 from moorage.scheduler.daemon.decisions import SLOW_SECONDS, log_bound, log_failed, log_slow
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.metrics.sampling import PluginSampler
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, OneNode, SearchResult
 from moorage.scheduler.engine.event_handlers import resource_of
 from moorage.scheduler.engine.extension_points import FILTER, PRE_FILTER, PRE_SCORE, SCORE
@@ -39,7 +39,7 @@ UNSCHEDULABLE: Final = "unschedulable"
 ERROR: Final = "error"
 
 Take = Callable[[float], None]
-Evaluated = tuple[ProfileCycle, Set[str], Set[str] | None]
+Evaluated = tuple[ProfileRunner, Set[str], Set[str] | None]
 """A profile at work, and whose filters and scores were left out; ``None`` if no node had to be chosen."""
 Noted = tuple[Evaluated, NumberCell]
 
@@ -83,7 +83,7 @@ class AttemptInstruments(AttemptObserver):
         self._sampler = sampler
         self._clock = clock
         self._began = 0.0
-        self._found: tuple[ProfileCycle, SearchResult | ExtendedNodes] | None = None
+        self._found: tuple[ProfileRunner, SearchResult | ExtendedNodes] | None = None
         self._bindings: dict[str, tuple[float, int, int]] = {}
         self._results: dict[tuple[str, str], tuple[NumberCell, HistogramCell]] = {}
         self._algorithm = registry["scheduler_scheduling_algorithm_duration_seconds"].histogram()
@@ -104,9 +104,9 @@ class AttemptInstruments(AttemptObserver):
         self._began = perf_counter()
         self._sampler.cycle_begins()
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
-        """Remember the cycle: at its end it is known who had a say."""
-        self._found = cycle, found
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
+        """Remember the runner: at its end it is known who had a say."""
+        self._found = runner, found
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Count an attempt that failed; one that goes on to its binding is counted when that ends."""
@@ -166,15 +166,15 @@ class AttemptInstruments(AttemptObserver):
         latest[1].value += 1
         return found.diagnosis.node_count, count
 
-    def _cell_of(self, cycle: ProfileCycle, filters: Set[str], scores: Set[str] | None) -> Noted:
-        key = (cycle, frozenset(filters), None if scores is None else frozenset(scores))
+    def _cell_of(self, runner: ProfileRunner, filters: Set[str], scores: Set[str] | None) -> Noted:
+        key = (runner, frozenset(filters), None if scores is None else frozenset(scores))
         return key, self._evaluated.setdefault(key, NumberCell())
 
     def _evaluations(self) -> list[tuple[tuple[str, ...], float]]:
         """Work out from the cycles who was asked how often: counting each plugin in each cycle would cost more."""
         counts: dict[tuple[str, ...], float] = defaultdict(float)
-        for (cycle, skipped_filters, skipped_scores), cycles in self._evaluated.items():
-            profile = cycle.profile
+        for (runner, skipped_filters, skipped_scores), cycles in self._evaluated.items():
+            profile = runner.profile
             points: list[tuple[str, Sequence[Plugin], Set[str]]] = [
                 (PRE_FILTER.name, profile.pre_filter, frozenset()),
                 (FILTER.name, profile.filter, skipped_filters),

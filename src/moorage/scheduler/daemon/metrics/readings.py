@@ -52,19 +52,19 @@ def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
     registry["scheduler_goroutines"].read_from(lambda: [(("binding",), float(scheduler.binder.in_flight))])
     registry["moorage_cross_check_differences_total"].read_from(
         lambda: (
-            ((name,), float(cycle.filtering.cross_check.differences))
-            for name, cycle in scheduler.cycles.items()
-            if cycle.filtering.cross_check is not None
+            ((name,), float(runner.filtering.cross_check.differences))
+            for name, runner in scheduler.runners.items()
+            if runner.filtering.cross_check is not None
         )
     )
-    registry["moorage_plugin_form"].read_from(lambda: forms(p.profile for p in scheduler.cycles.values()))
+    registry["moorage_plugin_form"].read_from(lambda: forms(p.profile for p in scheduler.runners.values()))
     for name in ("moorage_fragmentation_ratio", "moorage_largest_job_gpus"):
         registry[name].read_from(partial(_gauges, name, scheduler))
 
 
 def _gauges(name: str, scheduler: Scheduler) -> Values:
     """Ask the plugins that know; of several profiles the first, as all see the same nodes."""
-    plugins = (plugin for cycle in scheduler.cycles.values() for plugin in cycle.profile.plugins.values())
+    plugins = (plugin for runner in scheduler.runners.values() for plugin in runner.profile.plugins.values())
     source = next((plugin for plugin in plugins if isinstance(plugin, GaugeSource)), None)
     readings = () if source is None else source.gauges()
     return ((labels, value) for metric, labels, value in readings if metric == name)

@@ -14,7 +14,7 @@ import numpy as np
 from moorage.common.errors import MoorageError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cycle.filter import SearchRequest
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, SearchResult
 from moorage.scheduler.engine.group_points import PlacementScores
 from moorage.scheduler.engine.group_results import GroupTrial, PodTrial, error_text, unplaceable
@@ -44,7 +44,7 @@ class GroupSearch:
     def __init__(
         self,
         services: Services,
-        cycle: ProfileCycle,
+        runner: ProfileRunner,
         queued: Mapping[str, QueuedPodInfo],
         stack: TrialStack,
         observer: AttemptObserver | None = None,
@@ -53,8 +53,8 @@ class GroupSearch:
     ) -> None:
         self._keeps_states = keeps_states
         self._services = services
-        self._cycle = cycle
-        self._profile = cycle.profile
+        self._runner = runner
+        self._profile = runner.profile
         self._queued = queued
         self._stack = stack
         self._observer = observer
@@ -118,7 +118,7 @@ class GroupSearch:
 
     def _feasible(self, tree: GroupTree, remaining: int, scheduled: int) -> Status | None:
         try:
-            return self._cycle.placement_feasible(tree, remaining, scheduled)
+            return self._runner.placement_feasible(tree, remaining, scheduled)
         except MoorageError as error:
             return Status.error(str(error))
 
@@ -143,11 +143,11 @@ class GroupSearch:
             await asyncio.sleep(0)
 
     async def _find_node(self, queued: QueuedPodInfo, trial: PodTrial, request: SearchRequest) -> None:
-        cycle, pod = self._cycle, queued.pod
-        extended = bool(cycle.extenders)
-        found = await cycle.find_extended(pod, request) if extended else cycle.find(pod, request)
+        runner, pod = self._runner, queued.pod
+        extended = bool(runner.extenders)
+        found = await runner.find_extended(pod, request) if extended else runner.find(pod, request)
         if self._observer is not None:
-            self._observer.found(queued, cycle, found)
+            self._observer.found(queued, runner, found)
             # It has columns of its own: of thousands of pods in many placements they would add up.
             trial.found = found
         self._note_pre_filters(found)
@@ -159,17 +159,17 @@ class GroupSearch:
         if isinstance(found, NoNode):
             return
         if extended:
-            choice = await cycle.choose_extended(found)
+            choice = await runner.choose_extended(found)
             if self._observer is not None:
                 self._observer.chosen(queued, choice)
         else:
             assert not isinstance(found, ExtendedNodes)
-            choice = cycle.choose(found)
+            choice = runner.choose(found)
         trial.state = plain.cycle
         trial.state.group = self.state
         if self._keeps_states:
             trial.kept_state = trial.state.detached()
-        trial.cycle, trial.node_name, trial.tied = cycle, choice.node.name, choice.tied
+        trial.runner, trial.node_name, trial.tied = runner, choice.node.name, choice.tied
         self._stack.place(trial)
 
     def _note_tried(self, pod: Pod, found: SearchResult) -> None:
@@ -193,7 +193,7 @@ class GroupSearch:
 
     async def _by_placements(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
         try:
-            placements = self._cycle.generate_placements(self.state, tree, nodes)
+            placements = self._runner.generate_placements(self.state, tree, nodes)
         except MoorageError as error:
             return GroupTrial(tree, Status.error(str(error)))
         if isinstance(placements, Status):
@@ -203,7 +203,7 @@ class GroupSearch:
                 self._services.meter.count("scheduler_generated_placements_total", self._profile.name)
         counting = self._countings.get(tree.key)
         if counting is None:
-            counting = self._countings[tree.key] = Counting(self._services, self._cycle, tree, self._feasible)
+            counting = self._countings[tree.key] = Counting(self._services, self._runner, tree, self._feasible)
         first: GroupTrial | None = None
         feasible: list[tuple[Placement, GroupTrial]] = []
         before = len(self._stack)
@@ -264,7 +264,7 @@ class GroupSearch:
         best = 0
         if len(feasible) > 1 and self._profile.placement_score:
             try:
-                scores = self._cycle.score_placements(self.state, tree, [placement for placement, _ in feasible])
+                scores = self._runner.score_placements(self.state, tree, [placement for placement, _ in feasible])
             except MoorageError as error:
                 return GroupTrial(tree, Status.error(str(error)))
             self.scored.append((tree.key, scores))

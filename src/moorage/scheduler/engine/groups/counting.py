@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from moorage.scheduler.engine.cached_results.combined_result import CombinedResult
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.extension_points import how_many, idle
 from moorage.scheduler.engine.group_results import GroupTrial, unplaceable
 from moorage.scheduler.engine.services import Services
@@ -27,9 +27,9 @@ class Counting:
     Nobody may have a say but filters that can tell how many pods a node takes, and scores must not ask for nodes.
     """
 
-    def __init__(self, services: Services, cycle: ProfileCycle, tree: GroupTree, feasible: Feasible) -> None:
+    def __init__(self, services: Services, runner: ProfileRunner, tree: GroupTree, feasible: Feasible) -> None:
         self._services = services
-        self._cycle = cycle
+        self._runner = runner
         self._tree = tree
         self._feasible = feasible
         self._cached: CombinedResult | None = None
@@ -39,10 +39,10 @@ class Counting:
         self._outcomes: dict[int, tuple[Status | None, tuple[Proposal, ...]]] = {}
         self._is_possible = (
             not tree.is_composite
-            and not cycle.extenders
-            and cycle.filtering.percentage is None
-            and cycle.filtering.rotation.start == 0
-            and not any(plugin.looks_at_nodes for plugin in cycle.profile.placement_score)
+            and not runner.extenders
+            and runner.filtering.percentage is None
+            and runner.filtering.rotation.start == 0
+            and not any(plugin.looks_at_nodes for plugin in runner.profile.placement_score)
         )
 
     def learn(self, trial: GroupTrial) -> None:
@@ -53,7 +53,7 @@ class Counting:
         if not states:
             # Where nobody found a node there is little to be learnt: perhaps from the next placement.
             return
-        results, members = self._cycle.filtering.results, self._tree.members
+        results, members = self._runner.filtering.results, self._tree.members
         cached = results.find(members[0])
         self._is_possible = all(
             not pod.status.nominated_node_name
@@ -69,7 +69,7 @@ class Counting:
         """Return what would come of the group in a placement, without nodes, and note who would fit there."""
         if self._cached is None or self._services.nominator.nodes_with_nominations():
             return None
-        if self._position != (position := self._cycle.cache.columns.changes.position):
+        if self._position != (position := self._runner.cache.columns.changes.position):
             self._places, self._position = self._count(self._cached), position
         if self._places is None:
             return None
@@ -81,12 +81,12 @@ class Counting:
 
     def _is_plain(self, state: CycleState, cached: CombinedResult) -> bool:
         """Tell whether no filter that is asked afresh for every pod has a say, and nobody reserves anything."""
-        profile = self._cycle.profile
+        profile = self._runner.profile
         return not cached.has_uncached_filters(state) and profile.reserving <= idle(profile, state)
 
     def _count(self, cached: CombinedResult) -> IntArray | None:
         """Return how many of the pods each row takes; ``None`` if a filter cannot tell."""
-        pod, nodes = self._tree.members[0], self._cycle.cache.nodes
+        pod, nodes = self._tree.members[0], self._runner.cache.nodes
         cached.filter(pod, nodes)
         places = np.where(cached.feasible, len(self._tree.members), 0)
         for part in cached.active_filters():

@@ -10,7 +10,7 @@ import structlog
 
 from moorage.common.errors import MoorageError
 from moorage.kube.api.pod_groups import PodGroup
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.effects import AttemptFailures
 from moorage.scheduler.engine.group_points import NOT_RUN, GroupPostFiltered
 from moorage.scheduler.engine.group_results import UNPLACEABLE, GroupAttempt, GroupTrial, PodTrial
@@ -41,11 +41,11 @@ class Committing(Protocol):
     services: Services
     queue: SchedulingQueue
     failures: AttemptFailures
-    cycles: dict[str, ProfileCycle]
+    runners: dict[str, ProfileRunner]
     observer: AttemptObserver | None
     unexpected: Exception | None
 
-    def commit(self, queued: QueuedPodInfo, cycle: ProfileCycle, state: CycleState, node_name: str) -> Parked | None:
+    def commit(self, queued: QueuedPodInfo, runner: ProfileRunner, state: CycleState, node_name: str) -> Parked | None:
         """Give a pod its node and start its binding; or take it back and say who refused."""
         ...
 
@@ -67,11 +67,11 @@ class GroupCycle:
         self._members: Mapping[str, QueuedPodInfo] = {}
         self._with_policy = services.features.enabled("PodGroupPreemptionPolicy")
 
-    def serve(self, cycles: Iterable[ProfileCycle], sources: GroupSources | None) -> None:
+    def serve(self, runners: Iterable[ProfileRunner], sources: GroupSources | None) -> None:
         """Try groups by these profiles from now on, some of whose plugins may describe groups."""
         self._sources = sources
-        for cycle in cycles:
-            cycle.handles.search_groups_by(partial(self._search_again, cycle))
+        for runner in runners:
+            runner.handles.search_groups_by(partial(self._search_again, runner))
 
     async def try_group(self, queued: QueuedPodGroupInfo, *, preempts: bool = True) -> None:
         """Try a popped group; requeue members that are not placed. Post-filters run only if ``preempts`` is set."""
@@ -84,7 +84,7 @@ class GroupCycle:
         if not members:
             self._finish(queued, Code.SUCCESS)
             return
-        profile = self._scheduler.cycles[members[0].scheduler_name]
+        profile = self._scheduler.runners[members[0].scheduler_name]
         self._members = {member.uid: member for member in members}
         if self._scheduler.observer is not None:
             self._scheduler.observer.trying_group(queued)
@@ -116,14 +116,14 @@ class GroupCycle:
             self._scheduler.observer.group_ended(attempt)
         self._finish(queued, code)
 
-    async def _search_again(self, cycle: ProfileCycle, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
+    async def _search_again(self, runner: ProfileRunner, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
         """Look for places for the group that is being tried, in another cluster than the first time."""
-        search = GroupSearch(self._services, cycle, self._members, self._stack, keeps_states=True)
+        search = GroupSearch(self._services, runner, self._members, self._stack, keeps_states=True)
         trial = await search.run(tree)
         # Pods of groups that fail below a tree that does not count as well, as upstream.
         return trial.status, trial.proposals(of_failed=True)
 
-    async def _searched(self, profile: ProfileCycle, search: GroupSearch, tree: GroupTree) -> GroupTrial:
+    async def _searched(self, profile: ProfileRunner, search: GroupSearch, tree: GroupTree) -> GroupTrial:
         if not profile.extenders:
             return await search.run(tree)
         # Between two questions to an extender pods are placed that are not really there.
@@ -144,7 +144,7 @@ class GroupCycle:
         if isinstance(tree.group, DescribedGroup) and tree.group.problem:
             return Status.unresolvable(tree.group.problem)
         problem = violation(tree.group, pods, tree.all_scheduled, with_policy=self._with_policy)
-        if not problem and pods[0].scheduler_name not in self._scheduler.cycles:
+        if not problem and pods[0].scheduler_name not in self._scheduler.runners:
             problem = f'profile not found for scheduler name "{pods[0].scheduler_name}"'
         return Status.error(problem) if problem else None
 
@@ -172,13 +172,13 @@ class GroupCycle:
         return kept
 
     async def _post_filter(
-        self, search: GroupSearch, cycle: ProfileCycle, tree: GroupTree, trial: GroupTrial, *, preempts: bool
+        self, search: GroupSearch, runner: ProfileRunner, tree: GroupTree, trial: GroupTrial, *, preempts: bool
     ) -> GroupPostFiltered:
         """Run the post-filters for an infeasible group, and apply the result to all groups of the tree."""
         done = NOT_RUN
         if preempts:
             with self._services.freeze:
-                done = await cycle.post_filter_group(search.state, tree)
+                done = await runner.post_filter_group(search.state, tree)
         everything = [*trial.everything]
         # Upstream's quirk: where groups share the status of one above them, the message is appended for each of them.
         shared = Counter(id(below.status) for below in everything)
@@ -217,12 +217,12 @@ class GroupCycle:
         return conditions
 
     def _commit(self, member: QueuedPodInfo, tried: PodTrial) -> None:
-        assert tried.cycle is not None
+        assert tried.runner is not None
         assert tried.state is not None
         tried.state.group = None
         try:
             outcome: Parked | Failed | None
-            outcome = self._scheduler.commit(member, tried.cycle, tried.state, tried.node_name)
+            outcome = self._scheduler.commit(member, tried.runner, tried.state, tried.node_name)
         except MoorageError as error:
             outcome = Failed(str(error))
         if outcome is not None:

@@ -30,8 +30,8 @@ class TrialStack:
 
     def place(self, trial: PodTrial) -> None:
         """Put a pod on the node found for it, unless a reserve plugin objects: then the trial says so."""
-        cycle, state, pod = trial.cycle, trial.state, trial.queued.pod
-        assert cycle is not None
+        runner, state, pod = trial.runner, trial.state, trial.queued.pod
+        assert runner is not None
         assert state is not None
         assumed = pod.on_node(trial.node_name)
         try:
@@ -41,7 +41,7 @@ class TrialStack:
             return
         self._nominations().remove(pod)
         self._placed.append((trial, assumed))
-        refusal = cycle.reserve(state, assumed, trial.node_name)
+        refusal = runner.reserve(state, assumed, trial.node_name)
         if refusal is None and (recounted := state.get(ASSUMED)) is not None:
             self._cache.recount(recounted)
         if refusal is not None:
@@ -65,9 +65,9 @@ class TrialStack:
 
     def _take_back(self) -> None:
         trial, assumed = self._placed.pop()
-        assert trial.cycle is not None
+        assert trial.runner is not None
         assert trial.state is not None
-        trial.cycle.unreserve(trial.state, assumed, assumed.node_name)
+        trial.runner.unreserve(trial.state, assumed, assumed.node_name)
         self._cache.forget(assumed)
         if trial.queued.pod.status.nominated_node_name:
             self._nominations().add(trial.queued.pod)

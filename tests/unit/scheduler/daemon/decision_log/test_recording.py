@@ -14,7 +14,7 @@ from moorage.scheduler.decisions.attempts import node_entries
 from moorage.scheduler.decisions.decision import NodeEntry, Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
 from moorage.scheduler.engine.binding.binder import TaskBackground
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.observing import AttemptObserver, observed_by
 from moorage.scheduler.queue.entities import QueuedPodInfo
@@ -50,8 +50,8 @@ class FromNothing(AttemptObserver):
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, NodeEntry]] = {}
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
-        self.entries[queued.key] = node_entries(cycle, found)
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
+        self.entries[queued.key] = node_entries(runner, found)
 
 
 async def decided(contents: Iterable[Content]) -> tuple[list[LoggedDecision], FromNothing]:

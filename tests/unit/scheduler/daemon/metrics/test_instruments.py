@@ -49,7 +49,7 @@ def scheduled(
             Policy(default_config(), Registry(IN_TREE), FeatureGates()),
             observers=Observers(instruments.attempts, instruments.queue, cells),
         )
-        instruments.sampler.watch(placement.profile for placement in simulation.scheduler.cycles.values())
+        instruments.sampler.watch(placement.profile for placement in simulation.scheduler.runners.values())
         simulation.load(objects)
         world.start_watching(simulation.loop)
         asyncio.get_running_loop().call_later(1.0, lambda: world.add(*later))

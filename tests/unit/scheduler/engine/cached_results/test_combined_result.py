@@ -63,24 +63,24 @@ def relabel(scheduler: Scheduler, **labels: str) -> None:
 )
 def test_another_label_of_a_pod_on_the_node_is_noticed(newcomer: Pod) -> None:
     scheduler = scheduler_with(KeepsAway)
-    cycle = scheduler.cycles["default-scheduler"]
-    assert len(feasible_nodes(cycle, cycle.find(newcomer))) == 1
+    runner = scheduler.runners["default-scheduler"]
+    assert len(feasible_nodes(runner, runner.find(newcomer))) == 1
     relabel(scheduler, noisy="very")
-    assert len(feasible_nodes(cycle, cycle.find(newcomer))) == 0
+    assert len(feasible_nodes(runner, runner.find(newcomer))) == 0
     relabel(scheduler)
-    assert len(feasible_nodes(cycle, cycle.find(newcomer))) == 1
+    assert len(feasible_nodes(runner, runner.find(newcomer))) == 1
 
 
 def test_but_not_by_plugins_that_do_not_look_into_pods() -> None:
     scheduler = scheduler_with(Counts)
-    cycle = scheduler.cycles["default-scheduler"]
-    plugin = cycle.profile.plugins["Counts"]
+    runner = scheduler.runners["default-scheduler"]
+    plugin = runner.profile.plugins["Counts"]
     assert isinstance(plugin, Counts)
-    cycle.find(make_pod("a"))
+    runner.find(make_pod("a"))
     before = plugin.asked
     relabel(scheduler, noisy="very")
-    cycle.find(make_pod("b"))
+    runner.find(make_pod("b"))
     assert plugin.asked == before
     scheduler.handlers.pod_added(make_pod("another", node="n1"))
-    cycle.find(make_pod("c"))
+    runner.find(make_pod("c"))
     assert plugin.asked == before + 1

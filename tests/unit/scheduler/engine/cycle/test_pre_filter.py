@@ -5,11 +5,11 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 import pytest
-from tests.support.engine import cycle_over, feasible_nodes
+from tests.support.engine import build_runner, feasible_nodes
 
 from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import NoNode, SearchResult
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.nodeinfo import NodeInfo
@@ -59,11 +59,11 @@ class Skips(PreFilterPlugin, FilterPlugin):
 
 
 def find(*plugins: type[Plugin]) -> SearchResult:
-    return cycle_over(*NODES, plugins=plugins).find(make_pod("p"))
+    return build_runner(*NODES, plugins=plugins).find(make_pod("p"))
 
 
 def feasible(found: SearchResult) -> list[str]:
-    return feasible_nodes(cycle_over(*NODES), found)
+    return feasible_nodes(build_runner(*NODES), found)
 
 
 def test_narrowed_sets_are_intersected_and_other_nodes_say_so() -> None:
@@ -103,15 +103,15 @@ ONE_NAMED = {
 def test_where_one_node_is_named_no_other_is_looked_at(
     plugins: tuple[type[Plugin], ...], names: list[str], blamed: set[str], message: str
 ) -> None:
-    cycle = cycle_over(*NODES, plugins=plugins)
+    runner = build_runner(*NODES, plugins=plugins)
     for turn in (1, 2):
-        found = cycle.find(make_pod(f"p{turn}"))
-        assert feasible_nodes(cycle, found) == names
+        found = runner.find(make_pod(f"p{turn}"))
+        assert feasible_nodes(runner, found) == names
         assert found.diagnosis.unschedulable_plugins == blamed
         absent = f"node(s) didn't satisfy plugin(s) [{plugins[0].__name__}]"
         assert found.diagnosis.message == message.format(absent)
     examined = 0 if plugins[0] is OnlyGone else 2
-    assert cycle.filtering.rotation.start == examined, "the next search goes on behind the nodes that were looked at"
+    assert runner.filtering.rotation.start == examined, "the next search goes on behind the nodes that were looked at"
 
 
 EMPTY = {
@@ -202,29 +202,29 @@ class FailsAfterwards(Records):
         raise RuntimeError("no")
 
 
-def asked(cycle: ProfileCycle, pod: Pod) -> list[str]:
+def asked(runner: ProfileRunner, pod: Pod) -> list[str]:
     Records.calls.clear()
     with suppress(PluginError):
-        cycle.find(pod)
+        runner.find(pod)
     return list(Records.calls)
 
 
 def test_pre_filters_are_asked_once_a_cycle_in_the_order_of_the_profile() -> None:
-    cycle = cycle_over(*NODES, plugins=[Kept, Asked, KeptToo], cross_check=False)
-    assert asked(cycle, make_pod("first")) == ["Kept", "Asked", "KeptToo"]
-    assert asked(cycle, make_pod("second")) == ["Asked"]
+    runner = build_runner(*NODES, plugins=[Kept, Asked, KeptToo], cross_check=False)
+    assert asked(runner, make_pod("first")) == ["Kept", "Asked", "KeptToo"]
+    assert asked(runner, make_pod("second")) == ["Asked"]
 
 
 def test_an_error_in_a_filter_does_not_have_them_asked_again() -> None:
-    cycle = cycle_over(*NODES, plugins=[Kept, FailsAfterwards], cross_check=False)
-    assert asked(cycle, make_pod("first")) == ["Kept", "FailsAfterwards"]
+    runner = build_runner(*NODES, plugins=[Kept, FailsAfterwards], cross_check=False)
+    assert asked(runner, make_pod("first")) == ["Kept", "FailsAfterwards"]
 
 
 def test_behind_one_that_rejects_the_pod_nobody_is_asked_and_nothing_is_stored() -> None:
-    cycle = cycle_over(*NODES, plugins=[Kept, Refuses, Asked, KeptToo], cross_check=False)
+    runner = build_runner(*NODES, plugins=[Kept, Refuses, Asked, KeptToo], cross_check=False)
     for name in ("refused", "welcome", "refused"):
-        before = asked(cycle, make_pod(name))
-        state = cycle.find(make_pod(name)).cycle
+        before = asked(runner, make_pod(name))
+        state = runner.find(make_pod(name)).cycle
         stored = [plugin.__name__ for plugin in (Kept, Refuses, Asked, KeptToo) if plugin.key in state]
         if name == "refused":
             assert set(before) <= {"Kept", "Refuses"}

@@ -1,11 +1,11 @@
 """How many nodes are looked at, and where the next search starts."""
 
 import pytest
-from tests.support.engine import cycle_over
+from tests.support.engine import build_runner
 
 from moorage.scheduler.config import default_config
 from moorage.scheduler.engine.cycle.filter import Rotation
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import SeveralNodes
 from moorage.testing import make_node, make_pod
 
@@ -18,12 +18,12 @@ ADAPTIVE = dict(
 )
 
 
-def placement(percentage: int | None, nodes: int = 0) -> ProfileCycle:
-    return cycle_over(*(make_node(f"n{i}") for i in range(nodes)), percentage=percentage)
+def placement(percentage: int | None, nodes: int = 0) -> ProfileRunner:
+    return build_runner(*(make_node(f"n{i}") for i in range(nodes)), percentage=percentage)
 
 
-def several(cycle: ProfileCycle, pod: str) -> SeveralNodes:
-    found = cycle.find(make_pod(pod))
+def several(runner: ProfileRunner, pod: str) -> SeveralNodes:
+    found = runner.find(make_pod(pod))
     assert isinstance(found, SeveralNodes)
     return found
 

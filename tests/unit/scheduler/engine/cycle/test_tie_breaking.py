@@ -18,7 +18,7 @@ from moorage.kube.api.selectors import LabelSelector
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.engine.cycle import tie_breaking
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import NoNode, SeveralNodes
 from moorage.scheduler.engine.reference import filter_all, pre_filtered_cycle, score_all
 from moorage.scheduler.engine.statuses import StatusTable
@@ -56,14 +56,14 @@ KINDS: dict[str, dict[str, object]] = {
 }
 
 
-def picked_from_nothing(cycle: ProfileCycle, found: SeveralNodes) -> str:
+def picked_from_nothing(runner: ProfileRunner, found: SeveralNodes) -> str:
     """Score the nodes in the order in which they are found, and sift them through a heap."""
-    cache = cycle.cache
+    cache = runner.cache
     rows = np.array([row for row in np.roll(cache.order, -found.start) if found.feasible[row]])
     window = cache.nodes.take(rows)
-    state = pre_filtered_cycle(cycle.profile, found.pod, cache.nodes)
-    filter_all(cycle.profile, state, found.pod, window, StatusTable())
-    totals = score_all(cycle.profile, state, found.pod, window).totals.tolist()
+    state = pre_filtered_cycle(runner.profile, found.pod, cache.nodes)
+    filter_all(runner.profile, state, found.pod, window, StatusTable())
+    totals = score_all(runner.profile, state, found.pod, window).totals.tolist()
     return window[root_after_init(totals)].name
 
 
@@ -74,14 +74,14 @@ def test_the_best_of_the_nodes_found_is_picked(fields: dict[str, object]) -> Non
     for number in range(17):
         labels = {"disk": "ssd"} if number % 4 else {}
         scheduler.handlers.node_added(make_node(f"n{number}", zone=f"z{number % ZONES}", labels=labels))
-    cycle = scheduler.cycles["default-scheduler"]
+    runner = scheduler.runners["default-scheduler"]
     for number in range(40):
         pod: Pod = make_pod(f"p{number}", labels={"app": "web"}, requests={"cpu": "300m"}, **fields)  # type: ignore[arg-type]
-        found = cycle.find(pod)
+        found = runner.find(pod)
         assert not isinstance(found, NoNode)
-        choice = cycle.choose(found)
+        choice = runner.choose(found)
         if isinstance(found, SeveralNodes):
-            assert choice.node.name == picked_from_nothing(cycle, found)
+            assert choice.node.name == picked_from_nothing(runner, found)
         scheduler.handlers.pod_added(pod.on_node(choice.node.name))
 
 
@@ -97,20 +97,20 @@ def test_where_few_nodes_are_rejected_the_best_is_found_without_going_through_th
     scheduler = Simulation(world, Policy(default_config(), Registry(IN_TREE), FeatureGates())).scheduler
     for number in range(61):
         scheduler.handlers.node_added(make_node(f"n{number}", zone=f"z{number % ZONES}"))
-    cycle = scheduler.cycles["default-scheduler"]
+    runner = scheduler.runners["default-scheduler"]
     visited: list[SeveralNodes] = []
-    monkeypatch.setattr(cycle.scoring._order, "visited", visited.append)
+    monkeypatch.setattr(runner.scoring._order, "visited", visited.append)
     for number in range(40):
         labels = {"group": f"g{number // 8}"}
         term = PodAffinityTerm(topology_key=HOSTNAME_LABEL, label_selector=LabelSelector(match_labels=labels))
         affinity = Affinity(pod_anti_affinity=PodAntiAffinity(required=(term,)))
         pod = make_pod(f"p{number}", labels=labels, requests=requests, affinity=affinity)
-        cycle.filtering.rotation.start = start
-        found = cycle.find(pod)
+        runner.filtering.rotation.start = start
+        found = runner.find(pod)
         assert isinstance(found, SeveralNodes)
         if found.count < len(found.feasible):
-            choice = cycle.choose(found)
-            assert choice.node.name == picked_from_nothing(cycle, found)
+            choice = runner.choose(found)
+            assert choice.node.name == picked_from_nothing(runner, found)
             scheduler.handlers.pod_added(pod.on_node(choice.node.name))
         else:
             scheduler.handlers.pod_added(pod.on_node(f"n{number}"))
@@ -132,7 +132,7 @@ def test_scores_of_small_integers_add_up_with_all_others() -> None:
     scheduler = Simulation(world, Policy(config_with(Narrow), registry_with(Narrow), FeatureGates())).scheduler
     for number in range(99):
         scheduler.handlers.node_added(make_node(f"n{number}"))
-    cycle = scheduler.cycles["default-scheduler"]
-    found = cycle.find(make_pod())
+    runner = scheduler.runners["default-scheduler"]
+    found = runner.find(make_pod())
     assert isinstance(found, SeveralNodes)
-    assert cycle.choose(found).node.name == "n98" == picked_from_nothing(cycle, found)
+    assert runner.choose(found).node.name == "n98" == picked_from_nothing(runner, found)

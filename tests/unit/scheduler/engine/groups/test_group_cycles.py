@@ -12,7 +12,7 @@ from moorage.kube.api.affinity import Affinity, PodAffinityTerm, PodAntiAffinity
 from moorage.kube.api.pod import Pod, SchedulingGate
 from moorage.kube.api.pod_groups import GangPolicy, PodGroup, PodGroupPolicy
 from moorage.kube.api.selectors import LabelSelector
-from moorage.scheduler.engine.cycle.profile_cycle import ProfileCycle
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.framework.cycle import CycleState
@@ -460,7 +460,7 @@ class FailsOnce(AttemptObserver):
 
     has_failed = False
 
-    def found(self, queued: QueuedPodInfo, cycle: ProfileCycle, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
         if queued.pod.name == "b" and not self.has_failed:
             self.has_failed = True
             raise ValueError("ours")

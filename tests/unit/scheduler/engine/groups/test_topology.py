@@ -277,8 +277,8 @@ def test_racks_are_counted_if_everybody_agrees_and_any_of_them_may_win(
         bench = GroupBench(
             gates=TOPOLOGY, config=config.replace("LikesB", scoring.__name__), plugins=[scoring, filtering]
         )
-        bench.scheduler.cycles["default-scheduler"].filtering.cross_check = None
-        bench.scheduler.cycles["default-scheduler"].scoring.cross_check = None
+        bench.scheduler.runners["default-scheduler"].filtering.cross_check = None
+        bench.scheduler.runners["default-scheduler"].scoring.cross_check = None
         for used, name in enumerate("acdefghijb"):
             bench.add(*rack(name, 2, 2), alone(f"x{name}", cpu=f"{used}m", node=f"{name}-0"))
         bench.add(gang(topology=RACK), *pods(3))

@@ -8,7 +8,7 @@ import pytest
 from moorage.common.errors import PluginError
 from moorage.kube.api.cluster import PriorityClass
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.life import CLOSE_SECONDS, START_SECONDS
+from moorage.scheduler.engine.plugin_lifecycle import CLOSE_SECONDS, START_SECONDS
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
@@ -101,7 +101,7 @@ class LeavesInStart(Accepting):
 STARTS: dict[str, tuple[type[Plugin], str]] = {
     "one that raises": (
         FailsToStart,
-        r"starting plugin 'FailsToStart': no route to the service \(.*test_life.py, line \d+\)",
+        r"starting plugin 'FailsToStart': no route to the service \(.*test_plugin_lifecycle.py, line \d+\)",
     ),
     "one that takes too long": (NeverStarts, f"not done after {START_SECONDS:g} s; what takes long belongs into"),
     "one that would leave": (LeavesInStart, r"starting plugin 'LeavesInStart': it raised SystemExit\(3\)"),

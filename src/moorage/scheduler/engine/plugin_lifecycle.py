@@ -1,4 +1,4 @@
-"""The life of plugins: started before the first pod is tried, closed after the last, whatever they do meanwhile."""
+"""Starts plugins before the first pod is scheduled, and closes them after the last binding."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,37 +18,37 @@ CLOSE_SECONDS: Final = 5.0
 log = structlog.get_logger(__name__)
 
 
-class PluginLife:
-    """Starts the plugins of all profiles in the order in which they were built, and closes them in reverse."""
+class PluginLifecycle:
+    """Starts the plugins of all profiles in the order of construction, and closes them in reverse order."""
 
     def __init__(self, profiles: Iterable[tuple[Profile, ProfileHandles]]) -> None:
         self._members = [
             (plugin, handles.made[name]) for profile, handles in profiles for name, plugin in profile.plugins.items()
         ]
         self._started: list[Plugin] = []
-        self._former: list[PluginLife] = []
+        self._former: list[PluginLifecycle] = []
         self.has_begun = False
-        """Whether plugins were started, or are being."""
+        """Whether ``start`` was called."""
         self.is_closed = False
 
     async def start(self) -> None:
-        """Start every plugin, once; PluginError says which one cannot be."""
+        """Start every plugin once; raise PluginError if one fails."""
         if self.has_begun:
             return
         self.has_begun = True
         for plugin, _ in self._members:
-            # Before it is awaited: one that fails half-way may have something to close, too.
+            # Before the await: a plugin that fails in start must be closed too.
             self._started.append(plugin)
             if type(plugin).start is not Plugin.start:
                 await _start(plugin)
 
-    def follow(self, former: "PluginLife") -> None:
-        """Take the place of other plugins, which have pods to bind yet: they are closed with these, if not before."""
-        self._former = [former, *(life for life in former._former if not life.is_closed)]
+    def follow(self, former: "PluginLifecycle") -> None:
+        """Replace other plugins, which still bind pods; close them with these plugins at the latest."""
+        self._former = [former, *(lifecycle for lifecycle in former._former if not lifecycle.is_closed)]
         former._former = []
 
     async def close(self) -> None:
-        """Close every plugin that was started, and end the background work of all; never fails, and takes seconds."""
+        """Close all started plugins and cancel their background work; never raises, may take seconds."""
         for former in self._former:
             await former.close()
         self._former = []
@@ -66,7 +66,7 @@ async def _start(plugin: Plugin) -> None:
     try:
         async with asyncio.timeout(START_SECONDS) as limit:
             await plugin.start()
-    except PLUGIN_FAULTS as error:  # the author's code: whatever it raises is reported under the plugin's name
+    except PLUGIN_FAULTS as error:  # plugin code may raise anything
         pass_on_interrupt(error)
         if limit.expired():
             advice = "what takes long belongs into handle.in_background"
@@ -78,7 +78,7 @@ async def _close(plugin: Plugin) -> None:
     try:
         async with asyncio.timeout(CLOSE_SECONDS) as limit:
             await plugin.close()
-    except PLUGIN_FAULTS as error:  # the others are closed all the same
+    except PLUGIN_FAULTS as error:  # the other plugins must still be closed
         pass_on_interrupt(error)
         if limit.expired():
             log.warning("plugin takes too long to close", plugin=plugin.name, seconds=CLOSE_SECONDS)

@@ -1,4 +1,4 @@
-"""The phases of an attempt as one profile has them, put together: what the scheduler calls for each pod."""
+"""Runs the plugins of one profile: the phases that the scheduler calls for each pod."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -44,7 +44,7 @@ from moorage.scheduler.framework.registry import Registry
 log = structlog.get_logger(__name__)
 
 
-class ProfileCycle:
+class ProfileRunner:
     """Runs the plugins of one profile; ``hooks`` time or trace the phases."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - called once, by Profiles
@@ -87,7 +87,7 @@ class ProfileCycle:
         self.handles.attach(profile, self.filtering.nominated.filter_node)
 
     async def find_extended(self, pod: Pod, request: SearchRequest = WHOLE_CLUSTER) -> SearchResult | ExtendedNodes:
-        """Find the nodes the pod fits on and extenders agree with."""
+        """Return the nodes that pass the filters of plugins and extenders."""
         pre = self.filtering.pre_filter(pod, request)
         if pre.rejection is not None:
             return self.filtering.rejected(pre)
@@ -104,7 +104,7 @@ class ProfileCycle:
         return await self.extending.narrow(found)
 
     async def choose_extended(self, found: OneNode | SeveralNodes | ExtendedNodes) -> Choice:
-        """Pick one of them, extenders having their say."""
+        """Select a node, with the scores of extenders."""
         if isinstance(found, OneNode):
             return Choice(found.node)
         if isinstance(found, SeveralNodes):
