@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AnswerFormat(StrEnum):
-    """Output formats of short answers."""
+    """Output formats of short results."""
 
     TEXT = "text"
     JSON = "json"

@@ -47,7 +47,7 @@ class DecisionFormat(StrEnum):
 
 
 class NodeSearch(StrEnum):
-    """How many nodes an attempt examines."""
+    """The number of nodes that an attempt examines."""
 
     ALL = "all"
     CONFIG = "config"

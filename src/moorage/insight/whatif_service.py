@@ -25,7 +25,7 @@ from moorage.scheduler.wiring.policy import Policy
 
 MAX_BODY: Final = 4 << 20
 MAX_WAITING: Final = 16
-"""So many questions may wait; further ones are told to come back later."""
+"""Limit of pending questions; further ones get status 429."""
 MAX_CONNECTIONS: Final = 256
 MAX_REPLICAS: Final = 10_000
 MAX_PODS: Final = 1000
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class ServiceOptions(Struct, frozen=True):
-    """What to serve, where, to whom, and how long a question may take."""
+    """Options of the service; ``seconds`` limits one question, ``refresh=0`` never reads the cluster again."""
 
     source: ClusterSource
     policy: Policy
@@ -47,12 +47,12 @@ class ServiceOptions(Struct, frozen=True):
 
 
 def run_service(options: ServiceOptions) -> int:
-    """Serve until told to stop; return the exit code."""
+    """Serve until stopped; return the exit code."""
     return asyncio.run(WhatIfService(options).run())
 
 
 class WhatIfService:
-    """The service: one session, in a thread of its own, that answers one question at a time."""
+    """The service: one session in a worker thread, which handles one question at a time."""
 
     def __init__(self, options: ServiceOptions) -> None:
         self._options = options
@@ -68,7 +68,7 @@ class WhatIfService:
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stopping.set)
         port, server = await self.start()
-        print(f"Serving on http://{self._options.address}:{port}", flush=True)  # noqa: T201 - for whoever started it
+        print(f"Serving on http://{self._options.address}:{port}", flush=True)  # noqa: T201 - the command prints its URL
         await stopping.wait()
         await self.stop(server)
         return 0
@@ -94,7 +94,7 @@ class WhatIfService:
             self._session.close()
 
     async def answer(self, request: HttpRequest) -> Reply:
-        """Answer one request."""
+        """Handle one request."""
         if request.path == "/healthz":
             return Reply(200, b"ok", "text/plain")
         if not self._tokens.admit(request):
@@ -131,7 +131,7 @@ class WhatIfService:
             return _problem(500, "internal error; see the log")
 
     def _current(self) -> Session:
-        """Return the session, on a cluster that was read anew if it is due."""
+        """Return the session; read the cluster again if the refresh interval is over."""
         options, source = self._options, self._options.source
         is_live = not (source.files or source.snapshot)
         is_due = is_live and options.refresh and monotonic() - self._read_at > options.refresh
@@ -178,7 +178,7 @@ def _place(session: Session, asked: Mapping[str, Any], _seconds: float) -> Any:
 
 
 Question: TypeAlias = Callable[[Session, Mapping[str, Any], float], Any]
-"""Something that can be asked; it gets the session, what was asked, and how long it may take."""
+"""Handles a question; the arguments are the session, the request and the time limit in seconds."""
 QUESTIONS: Final[Mapping[str, Question]] = {
     "/v1/explain": _explain,
     "/v1/capacity": _capacity,

@@ -1,1 +1,1 @@
-"""`moorage new`: a project with a plugin of one's own, from the templates beside this file."""
+"""Project generation for `moorage new`, from the templates in this folder."""

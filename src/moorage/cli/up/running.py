@@ -56,7 +56,7 @@ class UpOptions:
     decision_log: Path | None = None
     config: Path | None = None
     plugins: tuple[str, ...] = ()
-    """Import paths of third-party plugins, for the process that answers the page's questions."""
+    """Import paths of third-party plugins, for the process that evaluates what-if questions."""
     load_policy: Callable[[], Policy] | None = None
     """Loads configuration and plugins after a change of their files; ``None`` disables reloading."""
 

@@ -1,4 +1,4 @@
-"""The answer: everything a decision says of a pod, why, and what would help; as data, in camelCase on the wire."""
+"""Explanations as data: the decision on a pod, its reasons, and suggested changes; camelCase on the wire."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +9,9 @@ from moorage.scheduler.decisions.decision import Decision
 
 
 class ReasonGroup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One reason, and the nodes that it keeps the pod off; ``short``: the least that is missing on any of them.
+    """A reason and the rejected nodes; ``short`` is the smallest missing amount on any of them.
 
-    ``alone``: on so many of these nodes nothing else is in the way. ``details``: what exactly, and on how many.
+    ``alone`` counts the nodes for which this is the only problem. ``details`` counts single causes, such as taints.
     """
 
     plugin: str
@@ -39,7 +39,7 @@ class PossibleChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ScoreDifference(msgspec.Struct, frozen=True, rename="camel"):
-    """What one plugin gave the winner and the runner-up, weighted."""
+    """The weighted scores of one plugin for the winner and the runner-up."""
 
     plugin: str
     weight: int
@@ -48,7 +48,7 @@ class ScoreDifference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WakingEvent(msgspec.Struct, frozen=True):
-    """What can bring a pod back to the queue, and the plugin that hopes for it."""
+    """An event that triggers a retry of the pod, and the plugin that registered it."""
 
     event: str
     plugin: str
@@ -70,7 +70,7 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stopped_sentence(self) -> str:
-        """Say that there may be other changes, and why they were not looked for; nothing if all were."""
+        """Explain why the search for changes is incomplete; empty if it is complete."""
         return f"The search for changes is incomplete: {self.stopped}." if self.stopped else ""
 
     def as_data(self) -> dict[str, Any]:
@@ -90,14 +90,14 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadExplanation(msgspec.Struct, frozen=True):
-    """How many pods of a workload fit, and what stops the next one."""
+    """The number of pods of a workload that fit, and the explanation of the next one."""
 
     workload: str
     fits: int
     of: int
     next: PodExplanation | None = None
     group: Mapping[str, Any] | None = None
-    """What is said of a group that is placed as a whole."""
+    """The state of a group that is scheduled as a whole."""
 
     def as_data(self) -> dict[str, Any]:
         """Write it down as the format has it."""

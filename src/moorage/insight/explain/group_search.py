@@ -22,14 +22,14 @@ from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 
 ELSEWHERE: Final = Status.unresolvable("node(s) are in another domain than the other pods of the group").by("the group")
 OWN_FIELDS: Final = ("hostname", "nodeName")
-"""What members that are alike may differ in."""
+"""Fields in which otherwise equal members may differ."""
 MAX_LEAVING: Final = 64
 
 
 class GroupSubject(Subject):
-    """A group that waits; ``key`` is a member that finds no node beside those that do.
+    """A pending group; ``key`` is a member that does not fit next to the members that do.
 
-    An edit of that member is made to all that are just like it.
+    An edit of that member applies to all equal members.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class GroupSubject(Subject):
 
     @property
     def may_preempt(self) -> bool:
-        """Never: who would be preempted for the group is said of the group itself."""
+        """Always false: preemption is reported for the group as a whole."""
         return False
 
     @property
     def pods(self) -> int:
-        """How many members wait."""
+        """The number of pending members."""
         return max(1, self.view.members - self.view.scheduled)
 
     def _like(self, *, base: tuple[Edit, ...], preempts: bool = False) -> "Subject":
@@ -101,14 +101,14 @@ class GroupSubject(Subject):
         return self._outcome(outcome) if self._will_do(outcome) else None
 
     def _will_do(self, outcome: GroupOutcome) -> bool:
-        """Tell whether the group can start; if it can anyway, whether this member can follow."""
+        """Return whether the group can start; if it can already, whether this member can join."""
         return outcome.fits and (self.key in outcome.placed or not (self.view.is_met or self.view.needed is None))
 
     def _outcome(self, outcome: GroupOutcome) -> Attempt:
         return _attempt(self.key, outcome.placed.get(self.key) or next(iter(outcome.placed.values()), ""))
 
     def cannot_do_without(self, *edits: Edit) -> bool:
-        """Believe it: with one obstacle fewer the group did not fit, and what is done to all pods is one change."""
+        """Return true: the group did not fit with one obstacle fewer, and an edit of all pods counts as one change."""
         return True
 
     def offer(self, kind: str, text: str, *edits: Edit, cost: int = 0) -> Remedy | None:
@@ -160,7 +160,7 @@ def _single(subject: GroupSubject) -> Iterator[Remedy]:
         try:
             yield from fix(subject)
         except InputError:
-            continue  # the object as it is written does not have what was to be changed
+            continue  # the manifest does not contain the field to change
 
 
 def _need_fewer(subject: GroupSubject) -> Iterator[Remedy]:
@@ -191,7 +191,7 @@ def _leave_the_domain(subject: GroupSubject) -> Iterator[Remedy]:
 
 
 def _add_nodes(subject: GroupSubject) -> Iterator[Remedy]:
-    """Add as few nodes like one there is as will do, of the smallest shape of which so few will do."""
+    """Add the fewest copies of an existing node, of the smallest shape for which that number is enough."""
     most, best = len(in_order(subject.session, subject.view.key)), ""
 
     def edits_for(fewer: int) -> list[Edit]:
@@ -211,7 +211,7 @@ def _add_nodes(subject: GroupSubject) -> Iterator[Remedy]:
 
 
 def _make_room(subject: GroupSubject) -> Iterator[Remedy]:
-    """Delete pods of others, as few as will do, the least important first; budgets are respected."""
+    """Delete the fewest other pods, the least important first; disruption budgets are respected."""
     budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
     rows = subject.rows_where_only(*CURED_BY_LEAVING)
     others = [pod for row in rows for pod in subject.nodes[row].pods.values() if pod.group_key != subject.view.key]

@@ -1,4 +1,4 @@
-"""Pods that belong together: how many members of a group fit at once, where, and who finds no place beside them."""
+"""Pod groups: how many members fit at once, in which domain, and which member does not fit."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,15 +28,15 @@ class GroupView(Struct, frozen=True):
 
     key: str
     outcome: GroupOutcome
-    """What the group's own attempt comes to."""
+    """The result of the group's attempt."""
     members: int
     scheduled: int
     most: int
-    """So many members have a node, or would get one if the group did not need more."""
+    """The number of members with a node, including those that would fit if the group needed no more."""
     needed: int | None
-    """How many it needs to start; ``None`` if each may go alone."""
+    """The number of members needed to start; ``None`` if members are independent."""
     blocked: str = ""
-    """The first member that finds no node beside those that do; empty if all do."""
+    """The first member that does not fit next to the others; empty if all fit."""
     topology_key: str = ""
     domain: str = ""
     """The part of the cluster that holds the most."""
@@ -58,7 +58,7 @@ class GroupView(Struct, frozen=True):
 
 
 def is_judged_with_its_group(session: Session, pod: Pod) -> bool:
-    """Tell whether a pod waits as a member of a group that is there."""
+    """Return whether a pod is pending as a member of an existing group."""
     groups = session.scheduler.cache.groups
     return groups is not None and not pod.node_name and groups.root_of(pod) is not None
 
@@ -71,7 +71,7 @@ def described_key(session: Session, pod: Pod) -> str:
 
 
 def view_group(session: Session, key: str, *, in_detail: bool = False) -> GroupView:
-    """Try a group as it is, and then as many of its members as go together."""
+    """Try a group, and then as many of its members as possible."""
     groups = session.groups()
     outcome = session.try_group(key, in_detail=in_detail)
     known = groups.members(key)
@@ -140,7 +140,7 @@ def _domain(outcome: GroupOutcome, key: str) -> str:
 
 
 def needing(session: Session, key: str, count: int) -> PatchObject:
-    """Have a group need so many members to start."""
+    """Return an edit that sets the minCount of a group."""
     target = ObjectId("PodGroup", *key.split("/", 1))
     content = session.objects.content(target)
     operation = put(content, ("spec", "schedulingPolicy"), {"gang": {"minCount": count}})
@@ -150,7 +150,7 @@ def needing(session: Session, key: str, count: int) -> PatchObject:
 
 
 def without_gates(session: Session, names: list[str]) -> list[Edit]:
-    """Let the members go that are held back by gates of their own."""
+    """Return edits that remove the scheduling gates of members."""
     gated = (ObjectId("Pod", *name.split("/", 1)) for name in names)
     return [
         PatchObject(target, (remove(*GATES),), api_version="v1")
@@ -160,13 +160,13 @@ def without_gates(session: Session, names: list[str]) -> list[Edit]:
 
 
 def group_named(session: Session, key: str) -> PodGroup | None:
-    """Return a group by ``namespace/name``, as it is stored."""
+    """Return a stored group by ``namespace/name``."""
     found = session.objects.find(ObjectId("PodGroup", *key.split("/", 1)))
     return found if isinstance(found, PodGroup) else None
 
 
 def group_facts(session: Session, pod: Pod) -> dict[str, Any] | None:
-    """Say of a pod's group, where groups are not tried as a whole, how many members fit one after the other."""
+    """Count the members of a pod's group that fit one after the other, if groups are not scheduled as a whole."""
     described = described_key(session, pod)
     key = described or pod.group_key
     if not key:

@@ -1,7 +1,7 @@
-"""What stands in a pod's way on each node: every plugin's answer, not only the first one's.
+"""The obstacles of a pod on each node: the results of all plugins, not only of the first that rejects.
 
-A scheduler stops at the first plugin that rejects a node. To know what would help, one has to know whether that plugin
-was the only one.
+A scheduler stops at the first plugin that rejects a node. A suggestion needs to know whether that plugin is the only
+one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,18 +43,18 @@ class Obstacles(Struct):
     everywhere: dict[str, Status] = field(default_factory=dict)
 
     def plugins(self) -> list[str]:
-        """Name everybody who rejects something, in the order in which they are met."""
+        """List all plugins that reject a node, in the order of their first rejection."""
         met = dict.fromkeys(self.everywhere)
         for row in self.rows:
             met.update(dict.fromkeys(row))
         return list(met)
 
     def of(self, row: int) -> dict[str, Status]:
-        """Return what stands in the way on one row, with what does everywhere."""
+        """Return the obstacles of one row, including those of all rows."""
         return {**self.everywhere, **self.rows[row]}
 
     def where_only(self, names: Iterable[str], *, but_for_preemption: bool = False) -> list[int]:
-        """Find the rows on which nobody else stands in the way; preemption may clear what is not unresolvable."""
+        """Find the rows that only these plugins reject; preemption may remove obstacles that are not unresolvable."""
         allowed = frozenset(names)
         if not self._are_in(self.everywhere, allowed, but_for_preemption=False):
             return []
@@ -73,7 +73,7 @@ class Obstacles(Struct):
 
 
 def find_obstacles(session: Session, pod: Pod, attempt: Attempt) -> Obstacles:
-    """Ask every filter about every node."""
+    """Run every filter on every node."""
     profile, nodes = session.find_runner(pod).profile, session.scheduler.cache.nodes
     obstacles = Obstacles([{} for _ in range(len(nodes))])
     state = CycleState()
@@ -107,7 +107,7 @@ def _prepared(plugin: PreFilterPlugin, state: CycleState, pod: Pod, nodes: NodeT
 def _rejected(
     plugin: FilterPlugin, state: CycleState, pod: Pod, nodes: NodeTable, rows: RowArray
 ) -> Iterator[tuple[int, Status]]:
-    """Ask a filter about some rows. An error on one of them says nothing of the others: that one is looked for."""
+    """Run a filter on some rows. If it fails, find the failing rows by bisection."""
     alive = None if len(rows) == len(nodes) else np.isin(np.arange(len(nodes)), rows)
     table = StatusTable()
     try:
@@ -126,10 +126,10 @@ def _rejected(
 
 
 def _ask_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes: NodeTable) -> None:
-    """Find out what DynamicResources would say of nodes if what they do not have at all were not asked of them.
+    """Run DynamicResources again without the extended resources that a node does not have at all.
 
-    It rejects such nodes without looking at their devices. A scheduler never gets that far, since NodeResourcesFit has
-    rejected them for the same want: counted twice it would look like two obstacles.
+    The plugin rejects such nodes without examining their devices. In a scheduler, NodeResourcesFit rejects them first
+    for the same reason: that must not count as two obstacles.
     """
     groups: dict[frozenset[str], list[int]] = {}
     for row, met in enumerate(obstacles.rows):
@@ -156,7 +156,7 @@ def short_of(status: Status) -> tuple[str, ...]:
 
 
 def without_resources(pod: Pod, names: AbstractSet[str]) -> Pod:
-    """Return a pod as it would be if its containers asked for none of some resources."""
+    """Return a copy of a pod whose containers do not request some resources."""
 
     def less(asked: ResourceRequirements) -> ResourceRequirements:
         requests = {name: amount for name, amount in asked.requests.items() if name not in names}
@@ -179,7 +179,7 @@ def _narrow(obstacles: Obstacles, nodes: NodeTable, said: NodeNames, plugin: str
 
 
 def _add_nominated(obstacles: Obstacles, nodes: NodeTable, attempt: Attempt) -> None:
-    """Add what only the attempt itself met: nodes that others are nominated to, and what extenders said."""
+    """Add obstacles of the attempt itself: nodes that are nominated for other pods, and rejections of extenders."""
     found = attempt.found.result if isinstance(attempt.found, ExtendedNodes) else attempt.found
     if found is None or found.diagnosis.pre_filter is not None:
         return

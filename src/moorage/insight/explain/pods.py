@@ -1,4 +1,4 @@
-"""Explaining one pod: where it stands, what keeps it off which nodes, what would help, and what wakes it."""
+"""Explain one pod: its state, the rejected nodes, suggested changes, and the events that trigger a retry."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -49,7 +49,7 @@ def explain_pod(
     with_changes: bool = True,
     spared: frozenset[str] = frozenset(),
 ) -> PodExplanation:
-    """Explain a pod; ``node`` asks why not there, ``spared`` are pods that must not go for it."""
+    """Explain a pod; ``node`` restricts the explanation to one node, ``spared`` pods must not be evicted for it."""
     pod = session.pod(key)
     if pod.is_finished:
         raise InputError(f"Pod {pod.key}", f"the pod has finished ({pod.status.phase})")
@@ -115,7 +115,7 @@ def _waiting(session: Session, pod: Pod) -> PodExplanation:
 
 
 def explain_member(session: Session, pod: Pod, view: GroupView, seconds: float) -> PodExplanation:
-    """Explain a pod that waits with its group: what the group's attempt decided on it, and what the group lacks."""
+    """Explain a pod that is pending with its group: the result of the group's attempt, and its obstacles."""
     outcome = view.outcome
     decision = outcome.decisions[pod.key]
     if outcome.gates:
@@ -133,7 +133,7 @@ def explain_member(session: Session, pod: Pod, view: GroupView, seconds: float) 
 
 
 def _what_stops_the_next(session: Session, view: GroupView) -> tuple[Decision, tuple[ReasonGroup, ...]]:
-    """Say what is wrong with the nodes for the first member that finds no place beside those that do."""
+    """Return the rejected nodes for the first member that does not fit next to the others."""
     stuck = view.blocked
     if not stuck:
         return next(iter(view.outcome.decisions.values())), ()
@@ -156,7 +156,7 @@ def _in_domain(session: Session, decision: Decision, view: GroupView) -> Decisio
 
 def _gated(decision: Decision, attempt: Attempt) -> Decision:
     plugins = tuple(sorted({status.plugin for status in attempt.gates}))
-    # Every member of a group that is held back as a whole says the same.
+    # All members of a gated group have the same message.
     message = "; ".join(dict.fromkeys(status.message for status in attempt.gates))
     return replace(
         decision,
@@ -209,7 +209,7 @@ def _change(offer: Remedy) -> PossibleChange:
 def group_reasons(
     decision: Decision, pod: Pod, nodes: NodeTable, obstacles: Obstacles | None = None
 ) -> list[ReasonGroup]:
-    """Group the rejected nodes by what is wrong with them, most nodes first."""
+    """Group the rejected nodes by reason, the largest group first."""
     if decision.pre_filter is not None:
         said = decision.pre_filter
         return [ReasonGroup(said.plugin, reason, len(nodes)) for reason in said.reasons]
@@ -260,7 +260,7 @@ def _short(reason: str, names: Iterable[str], pod: Pod, nodes: NodeTable) -> dic
 
 
 def compare(session: Session, pod: Pod, decision: Decision, winner: str) -> tuple[tuple[ScoreDifference, ...], str]:
-    """Set the winner's scores beside those of the best of the others."""
+    """Compare the scores of the winner with those of the runner-up."""
     scored = {name: entry for name, entry in decision.nodes.items() if entry.scores is not None}
     won = scored.pop(winner, None)
     if won is None or won.scores is None or not scored:

@@ -1,7 +1,7 @@
-"""The search for changes: which smallest ones would let a pod run.
+"""Search for the smallest changes that would let a pod fit.
 
-Single changes first, each sort of obstacle by what can be done about it; when no single one helps, two together, then
-three, up to :data:`MAX_TOGETHER`. Nothing is offered that the real plugins have not agreed to on the changed cluster.
+Single changes come first, by obstacle. If none helps, two are combined, then three, up to :data:`MAX_TOGETHER`. The
+plugins accept the pod on the changed cluster for every suggestion.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,14 +47,14 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
         *(storage.shrink_claims, storage.loosen_claims, storage.drop_claims, resources.lower_extended),
     ),
 }
-"""What can be done about each plugin's rejections."""
+"""The fixes for the rejections of each plugin."""
 
 INTRUSIVENESS: Final = (
     *("gate", "toleration", "request", "spread", "affinity", "selector", "port", "claim", "volume", "priority"),
     *("group", "topology", "label", "cordon", "node-label", "node-taint", "delete-pod", "add-node", "node-capacity"),
     *("node-feature", "config"),
 )
-"""Kinds of changes, the least intrusive first: the pod itself, then its surroundings, then everybody's rules."""
+"""Kinds of changes, the least intrusive first: the pod, then its surroundings, then the rules for all pods."""
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits"),
@@ -64,9 +64,9 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
 }
 """Plugins that one change may satisfy together: all of them look at volumes, and a cordon is a taint as well."""
 MAX_TOGETHER: Final = 4
-"""So many obstacles on one node are cleared together; where there are more, the search gives up and says so."""
+"""Maximum number of obstacles on one node that are removed together."""
 MAX_ALIKE_ROWS: Final = 8
-"""Of the nodes with the same sorts of obstacles so many are looked at."""
+"""Number of nodes to try among those with the same obstacles."""
 MAX_IDEAS: Final = 4
 SEVERAL: Final = "several"
 FEW_NODES: Final = 500
@@ -74,7 +74,7 @@ FEW_NODES: Final = 500
 
 
 class SearchResult(Struct):
-    """What a search has come to."""
+    """The result of a search."""
 
     offers: list[Remedy] = field(default_factory=list)
     stopped: str = ""
@@ -96,7 +96,7 @@ def search(
 
 
 def collected(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
-    """Take offers as they come, each once, until there are no more or a limit is reached; order them."""
+    """Collect distinct offers until there are no more or a limit is reached; sort them."""
     found = SearchResult()
     try:
         for offer in offers:
@@ -152,7 +152,7 @@ def offers(subject: Subject) -> Iterator[Remedy]:
             yield offer
     except LimitReached as limit:
         stopped = limit
-    # The last resort, and the dearest to try: the whole cluster is read anew for each plugin.
+    # The last resort, and the most expensive one: the cluster is read again for each plugin.
     if not any_found or len(subject.nodes) <= FEW_NODES:
         yield from configuration.leave_out_plugins(subject, set(subject.obstacles.plugins()))
     if stopped is not None:
@@ -160,7 +160,7 @@ def offers(subject: Subject) -> Iterator[Remedy]:
 
 
 def _released(subject: Subject) -> tuple[str, str, PatchObject] | None:
-    """Let go of what holds the pod back before it is tried: its gates, or a group that is not there."""
+    """Return the change that admits the pod to the queue: remove its gates, or a group that does not exist."""
     spec = subject.content.get("spec") or {}
     if gates := spec.get("schedulingGates"):
         names = " and ".join(str(gate.get("name")) for gate in gates)
@@ -204,7 +204,7 @@ def _tried(fix: Fix, subject: Subject, plugin: str) -> Iterator[Remedy]:
     try:
         yield from fix(subject, rows) if rows else ()
     except InputError:
-        return  # the object as it is written does not have what was to be changed
+        return  # the manifest does not contain the field to change
 
 
 def _family(plugin: str) -> tuple[str, ...]:
@@ -243,14 +243,14 @@ def _rows_by_obstacles(subject: Subject) -> dict[int, dict[tuple[str, ...], list
     grouped: dict[int, dict[tuple[str, ...], list[int]]] = {}
     only = subject.nodes.find(subject.only_node) if subject.only_node else None
     for row in range(len(subject.nodes)) if not subject.only_node else () if only is None else (only.row,):
-        # What has an amount comes last: it is then as small as it can be on any node that is left.
+        # Obstacles with an amount come last: the amount is then as small as the remaining nodes permit.
         names = tuple(sorted(_obstacles_of(subject, row), key=lambda name: name == FIT))
         grouped.setdefault(len(names), {}).setdefault(names, []).append(row)
     return grouped
 
 
 def _cleared(subject: Subject, plugins: Sequence[str], row: int, whole: Subject) -> Iterator[Remedy]:
-    """Clear one obstacle of a node after the other; only what the whole could not do without counts."""
+    """Remove the obstacles of a node one after the other; skip changes that are not needed."""
     first, *rest = plugins
     if not rest:
         for offer in _last(subject, first, row):
@@ -262,7 +262,7 @@ def _cleared(subject: Subject, plugins: Sequence[str], row: int, whole: Subject)
             nested = subject.with_base(*idea.edits[len(subject.base) :])
         except InputError:
             continue
-        # What went with it needs nothing more: a cordon may have had a taint of its own.
+        # One change may remove several obstacles: a cordon may have a taint, too.
         left = [plugin for plugin in rest if plugin in nested.obstacles.of(row)]
         for offer in _cleared(nested, left, row, whole) if left else ():
             parts = (idea.kind, *(offer.parts or (offer.kind,)))
@@ -270,9 +270,9 @@ def _cleared(subject: Subject, plugins: Sequence[str], row: int, whole: Subject)
 
 
 def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
-    """Find changes after which a plugin no longer minds a node, whatever the others say."""
+    """Find changes after which a plugin accepts a node, whether or not others do."""
     family = _family(plugin)
-    # What is a family only for another one is an obstacle of its own: a cordoned node may have further taints.
+    # Other plugins of the family are separate obstacles here: a cordoned node may have further taints.
     aiming = subject.aiming(tuple(name for name in family if _family(name) == family), row)
     for fix in _fixes_beside_others(plugin):
         try:

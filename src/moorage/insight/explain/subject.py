@@ -1,4 +1,4 @@
-"""What the search for changes works on: a pod, what is in its way, and a way to find out whether a change helps."""
+"""The subject of a search: a pod, its obstacles, and trials of changes."""
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,7 @@ from moorage.scheduler.framework.nodetable import NodeTable
 
 NEVER: Final = "Never"
 DEFAULT_SECONDS: Final = 10.0
-"""After so long the search stops looking, and says so."""
+"""Default time limit of a search, in seconds."""
 MAX_TRIALS: Final = 2_000
 """So much is tried at most, however fast the machine is. Usual pods take a few dozen trials."""
 
@@ -106,9 +106,9 @@ class Limits(Struct):
 
 
 class Subject:
-    """A pod that waits, in a session; ``base`` are edits that are made before every trial.
+    """A pending pod in a session; ``base`` edits are applied before every trial.
 
-    ``only_node``: it must fit there. ``preempts``: a nomination will do. ``spared``: pods that must not go for it.
+    ``only_node``: the pod must fit there. ``preempts``: a nomination is enough. ``spared`` pods stay.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Subject:
 
     @property
     def may_preempt(self) -> bool:
-        """Whether a nomination would be news: the pod preempts nobody as it is, and there is somebody to preempt."""
+        """Whether a nomination would be new: the pod preempts no pods now, and there are candidates."""
         if self._may_preempt is None:
             self._may_preempt = self._find_out_whether_to_preempt()
         return self._may_preempt
@@ -159,7 +159,7 @@ class Subject:
 
     @property
     def is_nominated(self) -> bool:
-        """Whether the pod preempts somebody as it is."""
+        """Whether the pod preempts other pods without a change."""
         if self._is_nominated is None:
             with self.session.branch():
                 self.session.apply(*self.base)
@@ -173,7 +173,7 @@ class Subject:
 
     @property
     def pods(self) -> int:
-        """How many pods have to fit together."""
+        """The number of pods that have to fit together."""
         return 1
 
     @property
@@ -196,7 +196,7 @@ class Subject:
         return self._like(base=self.base, preempts=True)
 
     def aiming(self, plugins: tuple[str, ...], row: int) -> "Subject":
-        """Search for changes after which some plugins no longer mind a node, whatever others say."""
+        """Search for changes after which some plugins accept a node, whether or not others do."""
         subject = self._like(base=self.base)
         subject._aim = (plugins, row)
         return subject
@@ -213,7 +213,7 @@ class Subject:
         )
 
     def rows_where_only(self, *plugins: str) -> list[int]:
-        """Find the nodes on which nobody but these plugins is in the way."""
+        """Find the nodes that only these plugins reject."""
         rows = self.obstacles.where_only(plugins, but_for_preemption=self.preempts)
         if self.only_node:
             info = self.nodes.find(self.only_node)
@@ -229,7 +229,7 @@ class Subject:
         return Draft(self.id, self.content, must_replace=True)
 
     def live_draft(self) -> Draft:
-        """Begin a change of the pod which Kubernetes takes as it is."""
+        """Start a change of the pod that the API server permits on the existing object."""
         return Draft(self.id, self.content)
 
     def draft_of(self, kind: str, name: str, namespace: str = "") -> Draft:
@@ -269,7 +269,7 @@ class Subject:
         if not attempt.node and not self.spared.isdisjoint(attempt.victims):
             return False
         if not attempt.node and not attempt.victims:
-            return False  # who would have to go is going already: the change is not what it waits for
+            return False  # the victims are terminating already: the pod waits for them, not for the change
         if not self.only_node:
             return bool(attempt.node or (self.preempts and attempt.nominated_node))
         info = self.nodes.find(self.only_node)
@@ -278,10 +278,9 @@ class Subject:
         return self.preempts and attempt.nominated_node == self.only_node
 
     def _shares_a_port(self, node: str) -> bool:
-        """Tell whether somebody on a node has a port of the pod, whatever the row says of its ports.
+        """Return whether a pod on a node uses a port of this pod, regardless of the row's ports.
 
-        A row forgets a port when one of the pods that share it goes, as upstream's does; a scheduler that starts anew
-        knows better.
+        A row drops a port when one of the pods that share it is removed, as upstream does.
         """
         tried = self.session.pod(self.key)
         info = self.nodes.find(node)
@@ -313,7 +312,7 @@ class Subject:
         return low
 
     def _gallop(self, low: int, high: int, edits_for: Callable[[int], Sequence[Edit]]) -> tuple[int, int]:
-        """Narrow a wide range from above in growing steps: the answer is often close to what there is now."""
+        """Narrow a wide range from above in growing steps: the result is often close to the current value."""
         step = 1
         while (closer := high - step) > low and step < high - low:
             if self.trial(*edits_for(closer)):
@@ -336,7 +335,7 @@ class Subject:
         return kept
 
     def cannot_do_without(self, *edits: Edit) -> bool:
-        """Tell whether edits help together, and none of them can be left out; a configuration is not tried again."""
+        """Return whether edits help together, and each of them is necessary; a configuration is not tried again."""
         if any(isinstance(edit, EditConfig) for edit in edits):
             return True
         rest = [tuple(other for other in edits if other is not edit) for edit in edits]

@@ -1,4 +1,4 @@
-"""Whole workloads: how many of their pods fit, and what stops the next one."""
+"""Explain workloads: how many of their pods fit, and why the next one does not."""
 
 import copy
 from collections.abc import Iterable, Mapping
@@ -26,20 +26,20 @@ MAX_PODS: Final = 100_000
 
 
 class NamedWorkload(Struct, frozen=True):
-    """A workload that was asked for, as it is written."""
+    """A workload and its manifest."""
 
     id: ObjectId
     content: dict[str, Any]
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What it asks for."""
+        """The spec of the workload."""
         spec: dict[str, Any] = self.content.get("spec") or {}
         return spec
 
     @property
     def wanted(self) -> int:
-        """How many pods it wants at once."""
+        """The number of pods that run at once."""
         if self.id.kind == "Job":
             parallel = int(self.spec.get("parallelism", 1))
             return min(parallel, int(self.spec.get("completions") or parallel))
@@ -47,7 +47,7 @@ class NamedWorkload(Struct, frozen=True):
 
     @property
     def has_labels(self) -> bool:
-        """Whether anything is known that its pods could be told by."""
+        """Whether labels identify the pods of the workload."""
         return bool(self.spec.get("selector") or self._template_labels)
 
     @property
@@ -57,7 +57,7 @@ class NamedWorkload(Struct, frozen=True):
 
     @property
     def matcher(self) -> LabelMatcher:
-        """What its pods are known by."""
+        """The matcher of the workload's pods."""
         selector = self.spec.get("selector")
         labels = self._template_labels
         if self.id.kind == "ReplicationController":
@@ -66,7 +66,7 @@ class NamedWorkload(Struct, frozen=True):
 
 
 def find_workload(session: Session, wanted: str, namespace: str) -> NamedWorkload | None:
-    """Find a workload by what a user wrote, ``deployment/web``; ``None`` if that names a pod."""
+    """Find a workload such as ``deployment/web``; return ``None`` if the text names a pod."""
     word, slash, name = wanted.partition("/")
     kind = _kind(word, WORKLOADS) if slash else None
     if kind is None:
@@ -139,7 +139,7 @@ def _check_count(title: str, wanted: int) -> None:
 
 
 def _is_of(pod: Pod, workload: NamedWorkload) -> bool:
-    """Tell whose a pod is: by who made it, or else by its labels, if those of the workload say anything."""
+    """Return whether a pod belongs to a workload: by its controller, or else by its labels."""
     if pod.namespace != workload.id.namespace:
         return False
     maker = next((item for item in pod.metadata.owner_references if item.controller), None)
@@ -151,7 +151,7 @@ def _is_of(pod: Pod, workload: NamedWorkload) -> bool:
 
 
 def _made_as_gang(session: Session, workload: NamedWorkload, title: str) -> list[Pod]:
-    """Make the group and the pods that a Job which asks for a gang would make; nothing where there are no groups."""
+    """Create the group and the pods of a Job with gang scheduling; none if groups are disabled."""
     asked = workload.spec.get("scheduling") if workload.id.kind == "Job" else None
     if not asked or session.scheduler.cache.groups is None:
         return []
@@ -210,7 +210,7 @@ def _change_of_template(change: PossibleChange, pods: AbstractSet[str], workload
             owner = workload.id.as_data(str(workload.content.get("apiVersion", "")))
             is_fixed = workload.id.kind == "Job"
             made = {"object": owner, "apply": "replace" if is_fixed else "patch", "patch": patch}
-            # What is done to all pods of a group is one change of the template.
+            # An edit of all pods of a group is one edit of the template.
             edits += [made] if made not in edits else []
         elif target.get("kind") == "PodGroup" and workload.id.kind == "Job":
             moved = [{**operation, "path": f"/spec/scheduling{operation['path'][5:]}"} for operation in edit["patch"]]

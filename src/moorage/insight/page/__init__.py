@@ -1,1 +1,1 @@
-"""The page as a program: `moorage ui`, beside `moorage up`, and in the scheduler."""
+"""The web page: served by `moorage ui`, by `moorage up`, and by the scheduler."""

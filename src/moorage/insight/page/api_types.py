@@ -1,10 +1,10 @@
-"""What the page is sent: columns for nodes, groups for pods that wait; camelCase on the wire."""
+"""Types of the page's JSON API: columns for nodes, groups for pending pods; camelCase on the wire."""
 
 import msgspec
 
 
 class PageData(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A piece of an answer."""
+    """Base class of API types."""
 
 
 class Grouping(PageData, frozen=True):
@@ -15,7 +15,7 @@ class Grouping(PageData, frozen=True):
 
 
 class NodeLayout(PageData, frozen=True):
-    """What stays of nodes while pods come and go. ``labels`` are those that divide the nodes into a few groups."""
+    """Properties of nodes that do not depend on pods. ``labels`` are those that divide the nodes into a few groups."""
 
     version: int
     names: list[str]
@@ -27,7 +27,7 @@ class NodeLayout(PageData, frozen=True):
 
 
 class NodeLoad(PageData, frozen=True):
-    """What pods take of each node, in the order of the layout."""
+    """The requested resources of each node, in the order of the layout."""
 
     requested: dict[str, list[int]]
     pods: list[int]
@@ -102,7 +102,7 @@ class RunDifference(PageData, frozen=True):
 
 
 class TimeLines(PageData, frozen=True):
-    """Numbers over time, one for each step of so many seconds: what the lines of the page are drawn from."""
+    """Values over time, one per step of ``step`` seconds, for the charts of the page."""
 
     start: float
     step: float
@@ -121,10 +121,10 @@ class PageState(PageData, frozen=True):
     time: float
     nodes: int
     placed: int
-    """How many pods have a node."""
+    """The number of pods on nodes."""
     waiting: int
     bound: int
-    """How many found one while we looked."""
+    """The number of pods bound since the start."""
     queues: dict[str, int]
     groups: list[WaitingGroup]
     groups_left: int
@@ -136,7 +136,7 @@ class PageState(PageData, frozen=True):
 
 
 class About(PageData, frozen=True):
-    """What is shown: ``kind`` is ``still``, ``played`` or ``live``; ``runs`` are the names of what is side by side."""
+    """The subject of the page: ``kind`` is ``still``, ``played`` or ``live``; ``runs`` are the names of the runs."""
 
     kind: str
     title: str

@@ -1,7 +1,7 @@
-"""Server-sent events: whoever looks at the page learns that there is something new, and then asks for it.
+"""Server-sent events: they notify the page of new data, which it then requests.
 
-The events are small and say the newest version only, so a reader who is slow misses some and loses nothing, and costs
-no memory here.
+An event contains only the newest version number. A slow client misses some events without losing data, and costs no
+memory here.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from moorage.kube.http.messages import HttpRequest, Reply, ReplyStream, Sink, ch
 
 TICK_SECONDS: Final = 1.0
 QUIET_TICKS: Final = 15
-"""After so many ticks without news a comment is sent, so that nobody in between thinks the connection dead."""
+"""Ticks without news after which a comment is sent, so that proxies keep the connection."""
 STALLED_TICKS: Final = 60
-"""A reader who has not read for so long is dropped; the page comes back by itself."""
+"""Seconds after which a client that does not read is disconnected; the page reconnects."""
 MAX_READERS: Final = 64
 MAX_TICKS: Final = 1800
-"""After so long a stream ends, and the page opens another: who may no longer read is found out then."""
+"""Seconds after which a stream ends. The page opens another one, which checks its permissions again."""
 STREAM: Final = "text/event-stream; charset=utf-8"
 
 Poll = Callable[[HttpRequest], Awaitable[Reply]]
@@ -65,7 +65,7 @@ class EventStream:
             self._sink.send(chunk(b"event: version\ndata: %b\n\n" % latest))
 
     def tick(self) -> None:
-        """Go on; keep the connection alive, and drop a reader who does not read."""
+        """Keep the connection alive, and disconnect a client that does not read."""
         sink = self._sink
         if sink is None:
             return
@@ -85,13 +85,13 @@ class EventStream:
             sink.send(chunk(b": still here\n\n"))
 
     def stop(self) -> None:
-        """Stop: nobody reads any more."""
+        """Stop: the client is gone."""
         self._sink = None
         self._news.discard(self)
 
 
 class PageNews:
-    """Asks the page's data for its version once a second, while there is somebody to tell."""
+    """Polls the version of the page's data once a second while there are clients."""
 
     def __init__(self, poll: Poll) -> None:
         self._poll = poll
@@ -106,13 +106,13 @@ class PageNews:
         return EventStream(self)
 
     def add(self, reader: EventStream) -> None:
-        """Tell a reader what is new from now on."""
+        """Notify a client of news from now on."""
         self._readers[reader] = None
         if self._ticking is None or self._ticking.done():
             self._ticking = asyncio.get_running_loop().create_task(self._tick(), name="page news")
 
     def discard(self, reader: EventStream) -> None:
-        """Stop telling a reader."""
+        """Remove a client."""
         self._readers.pop(reader, None)
 
     async def _tick(self) -> None:
@@ -125,7 +125,7 @@ class PageNews:
             await asyncio.sleep(TICK_SECONDS)
 
     async def stop(self) -> None:
-        """Stop asking."""
+        """Stop polling."""
         self._readers.clear()
         if self._ticking is not None:
             self._ticking.cancel()

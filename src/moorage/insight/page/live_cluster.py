@@ -1,4 +1,4 @@
-"""A scheduler at work: its cache and queue as the page shows them, read now and then on the scheduler's own loop."""
+"""The cluster of a running scheduler: its cache and queue, read periodically on the scheduler's event loop."""
 
 import time
 from collections import Counter, deque
@@ -28,18 +28,18 @@ from moorage.scheduler.queue.entities import QueuedPodInfo
 
 PAUSE_SECONDS: Final = 1.0
 BUSY_SHARE: Final = 20.0
-"""A state that takes long to read is kept for so many times as long: the page costs at most a twentieth of the loop."""
+"""A state is cached for this multiple of the time to read it: the page costs at most a twentieth of the loop."""
 HELP_SECONDS: Final = 60.0
-"""What helps is looked for anew after so long."""
+"""Seconds after which suggestions are computed again."""
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
-"""Answers a question on a copy of the cluster, beside the scheduler."""
+"""Sends a question to a process with a copy of the cluster."""
 
 
 class LiveCluster:
-    """What a scheduler knows, as a page; it is only read. ``ask`` answers questions elsewhere.
+    """The page source of a running scheduler, read-only; ``ask`` sends questions to another process.
 
-    How long a state is kept goes by ``moment``: a wall clock, which the scheduler's may be, can be set back.
+    ``moment`` is a monotonic clock for cached states: the scheduler's clock may be a wall clock.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class LiveCluster:
 
     @property
     def version(self) -> int:
-        """A number that grows when there is something new to see, and not before it can be seen.
+        """The version of the newest state that can be read.
 
-        Whoever learns of a version asks for its state, once: were it told while the last state is still kept, it would
-        get that one, and hear of nothing more in a cluster where nothing more happens.
+        A client requests the state once per version. While the previous state is cached, the version must not grow:
+        the client would get the old state, and miss the new one.
         """
         if self._state is not None and self._moment() < self._fresh_until:
             return self._state.version
@@ -94,7 +94,7 @@ class LiveCluster:
         return self._registered[1]
 
     def about(self) -> About:
-        """Say what this is."""
+        """Describe the source."""
         weights = {profile.name: dict(profile.weights) for profile in self._profiles}
         start = self._clock.now()
         return About(
@@ -102,14 +102,14 @@ class LiveCluster:
         )
 
     def layout(self, run: int) -> NodeLayout:
-        """Describe the nodes; worked out anew only when one of them has changed."""
+        """Return the nodes; computed again only after a node has changed."""
         nodes = self._scheduler.cache.nodes
         if self._layout is None or self._layout.version != nodes.nodes_version:
             self._layout = layout_of([info.node for info in nodes], nodes.nodes_version)
         return self._layout
 
     def state(self, run: int, at: float) -> PageState:
-        """Describe the cluster as it is now, or was a moment ago."""
+        """Return the current state, or the cached one."""
         now = self._moment()
         if self._state is None or (now >= self._fresh_until and self._state.version != self._newest()):
             self._state = self._read()
@@ -174,7 +174,7 @@ class LiveCluster:
         return self._helping.found
 
     def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:
-        """List the attempts after a number, as far back as they are remembered."""
+        """List the recorded attempts from a number on."""
         return [line for line in self._observer.recent if line.number >= since]
 
     def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
@@ -201,11 +201,11 @@ class LiveCluster:
         )
 
     def differences(self, at: float) -> Sequence[RunDifference]:
-        """List nobody: there is nothing to compare with."""
+        """Return no differences: there is one run."""
         return ()
 
     async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
-        """Have a question answered beside the scheduler; what is on a node is known here."""
+        """Answer questions about pods on a node from the cache; send other questions to the other process."""
         if question == "node" and asked.get("deep") == "no":
             from moorage.insight.page.question_handlers import (
                 node_facts,

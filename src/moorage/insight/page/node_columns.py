@@ -41,7 +41,7 @@ def load_of(nodes: NodeTable) -> NodeLoad:
 
 
 def is_not_ready(node: Node) -> bool:
-    """Tell whether a node says that it is not ready; one that says nothing is believed to be."""
+    """Return whether a node reports that it is not ready; without a condition it counts as ready."""
     ready = next((item for item in node.status.conditions if item.type == READY), None)
     return ready is not None and ready.status != "True"
 

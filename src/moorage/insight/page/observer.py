@@ -21,7 +21,7 @@ MAX_SECONDS: Final = 600
 
 
 class SecondOfWork:
-    """What was done in one second."""
+    """The attempts of one second."""
 
     __slots__ = ("failed", "latency", "placed", "second")
 

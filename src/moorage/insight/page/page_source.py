@@ -1,4 +1,4 @@
-"""What a page can be about: anything that has nodes, pods that wait, and a copy to ask questions of."""
+"""The interface between the page and a cluster with nodes, pending pods, and a copy for what-if questions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -18,11 +18,11 @@ from moorage.insight.page.api_types import (
 from moorage.insight.page.pending_groups import MAX_SHOWN, Suggestion, described, grouped
 
 MAX_STEPS: Final = 240
-"""So many points a line has at most."""
+"""Maximum number of points of a chart."""
 
 
 class PageSource(Protocol):
-    """What is shown. ``run`` is one of those side by side, ``at`` a moment; a live cluster has one run, and now."""
+    """A cluster to show. ``run`` selects a run, ``at`` a time; a live cluster has one run, and only now."""
 
     @property
     def version(self) -> int:
@@ -30,7 +30,7 @@ class PageSource(Protocol):
         ...
 
     def about(self) -> About:
-        """Say what this is."""
+        """Describe the source."""
         ...
 
     def layout(self, run: int) -> NodeLayout:
@@ -62,11 +62,11 @@ class PageSource(Protocol):
         ...
 
     def differences(self, at: float) -> Sequence[RunDifference]:
-        """List the pods that fare differently in the first two runs; nobody where there is one."""
+        """List the pods with different results in the first two runs; empty if there is one run."""
         ...
 
     async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
-        """Have a question answered on a copy of the cluster; InputError if it cannot be."""
+        """Answer a question on a copy of the cluster; raise InputError if that is impossible."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Where things are on the wire, for whoever passes requests on without knowing what is shown."""
+"""Paths and static files of the page, for servers that forward its requests."""
 
 import mimetypes
 from collections.abc import Mapping
@@ -51,5 +51,5 @@ def public_paths() -> tuple[str, ...]:
 
 
 def problem(status: int, text: str) -> Reply:
-    """Refuse a request, and say why."""
+    """Return an error reply."""
     return Reply(status, msgspec.json.encode({"error": text}), headers=SAFETY)

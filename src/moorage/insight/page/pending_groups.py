@@ -1,4 +1,4 @@
-"""Pods that wait, grouped by why, and by what they hope for: a thousand pods are a handful of groups."""
+"""Pending pods, grouped by their reasons and by the events that trigger a retry."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.queue.observer import GATED, INCOMPLETE
 
 MAX_SHOWN: Final = 50
-"""So many groups are sent with every state; the rest is asked for page by page."""
+"""Maximum number of groups in a state; clients request the others in pages."""
 MAX_EXAMPLES: Final = 3
 MAX_EVENTS: Final = 40
 NOT_TRIED: Final = "not tried yet"
@@ -20,7 +20,7 @@ UNTOLD: Final = "no reason reported yet"
 
 
 class Suggestion(Struct, frozen=True):
-    """What was found to help a group; empty if nothing was."""
+    """The suggested change for a group; empty if none was found."""
 
     text: str
 
@@ -31,7 +31,7 @@ def group_id(reasons: Sequence[str]) -> str:
 
 
 def reasons_of(line: WaitingPodLine) -> tuple[str, ...]:
-    """Say why a pod waits, in words under which it is grouped with others."""
+    """Return the reasons why a pod is pending, by which pods are grouped."""
     if line.reasons:
         return line.reasons
     if line.place == GATED:
@@ -54,7 +54,7 @@ def grouped(lines: Iterable[WaitingPodLine]) -> list[list[WaitingPodLine]]:
 
 
 def described(members: Sequence[WaitingPodLine], helps: Mapping[str, Suggestion]) -> WaitingGroup:
-    """Describe a group as it is shown; there may be far more groups than are."""
+    """Describe a group; called only for groups that are shown."""
     reasons = reasons_of(members[0])
     name = group_id(reasons)
     helped = helps.get(name)
@@ -91,9 +91,9 @@ def list_retry_events(lines: Iterable[WaitingPodLine], events: Mapping[str, Sequ
 
 
 def events_of(profiles: Iterable[Profile]) -> dict[str, list[str]]:
-    """Say which events each plugin registered for, in all profiles together."""
+    """Return the registered events of each plugin, over all profiles."""
     from moorage.insight.explain.pods import (
-        event_names,  # when somebody looks: a cluster that starts need not wait for it
+        event_names,  # imported on first use: it would slow the start of a cluster
     )
 
     found: dict[str, dict[str, None]] = {}
@@ -105,7 +105,7 @@ def events_of(profiles: Iterable[Profile]) -> dict[str, list[str]]:
 
 
 def pod_groups(lines: Iterable[WaitingPodLine], placed: Mapping[str, int]) -> list[GroupLine]:
-    """List the pod groups of which somebody waits; ``placed`` counts the members on nodes."""
+    """List the pod groups with pending members; ``placed`` counts the members on nodes."""
     waiting: Counter[str] = Counter()
     place: dict[str, str] = {}
     for line in lines:

@@ -1,4 +1,4 @@
-"""Questions about a cluster, answered by a session: a pod's page, a node's page, and what would help whom."""
+"""Handlers of the page's questions: details of a pod, details of a node, and suggested changes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
@@ -19,14 +19,14 @@ from moorage.scheduler.decisions.decision import NodeEntry
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 POD_SECONDS: Final = 5.0
-"""How long changes are looked for while somebody waits for the page."""
+"""Time limit in seconds of the search for changes of one pod."""
 HELP_SECONDS: Final = 2.0
 MAX_ALMOST: Final = 20
 ALMOST_SECONDS: Final = 2.0
 
 
 def answer(session: Session, question: str, asked: Mapping[str, Any]) -> Any:
-    """Answer a question; InputError if it cannot be answered. The session is left as it was."""
+    """Answer a question; raise InputError if it is invalid. The session is restored."""
     known = QUESTIONS.get(question)
     if known is None:
         raise InputError(question, "unknown question", hint=f"use one of {', '.join(QUESTIONS)}")
@@ -42,7 +42,7 @@ def _name(asked: Mapping[str, Any], key: str) -> str:
 
 
 def explain(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Say of a pod what `moorage explain` says, in the same words, and what every plugin says of every node."""
+    """Return the explanation of a pod, as `moorage explain` prints it, and the results of all plugins."""
     key = _name(asked, "pod")
     explained = explain_pod(session, key, seconds=POD_SECONDS, with_changes=asked.get("changes") != "no")
     pod = session.pod(key)
@@ -82,7 +82,7 @@ def _facts(pod: Pod) -> dict[str, Any]:
 
 
 def _table(session: Session, pod: Pod, explained: PodExplanation) -> dict[str, Any]:
-    """Say what every plugin says of every node, not only the first that objects; texts are sent once."""
+    """Return the results of all plugins for all nodes, not only of the first that rejects; texts are sent once."""
     with session.branch():
         waiting = session.unplace(pod) if pod.node_name else pod
         attempt = session.try_pod(waiting, preempts=False)
@@ -121,7 +121,7 @@ def _row(
 
 
 def node(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Say what is on a node, and what almost was."""
+    """Return the pods on a node, and its near misses."""
     name = _name(asked, "node")
     info = session.scheduler.cache.node(name)
     if info is None:
@@ -155,7 +155,7 @@ def _size(line: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def _waiting_kinds(session: Session) -> list[Pod]:
-    """Pick waiting pods that differ in what they ask for, as many as are worth looking at."""
+    """Select pending pods with different requests, up to a limit."""
     kinds: dict[Any, Pod] = {}
     for pod in pods_that_count(session):
         if not pod.node_name and pod.scheduler_name in session.scheduler.runners:
@@ -166,7 +166,7 @@ def _waiting_kinds(session: Session) -> list[Pod]:
 
 
 def _almost(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
-    """Find pods that wait and what keeps them off this node, those with the fewest obstacles first."""
+    """List pending pods and why they are not on this node, those with the fewest obstacles first."""
     found = []
     end = monotonic() + ALMOST_SECONDS
     for pod in _waiting_kinds(session):
@@ -200,7 +200,7 @@ def _second(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
 
 
 def helps(session: Session, asked: Mapping[str, Any]) -> dict[str, str]:
-    """Say for some pods which change would help first; nothing if none was found in time."""
+    """Return the first suggested change for each pod; an empty text if none was found in time."""
     found: dict[str, str] = {}
     for key in asked.get("pods") or ():
         try:
@@ -217,4 +217,4 @@ QUESTIONS: Final[Mapping[str, Callable[[Session, Mapping[str, Any]], Any]]] = {
     "helps": helps,
     "try": try_changes,
 }
-"""What can be asked, by name."""
+"""The handlers by name."""

@@ -32,7 +32,7 @@ from moorage.scheduler.queue.observer import GATED
 from moorage.scheduler.wiring.policy import Policy
 
 MAX_DECISIONS: Final = 200
-"""So many of the last attempts are sent at once."""
+"""Maximum number of attempts in one reply."""
 
 
 WAITS: Final = "waits"
@@ -52,7 +52,7 @@ class ReplayedRun:
 
 
 class ReplayedCluster:
-    """Recorded simulations of one cluster; questions are asked of the cluster as it was at a moment."""
+    """Recorded simulations of one cluster; questions apply to the cluster at a point in time."""
 
     def __init__(self, cluster: LoadedCluster, runs: Sequence[ReplayedRun], title: str) -> None:
         self._cluster, self._runs, self._title = cluster, runs, title
@@ -66,7 +66,7 @@ class ReplayedCluster:
         return 1 + sum(helping.version for helping in self._helping.values())
 
     async def start(self) -> None:
-        """Have every policy say what its plugins hope for."""
+        """Read the registered events and weights of every policy."""
         await self.thread.run(self._read)
 
     def _read(self) -> None:
@@ -83,7 +83,7 @@ class ReplayedCluster:
         await self.thread.close()
 
     def _open(self, key: tuple[int, float]) -> Session:
-        """Open a session on the cluster as it was at a moment; at the begin it is as it was given."""
+        """Open a session on the cluster at a point in time; at 0 it is the original cluster."""
         number, at = key
         run = self._runs[number]
         if at <= 0.0:
@@ -94,7 +94,7 @@ class ReplayedCluster:
         return Session(documents, run.policy, honours_nominations=False)
 
     def about(self) -> About:
-        """Say what this is."""
+        """Describe the source."""
         return About(
             kind="played",
             title=self._title,
@@ -109,7 +109,7 @@ class ReplayedCluster:
         return self._runs[run].layout
 
     def state(self, run: int, at: float) -> PageState:
-        """Describe a moment, and begin to look for what would help those who wait then."""
+        """Return the state at a point in time, and start the search for suggestions."""
         played = self._runs[run]
         at = min(at, played.replay.seconds)
         moment = played.replay.at(at)
@@ -150,7 +150,7 @@ class ReplayedCluster:
         return self._helping_at(run, at).found
 
     def _can_help(self, run: int, at: float) -> bool:
-        """Tell whether to look for help: at the end of a run, not at every step there, and by more than a log alone."""
+        """Return whether to search for suggestions: at the end of a run, if the cluster is known."""
         return at >= self._runs[run].replay.seconds and bool(self._cluster.documents)
 
     def _helping_at(self, run: int, at: float) -> SuggestionSearch:
@@ -204,7 +204,7 @@ class ReplayedCluster:
         ]
 
     async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
-        """Have a question answered on the cluster as it was then."""
+        """Answer a question on the cluster at a point in time."""
         return await self.thread.ask((run, min(at, self._runs[run].replay.seconds)), question, asked)
 
 

@@ -1,4 +1,4 @@
-"""The page over HTTP: its files, its data as JSON, and a stream that says when there is something new."""
+"""The page over HTTP: static files, data as JSON, and a stream of versions."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class Query:
-    """What a request asks for: a run, a moment, and the rest as it was given."""
+    """The parameters of a request: a run, a time, and others."""
 
     def __init__(self, given: Mapping[str, Any], runs: int) -> None:
         self.given = given
@@ -48,7 +48,7 @@ class Query:
 
 
 class PageService:
-    """Answers requests for the page of a source."""
+    """Handles requests for the page of a source."""
 
     def __init__(self, source: PageSource) -> None:
         self._source = source
@@ -65,7 +65,7 @@ class PageService:
         }
 
     async def answer(self, request: HttpRequest) -> Reply:
-        """Answer one request; whoever may see the page has been let in already."""
+        """Handle one request; the caller has checked the permissions."""
         path = unquote(request.path)
         if path.startswith(API):
             return await self._data(request, path.removeprefix(API))
@@ -144,7 +144,7 @@ class PageService:
 
 
 def _body(request: HttpRequest) -> Mapping[str, Any]:
-    # A page of somebody else can send forms and plain text here, but not JSON: for that a browser asks us first.
+    # A page of another origin can send forms and plain text here, but for JSON a browser sends a preflight request.
     if request.header(b"content-type").partition(";")[0].strip() != "application/json":
         raise InputError("the body", "the content type is not JSON", hint="send Content-Type: application/json")
     try:

@@ -11,15 +11,15 @@ from moorage.insight.page.question_handlers import answer
 from moorage.insight.whatif.session import Session
 
 MAX_WAITING: Final = 32
-"""So many questions may wait; further ones are refused."""
+"""Limit of pending questions; further ones are rejected."""
 MAX_SESSIONS: Final = 4
 T = TypeVar("T")
 
 
 class SessionThread:
-    """Opens sessions and asks them, all on one thread; the last ones opened are kept.
+    """Opens sessions and evaluates questions on one thread; recent sessions stay open.
 
-    ``open_session`` is given the key that a question names: which run, at which moment.
+    ``open_session`` gets the key of a question: the run and the time.
     """
 
     def __init__(self, open_session: Callable[[Any], Session]) -> None:
@@ -31,7 +31,7 @@ class SessionThread:
         self._waiting = 0
 
     async def ask(self, key: Hashable, question: str, asked: Mapping[str, Any]) -> Any:
-        """Have a question answered."""
+        """Evaluate a question."""
         if self._waiting >= MAX_WAITING:
             raise InputError(question, "too many pending questions", hint="retry in a moment")
         return await self.run(lambda: answer(self.session(key), question, asked))

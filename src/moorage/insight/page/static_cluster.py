@@ -1,4 +1,4 @@
-"""A cluster that stands still: a snapshot, or files as they are. Who waits is tried once, each as if it were next."""
+"""A cluster at one time, from a snapshot or from files. Each pending pod is tried once, as if it were next."""
 
 import asyncio
 from collections import Counter
@@ -34,14 +34,14 @@ from moorage.scheduler.queue.observer import ACTIVE, GATED, UNSCHEDULABLE
 from moorage.scheduler.wiring.policy import Policy
 
 BATCH_SECONDS: Final = 0.2
-"""Who waits is tried in batches of about so long, so that questions are answered in between."""
+"""Duration in seconds of a batch of attempts; questions are evaluated between batches."""
 FIRST_BATCH: Final = 20
 MAX_BATCH: Final = 500
 OTHERS: Final = "another scheduler"
 
 
 class StaticCluster:
-    """One moment of a cluster, with what an attempt would say of each pod that waits."""
+    """A cluster at one time, with the result of an attempt for each pending pod."""
 
     def __init__(self, cluster: LoadedCluster, policy: Policy, title: str) -> None:
         self._title, self._note = title, cluster.note
@@ -65,7 +65,7 @@ class StaticCluster:
         return self._version + self.helping.version
 
     async def start(self) -> None:
-        """Read the cluster, and begin to try those who wait; InputError if it cannot be read."""
+        """Read the cluster and start to try pending pods; raise InputError if it cannot be read."""
         await self.thread.run(self._read)
         self._trying = asyncio.get_running_loop().create_task(self._try_all(), name="trying who waits")
 
@@ -110,7 +110,7 @@ class StaticCluster:
         return [_tried(session, pod) for pod in pods]
 
     def about(self) -> About:
-        """Say what this is."""
+        """Describe the source."""
         return About(kind="still", title=self._title, runs=[self._title], note=self._note, weights=self._weights)
 
     def layout(self, run: int) -> NodeLayout:
@@ -145,7 +145,7 @@ class StaticCluster:
         return self.helping.found
 
     def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:
-        """List nothing: nobody decides anything in a cluster that stands still."""
+        """Return no decisions: no scheduler runs."""
         return ()
 
     def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
@@ -157,11 +157,11 @@ class StaticCluster:
         return TimeLines(start=0.0, step=1.0, placed=[], failed=[], waiting=[], latency=[])
 
     def differences(self, at: float) -> Sequence[RunDifference]:
-        """List nobody: there is nothing to compare with."""
+        """Return no differences: there is one run."""
         return ()
 
     async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
-        """Have a question answered on the cluster."""
+        """Answer a question on the cluster."""
         return await self.thread.ask(None, question, asked)
 
     async def _ask_helps(self, pods: Sequence[str]) -> Mapping[str, str]:

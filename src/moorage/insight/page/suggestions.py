@@ -1,4 +1,4 @@
-"""What would help whom: looked for in the background, one example of each group, the largest groups first."""
+"""Suggested changes for groups of pending pods: a background search for one example of each group, largest first."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,19 +12,19 @@ from moorage.insight.page.api_types import WaitingGroup
 from moorage.insight.page.pending_groups import NOT_TRIED, UNTOLD, Suggestion
 
 MAX_HELPED: Final = 12
-"""So many groups are helped by themselves; of the others a pod's own page says what would."""
+"""Number of groups with automatic suggestions; the page of a pod computes them for others."""
 MAX_REMEMBERED: Final = 500
 RETRY_SECONDS: Final = 10.0
-"""After a question that was not answered, so long nothing is asked."""
+"""Pause in seconds after a failed question."""
 
 log = structlog.get_logger(__name__)
 
 FindSuggestions = Callable[[Sequence[str]], Awaitable[Mapping[str, str]]]
-"""Answers for each of some pods with the first change that would let it run; empty if none was found."""
+"""Returns the first suggested change for each pod; an empty text if none was found."""
 
 
 class SuggestionSearch:
-    """Remembers what helps each group, and looks for what is not known yet; one search at a time."""
+    """Caches the suggestions of groups, and searches for missing ones, one search at a time."""
 
     def __init__(self, ask: FindSuggestions, retry_seconds: float = RETRY_SECONDS) -> None:
         self._ask, self._retry_seconds = ask, retry_seconds
@@ -33,7 +33,7 @@ class SuggestionSearch:
         self.version = 0
 
     def look_at(self, groups: Sequence[WaitingGroup]) -> None:
-        """Begin to look for what helps these groups, unless a search is under way."""
+        """Start a search for groups without a suggestion, unless one is running."""
         wanted = [group for group in groups[:MAX_HELPED] if group.id not in self.found and _can_be_helped(group)]
         if wanted and (self._looking is None or self._looking.done()):
             self._looking = asyncio.get_running_loop().create_task(self._look(wanted), name="looking for help")
@@ -51,10 +51,10 @@ class SuggestionSearch:
                 self.found.clear()
             self.found[group.id] = Suggestion(answers.get(example, ""))
             self.version += 1
-        self.version += 1  # whoever asks then has the rest looked for: what came meanwhile, or all after an error
+        self.version += 1  # the next state starts a search for new groups, or for all after an error
 
     def forget(self) -> None:
-        """Look anew: the cluster has changed."""
+        """Discard all suggestions: the cluster has changed."""
         self.found.clear()
 
     async def stop(self) -> None:

@@ -31,7 +31,7 @@ MAX_WEIGHT: Final = 2**31 - 1
 
 
 class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be tried: manifests to drop in, so many copies of each, nodes to drain, weights, and other edits."""
+    """The changes to simulate: manifests to add, copies of each, nodes to drain, weights, and other edits."""
 
     drop: str = ""
     copies: int = 1
@@ -41,7 +41,7 @@ class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A pod that would be somewhere else; an empty node is none."""
+    """A pod that would move; an empty node means pending."""
 
     pod: str
     before: str
@@ -50,7 +50,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 def try_changes(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the changes, have everybody who waits placed, and say what is different; the session is left as it was."""
+    """Apply the changes, place all pending pods, and return the differences; the session is restored."""
     wish = _wish(asked)
     deadline = monotonic() + TRY_SECONDS
     waiting = [pod.key for pod in _in_order(pods_that_count(session)) if _is_ours(session, pod)]
@@ -97,7 +97,7 @@ def _wish(asked: Mapping[str, Any]) -> Wish:
 
 
 def _in_order(pods: list[Pod]) -> list[Pod]:
-    """Put pods into the order in which a queue gives them: by priority, then as they came."""
+    """Sort pods as the queue does: by priority, then by age."""
     return sorted((pod for pod in pods if not pod.node_name), key=lambda pod: -pod.priority)
 
 
@@ -106,7 +106,7 @@ def _is_ours(session: Session, pod: Pod) -> bool:
 
 
 Outcomes = dict[str, tuple[str, str]]
-"""For each pod its node, and what was said of it."""
+"""The node and the message of each pod."""
 
 
 def _placed_in_turn(session: Session, pods: list[str], deadline: float) -> tuple[Outcomes, int]:
@@ -119,7 +119,7 @@ def _placed_in_turn(session: Session, pods: list[str], deadline: float) -> tuple
         attempt = session.place(key, preempts=False)
         held = "; ".join(status.message for status in attempt.gates)
         if held:
-            session.roll_back(mark)  # it was tried all the same, and must not take anybody's place
+            session.roll_back(mark)  # a gated pod was tried, too, but must not use resources
         found[key] = (attempt.node, held or attempt.decision.message)
     return found, 0
 
@@ -154,7 +154,7 @@ def _drain(session: Session, name: str) -> dict[str, str]:
 
 
 def _drop(session: Session, wish: Wish) -> list[str]:
-    """Add what was dropped in: pods, or one of each workload's pods, so many times; other objects once."""
+    """Add pods, or one pod of each workload, as many copies as requested; add other objects once."""
     dropped: list[str] = []
     if not wish.drop.strip():
         return dropped
@@ -220,7 +220,7 @@ def _set_weight(profile: dict[str, Any], plugin: str, weight: int) -> None:
 
 
 def _elsewhere(session: Session, wish: Wish, deadline: float) -> list[Moved]:
-    """Find pods that would not be where they are now if they were placed anew, one by one, under the new weights."""
+    """Find pods that would move if they were scheduled again, one by one, under the new weights."""
     found: list[Moved] = []
     with _changed(session, replace(wish, drop="", drain=(), edits=[])) as other:
         for pod in pods_that_count(session):

@@ -1,8 +1,7 @@
-"""A cluster under other names: the same name always becomes the same other one, so that everything still fits together.
+"""Rename all objects of a cluster consistently, so that their relations stay intact.
 
-Names, namespaces, labels, taints, images and everything else that somebody chose are renamed. What Kubernetes itself
-means something by stays: kinds, operators, effects, amounts, times, numbers, and keys of its own; and attributes of
-devices, which expressions look at.
+Names, namespaces, labels, taints, images and all other user-defined values are renamed. Values with a meaning in
+Kubernetes stay: kinds, operators, effects, amounts, times, numbers, well-known keys, and attributes of devices.
 """
 
 import re
@@ -41,7 +40,7 @@ WHOLE: Final = frozenset(("attributes", "consumedCapacity"))
 """What devices have is known by these names to expressions."""
 KEYS: Final = frozenset(("key", "topologyKey", "matchLabelKeys", "topologyKeys", "extendedResourceName"))
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io"
-"""Before a slash and the name of a class: so many of its devices, asked for as a resource."""
+"""Prefix of resource names that request devices of a class."""
 ZONES: Final = "__"
 """Between the zones of a volume that is in several, in its label."""
 IMAGES: Final = frozenset(("image", "names", "imageID"))
@@ -106,7 +105,7 @@ class Anonymizer:
         return f"{self.name(repository)}:{tag if tag == 'latest' else self.name(tag)}"
 
     def _know_drivers(self, content: Any) -> None:
-        """Leave the names of drivers as they are: claims and classes are served by whoever has them."""
+        """Keep the names of drivers: claims and classes refer to them."""
         drivers = (content.get("spec") or {}).get("drivers") or () if content.get("kind") == "CSINode" else ()
         names = [driver["name"] for driver in drivers]
         names += [content["metadata"]["name"]] if content.get("kind") == "CSIDriver" else []

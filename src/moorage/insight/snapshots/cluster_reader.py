@@ -1,7 +1,7 @@
-"""Reading what scheduling needs of a live cluster: lists only, every kind at one resource version.
+"""Read the scheduling-relevant objects of a live cluster: lists only, each kind at one resource version.
 
-Objects are taken through our structs, which know what bears on scheduling and nothing else: env, commands, secrets and
-annotations do not come along unless they are asked for.
+Objects are decoded into our structs, which contain only fields that affect scheduling. Env, commands, secrets and
+annotations are left out by default.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ KINDS: Final = tuple(
         *("ResourceClaim", "ResourceSlice", "DeviceTaintRule", "PodGroup", "CompositePodGroup", "Workload"),
     )
 )
-"""What is read; a kind that the server does not have is left out."""
+"""The kinds to read; kinds that the server does not have are skipped."""
 NEEDED: Final = ("Node", "Pod")
 KEPT_ANNOTATIONS: Final = frozenset(
     (
@@ -69,7 +69,7 @@ class _Page(msgspec.Struct):
 
 
 class ReadCluster(msgspec.Struct):
-    """What was read: the objects, and at which version each kind."""
+    """The objects of a cluster, and the resource version of each kind."""
 
     contents: list[Content]
     versions: dict[str, str]
@@ -115,7 +115,7 @@ async def read_cluster(
 
 
 def missing_permissions(kinds: Sequence[Kind], source: str) -> InputError:
-    """Say which verbs on what have to be allowed."""
+    """Return an error that lists the missing permissions."""
     listed = ", ".join(kind.full_name for kind in kinds)
     hint = "; ".join(
         f'allow verb "list" on resource "{kind.plural}" of apiGroup "{kind.group}" in all namespaces' for kind in kinds
@@ -155,7 +155,7 @@ def _taken(kind: Kind, item: msgspec.Raw, with_annotations: bool, whole: bool) -
     _leave_annotations(content, with_annotations)
     spec = content.get("spec") or {}
     if isinstance(template := spec.get("template"), dict):
-        # What of a pod does not bear on scheduling does not in a template either.
+        # Fields of a pod that do not affect scheduling do not matter in a template either.
         template["spec"] = msgspec.json.decode(msgspec.json.encode(convert(PodSpec, template.get("spec") or {})))
     for part in (template, *(spec.get("volumeClaimTemplates") or ())):
         if isinstance(part, dict):

@@ -1,4 +1,4 @@
-"""A cluster kept in a file: a Kubernetes List that says when and where it was taken, an object a line."""
+"""Snapshot files: a Kubernetes List with the time and the server, one object per line."""
 
 import gzip
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ TAKEN_AT: Final = "moorage.io/taken-at"
 TAKEN_FROM: Final = "moorage.io/taken-from"
 VERSIONS: Final = "moorage.io/resource-versions"
 OLD_SECONDS: Final = 600.0
-"""A snapshot that is older than this says so when it is used."""
+"""Age from which a note warns that the snapshot is old."""
 COMPRESSED: Final = ".gz"
 
 
@@ -27,7 +27,7 @@ class SnapshotFacts(msgspec.Struct, frozen=True):
     source: str
 
     def age(self, now: float) -> str:
-        """Say how old it is, in words.
+        """Return the age in words.
 
         >>> SnapshotFacts(0.0, "").age(90.0), SnapshotFacts(0.0, "").age(7200.0), SnapshotFacts(0.0, "").age(200_000.0)
         ('2 minutes', '2 hours', '2 days')
@@ -67,7 +67,7 @@ def write_snapshot(
 
 
 def read_snapshot(path: str) -> tuple[list[Any], SnapshotFacts]:
-    """Read a snapshot back; InputError if it is none."""
+    """Read a snapshot; raise InputError if the file is not one."""
     try:
         raw = gzip.decompress(Path(path).read_bytes()) if path.endswith(COMPRESSED) else Path(path).read_bytes()
         content = msgspec.json.decode(raw)

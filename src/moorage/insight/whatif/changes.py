@@ -1,4 +1,4 @@
-"""What if the cluster were different: fields set, nodes taken away, nodes added; on objects as they are written."""
+"""Hypothetical changes to a cluster: set fields, remove nodes, add nodes."""
 
 import copy
 import re
@@ -31,7 +31,7 @@ def apply_changes(
     added: Sequence[str] = (),
     namespace: str = DEFAULT_NAMESPACE,
 ) -> list[Document]:
-    """Carry out what a command line asks for, in this order; InputError for what cannot be done."""
+    """Apply the changes of a command line in this order; raise InputError for invalid ones."""
     result = list(documents)
     for wish in removed:
         result = without_nodes(result, wish)
@@ -136,7 +136,7 @@ def _is_meant(document: Document, wish: str) -> bool:
 
 
 def belongs_to_node(content: Any) -> bool:
-    """Tell whether a pod goes when its node goes."""
+    """Return whether a pod disappears with its node."""
     metadata = content.get("metadata") or {}
     owners = metadata.get("ownerReferences") or ()
     is_mirror = "kubernetes.io/config.mirror" in (metadata.get("annotations") or {})

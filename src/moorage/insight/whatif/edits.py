@@ -1,6 +1,6 @@
-"""Changes to a cluster as data: patches, creations and deletions of objects as they are written, or a configuration.
+"""Changes to a cluster as data: patches, creations and deletions of manifests, or of a configuration.
 
-An edit is what a person or a program can carry out: `kubectl patch --type=json`, `kubectl apply`, `kubectl delete`.
+A person can apply an edit with `kubectl patch --type=json`, `kubectl apply` or `kubectl delete`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -120,7 +120,7 @@ def put(content: Content, path: Sequence[str | int], value: Any) -> Operation:
 
 
 def append(content: Content, path: Sequence[str | int], items: Sequence[Any]) -> list[Operation]:
-    """Add items to the end of a list in an object, making the list if there is none."""
+    """Append items to a list in an object; create the list if it is missing."""
     found: Any = content
     for step in path:
         found = found.get(step) if isinstance(found, Mapping) else found[step]
@@ -140,7 +140,7 @@ def remove_items(path: Sequence[str | int], places: Iterable[int]) -> list[Opera
 
 
 def edit_from(data: Any) -> Edit:
-    """Read an edit that was written down; InputError if it is none."""
+    """Decode an edit from JSON data; raise InputError if it is invalid."""
     if isinstance(data, Mapping):
         if isinstance(data.get("create"), Mapping):
             return CreateObject(data["create"])

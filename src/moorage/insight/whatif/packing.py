@@ -1,8 +1,8 @@
-"""How few nodes hold all pods that run: two ways to pack them, and a number below which nothing can go.
+"""Find how few nodes hold all running pods: two packing methods, and a lower bound.
 
-Nodes are emptied one by one, the emptiest first; and all pods are packed anew, the largest first, each into the first
-node that takes it, whose nodes are then emptied in the same way. The better one counts. The scheduler's own plugins
-agree to every place.
+The first method drains nodes, the emptiest first. The second packs all pods from scratch, the largest first, each
+into the first node that accepts it, and then drains nodes, too. The better result counts. The scheduler's plugins
+accept every placement.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,11 +19,11 @@ from moorage.kube.api.requests import PODS
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 MAX_REPACKED: Final = 20_000
-"""More pods than these are not packed anew: that takes an attempt for each of them."""
+"""Limit of pods to pack from scratch: each takes an attempt."""
 
 
 class FewestNodes(msgspec.Struct, frozen=True, rename="camel"):
-    """So many nodes are enough, ``at_least`` are needed in any case; ``spare`` can be done without."""
+    """The number of nodes that hold all pods, a lower bound, and the nodes that are not needed."""
 
     needed: int
     of: int
@@ -65,7 +65,7 @@ def _fullness(info: NodeInfo) -> tuple[float, str]:
 
 
 def _drain(session: Session, name: str) -> bool:
-    """Take a node away and place its pods elsewhere; tell whether all of them found a place."""
+    """Remove a node and place its pods elsewhere; return whether all of them fit."""
     info = session.scheduler.cache.node(name)
     assert info is not None
     contents = _taken_off(session, sorted(info.pods.values(), key=lambda pod: -pod.requests.get("cpu", 0)))
@@ -85,7 +85,7 @@ def _drain(session: Session, name: str) -> bool:
 
 
 def _taken_off(session: Session, pods: Iterable[Pod]) -> list[dict[str, Any]] | None:
-    """Take pods off their nodes and return them as they are written; ``None`` if one is not written anywhere."""
+    """Remove pods from their nodes and return their manifests; ``None`` if a manifest is missing."""
     contents = []
     for pod in pods:
         target = ObjectId("Pod", pod.namespace, pod.name)
@@ -103,9 +103,9 @@ def _settle(session: Session, content: Mapping[str, Any], node: str) -> None:
 
 
 def _repacked(session: Session) -> list[str] | None:
-    """Pack all pods anew, the largest first, each into the first node that takes it; name the nodes left over.
+    """Pack all pods from scratch, the largest first, each into the first node that accepts it; return the unused nodes.
 
-    ``None`` if that leads nowhere: a pod finds no place, or minds that the nodes left over are gone.
+    Return ``None`` if a pod does not fit, or does not fit without the unused nodes.
     """
     nodes = session.scheduler.cache.nodes
     largest: dict[str, int] = {}
@@ -115,7 +115,7 @@ def _repacked(session: Session) -> list[str] | None:
     def share(amounts: Mapping[str, int]) -> float:
         return max((amounts.get(name, 0) / top for name, top in largest.items() if top), default=0.0)
 
-    # Those that mind more than room come first: they have fewer places to choose from.
+    # Pods with constraints come first: they have fewer candidate nodes.
     movable = sorted(_movable(session, nodes), key=lambda pod: (not _is_choosy(pod), -share(pod.requests), pod.key))
     order = [info.name for info in sorted(nodes, key=lambda info: (-share(info.allocatable), info.name))]
     contents = _taken_off(session, movable)
@@ -170,7 +170,7 @@ def _still_fits(session: Session, content: Mapping[str, Any], node: str) -> bool
 
 
 def _lower_bound(session: Session, infos: list[NodeInfo]) -> int:
-    """Say how many nodes it takes at least: for the sum of each resource, and for pods of which no two share a node."""
+    """Return a lower bound: for the sum of each resource, and for pods of which no two share a node."""
     movable = _movable(session, infos)
     names = {name for pod in movable for name in pod.requests} | {PODS}
     moving = {pod.uid for pod in movable}

@@ -17,7 +17,7 @@ MAX_REPLICAS: Final = 10_000
 
 
 class ReplicaCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many copies of a pod fit, on which nodes, and what stops the next one; nothing does if the limit was met."""
+    """The number of copies of a pod that fit, by node, and the reason why the next one does not."""
 
     pod: str
     fits: int
@@ -60,7 +60,7 @@ def _part(document: Document, *path: str) -> Mapping[str, Any]:
 
 
 def count_replicas(session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLICAS) -> ReplicaCapacity:
-    """Place copies of a pod until one does not fit; nobody is preempted for them."""
+    """Place copies of a pod until one does not fit, without preemption."""
     name = str((pod.get("metadata") or {}).get("name") or "pod")
     counted: dict[str, int] = {}
     message = ""
@@ -98,7 +98,7 @@ def compare_decisions(before: Iterable[Decision], after: Iterable[Decision]) -> 
 
 
 def outcome(decision: Decision) -> str:
-    """Say in a few words what became of a pod."""
+    """Describe the result of a pod in a few words."""
     if decision.node:
         return f"evicted from {decision.node}" if decision.evicted else decision.node
     nominated = decision.nominated_node or (decision.post_filter.nominated_node if decision.post_filter else "")

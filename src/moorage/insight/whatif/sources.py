@@ -19,7 +19,7 @@ from moorage.scheduler.wiring.policy import Policy
 
 
 class ClusterSource(Struct, frozen=True):
-    """What a command line says of where the cluster is: files, a snapshot, or else a server by kubeconfig."""
+    """The source of a cluster: files, a snapshot, or a live cluster."""
 
     files: Sequence[str] = ()
     snapshot: str = ""
@@ -36,7 +36,7 @@ class ClusterSource(Struct, frozen=True):
 
 
 class LoadedCluster(Struct, frozen=True):
-    """A cluster as it was read; ``note`` is what a user should know of it."""
+    """The objects of a cluster; ``note`` is shown to the user."""
 
     documents: list[Document]
     note: str = ""
@@ -70,7 +70,7 @@ def _no_progress(_kind: str, _done: int, _total: int) -> None:
 def load_cluster(
     source: ClusterSource, *, stdin: TextIO | None = None, progress: ShowReading = _no_progress
 ) -> LoadedCluster:
-    """Read the cluster; InputError says what is wrong with where it should come from."""
+    """Read the cluster; raise InputError if the source is invalid."""
     source.check()
     if source.files:
         return LoadedCluster(list(read_files(source.files, stdin=stdin)), honours_nominations=False)

@@ -1,4 +1,4 @@
-"""What plugins say of the nodes for one pod, as rows: lists of dicts, which pandas and everybody else can read."""
+"""Results of plugins for one pod as rows: lists of dicts, which pandas can read."""
 
 from typing import Any, TypeAlias
 
@@ -20,7 +20,7 @@ Rows: TypeAlias = list[dict[str, Any]]
 
 
 def filter_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
-    """Say of every node whether it will do: by one plugin, or by the first of the profile that rejects it."""
+    """Return for every node whether it fits, by one plugin or by the first of the profile that rejects it."""
     if plugin:
         statuses = _statuses_by(runner, pod, _named(runner, plugin, (PreFilterPlugin, FilterPlugin), "filters"))
     else:
@@ -34,7 +34,7 @@ def filter_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
 
 
 def score_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
-    """Score the nodes that will do: by one plugin, raw, normalised and weighed, or by all, the best first."""
+    """Score the feasible nodes: by one plugin (raw, normalized, weighted), or by all, the best first."""
     if plugin:
         _named(runner, plugin, (ScorePlugin,), "scores")
     found = runner.filtering.find(pod, EVERY_NODE)
@@ -80,7 +80,7 @@ def _named(runner: ProfileRunner, name: str, bases: tuple[type[Plugin], ...], wh
 
 
 def _statuses_by(runner: ProfileRunner, pod: Pod, plugin: Plugin) -> dict[int, Status]:
-    """Ask one plugin alone, by its pre-filter and its filter; rows that it accepts are left out."""
+    """Evaluate one plugin alone, PreFilter and Filter; accepted rows are left out."""
     nodes, state = runner.cache.nodes, CycleState()
     statuses: dict[int, Status] = {}
     if isinstance(plugin, PreFilterPlugin):

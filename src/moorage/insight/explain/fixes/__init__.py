@@ -1,4 +1,4 @@
-"""What could be changed, one module for each sort of obstacle.
+"""Fixes, one module per sort of obstacle.
 
-Each function takes a subject and the rows on which nothing else is in the way, and yields changes that were tried.
+Each function takes a subject and the rows with no other obstacle, and yields changes that were tried.
 """

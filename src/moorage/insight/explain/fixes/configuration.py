@@ -1,4 +1,4 @@
-"""What the scheduler's own configuration forbids: its arguments, or a plugin that could be left out."""
+"""Fixes in the scheduler's configuration: change arguments, or disable a plugin."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -16,7 +16,7 @@ from moorage.scheduler.config import completed_view
 from moorage.scheduler.wiring.policy import load_policy
 
 MAX_OBJECTS: Final = 30_000
-"""In a larger cluster no configuration is tried out: the whole cluster would have to be read anew for each."""
+"""In larger clusters no configuration is tried: the cluster would be read again for each."""
 INDISPENSABLE: Final = frozenset(("PrioritySort", "DefaultBinder"))
 
 
@@ -91,7 +91,7 @@ def _offer(subject: Subject, text: str, operations: list[Operation]) -> Remedy |
 
 
 def _try(subject: Subject, edit: EditConfig) -> Attempt | None:
-    """Read the cluster anew under the changed configuration, and try the pod."""
+    """Read the cluster again under the changed configuration, and try the pod."""
     given, contents = subject.session.given_policy, list(subject.session.objects.contents())
     if len(contents) > MAX_OBJECTS:
         return None

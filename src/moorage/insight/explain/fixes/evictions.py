@@ -1,4 +1,4 @@
-"""Pods that could leave: deleted by somebody, or preempted by a pod of higher priority."""
+"""Pods that could be evicted: deleted by a user, or preempted by a pod of higher priority."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -28,14 +28,14 @@ ABOUT_OTHERS: Final = frozenset(
 MIRROR: Final = "kubernetes.io/config.mirror"
 MAX_NODES: Final = 6
 MAX_PODS: Final = 40
-"""So many pods of other nodes are looked at one by one."""
+"""Number of pods of other nodes to try one by one."""
 MAX_USER_PRIORITY: Final = 1_000_000_000
 SYSTEM_NAMESPACE: Final = "kube-system"
 SYSTEM_CLASSES: Final = "system-"
 
 
 def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Delete pods: one alone if that will do, else as few of one node as will; budgets are respected."""
+    """Delete one pod if that is enough, or else the fewest of one node; disruption budgets are respected."""
     curable = subject.rows_where_only(*CURED_BY_LEAVING)
     budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
     ranked = sorted(curable, key=lambda row: _weight(subject, row))
@@ -52,7 +52,7 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
 
 
 def delete_from(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
-    """Delete pods of one node, as few as will do; budgets are respected."""
+    """Delete the fewest pods of one node; disruption budgets are respected."""
     budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
     for row in rows[:MAX_NODES]:
         if offer := _delete(subject, may_leave(_others(subject, subject.nodes[row]), budgets)):

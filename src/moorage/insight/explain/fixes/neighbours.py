@@ -17,7 +17,7 @@ MAX_SKEW: Final = 2**31 - 1
 
 
 def drop_terms(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Drop the required terms of affinity and anti-affinity between pods that are in the way: as few as will do."""
+    """Remove the fewest required terms of pod affinity and anti-affinity."""
     affinity = subject.content.get("spec", {}).get("affinity") or {}
     terms = [
         (field, place)
@@ -108,7 +108,7 @@ def _written_ports(subject: Subject) -> Iterator[tuple[tuple[str, int], int, Hos
 
 
 def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Let a spread constraint be more uneven, as little as will do; or make it a preference."""
+    """Raise the skew of a spread constraint as little as possible, or make the constraint a preference."""
     constraints = subject.content.get("spec", {}).get("topologySpreadConstraints") or []
     hard = [place for place, item in enumerate(constraints) if item.get("whenUnsatisfiable") == HARD]
     path = ("spec", "topologySpreadConstraints")

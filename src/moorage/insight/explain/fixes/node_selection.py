@@ -1,4 +1,4 @@
-"""What a pod demands of nodes by their labels and names."""
+"""Requirements of a pod on the labels and names of nodes."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -50,7 +50,7 @@ def _size(subject: Subject, way: tuple[Any, ...]) -> int:
 
 
 def _ways(subject: Subject, node: NodeInfo) -> Iterator[tuple[Any, ...]]:
-    """List what could be dropped so that a node will do: keys of the selector, and parts of one affinity term."""
+    """List the parts to remove for each node: keys of the selector, and expressions of one affinity term."""
     selector = subject.pod.spec.node_selector or {}
     keys = tuple(key for key, text in selector.items() if node.labels.get(key) != text)
     demands, required = read_demands(subject.pod), find_node_affinity(subject.pod).required
@@ -105,7 +105,7 @@ def _terms(subject: Subject) -> tuple[NodeSelectorTerm, ...]:
 
 
 def _is_dropped_whole(subject: Subject, place: int, expressions: tuple[int, ...], fields: tuple[int, ...]) -> bool:
-    """Tell whether nothing is left of a term, which would then match nothing, or nothing is to be taken out of it."""
+    """Return whether a term would become empty, which matches nothing, or stays unchanged."""
     return place < 0 or not (expressions or fields) or _becomes_empty(_terms(subject)[place], expressions, fields)
 
 

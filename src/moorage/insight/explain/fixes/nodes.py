@@ -15,13 +15,13 @@ from moorage.scheduler.plugins.node_declared_features import required_features
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 MAX_SETS: Final = 12
-"""So many different sets of taints or labels are tried, the smallest first."""
+"""Number of sets of taints or labels to try, the smallest first."""
 MAX_SHAPES: Final = 12
 MAX_OFFERS: Final = 2
 
 
 def tolerate(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
-    """Tolerate the taints of some node: as few as will do."""
+    """Tolerate the fewest taints of a node."""
     found = 0
     for taints, _ in _untolerated(subject, rows):
         draft = subject.live_draft()
@@ -101,7 +101,7 @@ def _cordon_taints(listed: list[Mapping[str, Any]], subject: Subject) -> list[in
 
 
 def tolerate_cordon(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Have the pod go to a cordoned node all the same."""
+    """Tolerate the taint of cordoned nodes."""
     draft = subject.live_draft()
     toleration = {"key": UNSCHEDULABLE, "operator": "Exists", "effect": "NoSchedule"}
     draft.append(("spec", "tolerations"), [toleration])
@@ -175,7 +175,7 @@ def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] |
 
 
 def _demanded(subject: Subject, given: Mapping[str, str], name: str) -> dict[str, str] | None:
-    """Change labels as little as will do for the pod and its profile; ``None`` if a node of that name never will."""
+    """Return the smallest change of labels that satisfies the pod and its profile; ``None`` if there is none."""
     labels = dict(given)
     demands = read_demands(subject.pod)
     _satisfy(labels, demands.labels.requirements if demands.labels is not EVERYTHING else ())
@@ -219,7 +219,7 @@ def _satisfy(labels: dict[str, str], requirements: Iterable[Requirement]) -> Non
 
 
 def add_node(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Add a node like one there is, the smallest that will do; if there is none at all, one that just suits the pod."""
+    """Add a copy of the smallest node that fits; without nodes, add one of the size of the pod."""
     if subject.only_node:
         return
     known = shapes(subject)
@@ -307,14 +307,14 @@ def _made_to_measure(subject: Subject) -> dict[str, Any] | None:
 
 
 def _names_asked_for(subject: Subject) -> list[str]:
-    """List the names of nodes that the pod would go to, if it says any."""
+    """List the names of nodes that the pod requires."""
     affinity = read_demands(subject.pod).affinity
     fields = [field for term in (affinity.terms if affinity is not None else ()) for field in term.fields]
     return sorted({name for field in fields for name in field.values if field.accepts(name)})
 
 
 def topology_keys(subject: Subject) -> list[str]:
-    """List the labels that tell in which domain a node is, as far as the pod asks for any."""
+    """List the topology labels that the pod refers to."""
     spec = subject.pod.spec
     keys = dict.fromkeys(item.topology_key for item in spec.topology_spread_constraints)
     if spec.affinity is not None and spec.affinity.pod_affinity is not None:

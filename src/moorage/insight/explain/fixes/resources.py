@@ -1,4 +1,4 @@
-"""Too little of something on the nodes: ask for less, or have a node with more."""
+"""Insufficient resources: request less, or enlarge a node."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -15,11 +15,11 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 HUGEPAGES: Final = "hugepages-"
 MEBIBYTE: Final = 1 << 20
 MAX_NODES: Final = 3
-"""So many nodes are looked at for one kind of change."""
+"""Number of nodes to try for one kind of change."""
 
 
 def unit_of(resource: str) -> int:
-    """Return the usual step of an amount, in what the scheduler counts: milli-CPU, bytes, pieces."""
+    """Return the usual step of an amount in the scheduler's unit: milli-CPU, bytes, pieces."""
     if resource == MEMORY:
         return MEBIBYTE
     if resource.startswith(HUGEPAGES):
@@ -48,7 +48,7 @@ def shortage(node: NodeInfo, resource: str, asked: int) -> int:
 
 
 def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourcesFit") -> Iterator[Remedy]:
-    """Cut requests as little as will do: of one resource, or of all that are short on the same nodes."""
+    """Lower requests as little as possible: of one resource, or of all that are short on the same nodes."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for row in rows:
         status = subject.obstacles.of(row).get(plugin)
@@ -64,7 +64,7 @@ def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourc
 
 
 def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remedy | None:
-    """Lower some resources at once: the others as far as the best node needs it, then each as little as will do."""
+    """Lower several resources: the others as far as the best node needs it, then each as little as possible."""
     asked = subject.pod.requests
     best = min(
         subject.infos(rows),
@@ -116,9 +116,9 @@ class ContainerAsk:
 
 
 def lower(draft: Draft, subject: Subject, resource: str, most: int) -> list[str]:
-    """Lower the requests of containers until the pod as a whole asks for at most so much: the hungriest first.
+    """Lower the requests of containers until the pod requests at most ``limit``, the largest first.
 
-    Return what was lowered, in words.
+    Return descriptions of the changes.
     """
     said: list[str] = []
     spec = subject.pod.spec
@@ -149,9 +149,10 @@ def lower(draft: Draft, subject: Subject, resource: str, most: int) -> list[str]
 
 
 def _forgo(draft: Draft, part: ContainerAsk, resource: str) -> None:
-    """Take the request of a container out, where the pod as a whole says how much there is for all.
+    """Remove the request of a container, where the pod-level request covers all containers.
 
-    The API server refuses containers that ask for more than their pod. InputError if the request follows from a limit.
+    The API server rejects containers that request more than their pod. Raise InputError if the request follows from a
+    limit.
     """
     written_there = draft.content["spec"][part.kind][part.place].get("resources") or {}
     if resource in (written_there.get("limits") or {}) or resource not in (written_there.get("requests") or {}):
@@ -160,7 +161,7 @@ def _forgo(draft: Draft, part: ContainerAsk, resource: str) -> None:
 
 
 def _excess(parts: Sequence[ContainerAsk], limit: int) -> tuple[int, list[ContainerAsk]] | None:
-    """Find a moment in the life of a pod at which it asks for too much, and who asks then."""
+    """Find a phase of the pod in which it requests too much, and the containers of that phase."""
     sidecars: list[ContainerAsk] = []
     running = [part for part in parts if part.kind == "containers" or part.is_sidecar]
     moments = [running]
@@ -210,7 +211,7 @@ def enlarge_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
 
 
 def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Remedy | None:
-    """Give a node as much more of each thing as will do: what is missing for one pod, or for all that wait together."""
+    """Enlarge a node as little as possible: for one pod, or for all pods that have to fit together."""
     have = {name: node.allocatable.get(name, 0) for name in short}
 
     def steps_for(name: str, amount: int) -> int:
@@ -243,7 +244,7 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Rem
 
 
 def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Ask for less of the resources that devices serve."""
+    """Request less of extended resources that devices provide."""
     for name, asked in subject.pod.requests.items():
         if "/" in name and asked:
 

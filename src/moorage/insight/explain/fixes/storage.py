@@ -13,7 +13,7 @@ MAX_NODES: Final = 8
 
 
 def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Do without volumes: as few as will do."""
+    """Remove the fewest volumes."""
     volumes = subject.content.get("spec", {}).get("volumes") or []
     places = [place for place, volume in enumerate(subject.pod.spec.volumes) if not volume.is_plain]
 
@@ -135,7 +135,7 @@ def make_volume(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
 
 
 def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
-    """Let a node hold more volumes of a driver: as many more as will do."""
+    """Raise the volume limit of a driver on a node as little as possible."""
     lister = subject.session.scheduler.objects[CSINode]
     for row in rows[:MAX_NODES]:
         node = lister.get(subject.nodes[row].name)
@@ -158,7 +158,7 @@ def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
 
 
 def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Do without resource claims: as few as will do."""
+    """Remove the fewest resource claims."""
     claims = subject.content.get("spec", {}).get("resourceClaims") or []
 
     def edits_for(chosen: Sequence[int]) -> list[Edit]:
@@ -176,7 +176,7 @@ def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
 
 
 def loosen_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Ask less of devices: as few selectors and constraints fewer as will do."""
+    """Remove the fewest device selectors and constraints."""
     paths = [
         (target, path, said)
         for target in _device_claims(subject)
@@ -211,7 +211,7 @@ def _device_claims(subject: Subject) -> Iterator[ObjectId]:
 
 
 def _demands(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """List where a claim says what devices must be like, in the order of the file."""
+    """List the device requirements of a claim, in the order of the manifest."""
     asked = (content.get("spec") or {}).get("devices") or {}
     for at, request in enumerate(asked.get("requests") or ()):
         way = ("spec", "devices", "requests", at)
@@ -226,7 +226,7 @@ def _demands(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], s
 
 
 def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Ask for fewer devices in a claim: as many as will do."""
+    """Request fewer devices in a claim, as many as fit."""
     for target in _device_claims(subject):
         content = subject.session.objects.content(target)
         for place, request in enumerate(((content.get("spec") or {}).get("devices") or {}).get("requests") or ()):
