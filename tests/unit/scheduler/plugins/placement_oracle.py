@@ -1,4 +1,4 @@
-"""What affinity and spread must answer: a count of every pod on every node, from the definitions and nothing else."""
+"""The expected results of affinity and spread, computed from the definitions by counting every pod on every node."""
 
 from collections.abc import Iterator, Mapping
 from math import floor, log
@@ -30,12 +30,12 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
         if labels.get(key) != value:
             return False
     for item in selector.match_expressions:
-        found = labels.get(item.key)
+        result = labels.get(item.key)
         if {
-            "In": found not in item.values,
-            "NotIn": found in item.values,
-            "Exists": found is None,
-            "DoesNotExist": found is not None,
+            "In": result not in item.values,
+            "NotIn": result in item.values,
+            "Exists": result is None,
+            "DoesNotExist": result is not None,
         }[item.operator]:
             return False
     return True
@@ -55,15 +55,15 @@ class World:
         if not term.namespaces and term.namespace_selector is None:
             in_namespace = other.namespace == owner.namespace
         else:
-            # An incoming pod's selector goes through the namespaces that are known; an existing pod's is asked about
-            # the incoming pod's namespace, which has no labels when it is not known.
-            known = (
+            # An incoming pod's selector selects among the known namespaces. An existing pod's selector is matched with
+            # the incoming pod's namespace, which has no labels if it is unknown.
+            existing = (
                 other.namespace in self.namespaces
                 or not owner_is_incoming
                 or term.namespace_selector == LabelSelector()
             )
             in_namespace = other.namespace in term.namespaces or (
-                known and selects(term.namespace_selector, self.namespaces.get(other.namespace, {}))
+                existing and selects(term.namespace_selector, self.namespaces.get(other.namespace, {}))
             )
         return in_namespace and selects(term.label_selector, other.labels)
 
@@ -74,24 +74,26 @@ def required(pod: Pod) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodAffinityTe
 
 
 def expected_affinity(world: World, pod: Pod) -> list[Status | None]:
-    wanted, unwanted = required(pod)
+    requested, unwanted = required(pod)
     good, bad, resented = set(), set(), set()
-    for labels, other in world.pods():
-        if wanted and all(world.means(term, pod, other, owner_is_incoming=True) for term in wanted):
-            good |= {(term.topology_key, labels[term.topology_key]) for term in wanted if term.topology_key in labels}
+    for labels, second in world.pods():
+        if requested and all(world.means(term, pod, second, owner_is_incoming=True) for term in requested):
+            good |= {
+                (term.topology_key, labels[term.topology_key]) for term in requested if term.topology_key in labels
+            }
         for term in unwanted:
-            if world.means(term, pod, other, owner_is_incoming=True) and term.topology_key in labels:
+            if world.means(term, pod, second, owner_is_incoming=True) and term.topology_key in labels:
                 bad.add((term.topology_key, labels[term.topology_key]))
-        for term in required(other)[1]:
-            if world.means(term, other, pod, owner_is_incoming=False) and term.topology_key in labels:
+        for term in required(second)[1]:
+            if world.means(term, second, pod, owner_is_incoming=False) and term.topology_key in labels:
                 resented.add((term.topology_key, labels[term.topology_key]))
-    bootstrap = not good and all(world.means(term, pod, pod, owner_is_incoming=True) for term in wanted)
+    bootstrap = not good and all(world.means(term, pod, pod, owner_is_incoming=True) for term in requested)
 
     def verdict(labels: Mapping[str, str]) -> Status | None:
         pairs = set(labels.items())
-        has_keys = all(term.topology_key in labels for term in wanted)
-        near = all((term.topology_key, labels.get(term.topology_key)) in good for term in wanted)
-        if wanted and not (has_keys and (near or bootstrap)):
+        has_keys = all(term.topology_key in labels for term in requested)
+        near = all((term.topology_key, labels.get(term.topology_key)) in good for term in requested)
+        if requested and not (has_keys and (near or bootstrap)):
             return AFFINITY_UNMET
         if pairs & bad:
             return ANTI_AFFINITY_BROKEN
@@ -114,12 +116,12 @@ def expected_affinity_scores(world: World, pod: Pod) -> list[int] | None:
             (w.pod_affinity_term, -w.weight) for w in (affinity.pod_anti_affinity or PodAntiAffinity()).preferred
         ]
 
-    for labels, other in world.pods():
+    for labels, second in world.pods():
         for term, weight in wishes(pod):
-            if world.means(term, pod, other, owner_is_incoming=True):
+            if world.means(term, pod, second, owner_is_incoming=True):
                 say(term, labels, weight)
-        for term, weight in [*wishes(other), *((term, 1) for term in required(other)[0])]:
-            if world.means(term, other, pod, owner_is_incoming=False):
+        for term, weight in [*wishes(second), *((term, 1) for term in required(second)[0])]:
+            if world.means(term, second, pod, owner_is_incoming=False):
                 say(term, labels, weight)
     if not table:
         return None
@@ -143,7 +145,7 @@ def count_here(item: TopologySpreadConstraint, pod: Pod, here: list[Pod]) -> int
     if is_empty(item, pod):
         return 0
     return sum(
-        other.namespace == pod.namespace and not other.is_terminating and matches(other.labels) for other in here
+        second.namespace == pod.namespace and not second.is_terminating and matches(second.labels) for second in here
     )
 
 
@@ -195,7 +197,7 @@ def expected_spread_scores(world: World, pod: Pod, feasible: list[int]) -> list[
             if item.topology_key == HOSTNAME_LABEL:
                 size, count = len(able), count_here(item, pod, here)
             else:
-                size = len({world.nodes[other][0][item.topology_key] for other in able})
+                size = len({world.nodes[second][0][item.topology_key] for second in able})
                 count = sum(
                     count_here(item, pod, there)
                     for elsewhere, there, info in world.nodes

@@ -153,8 +153,8 @@ def judged(plugin: FilterPlugin, rig: Rig, pod: Pod) -> list[Status | None]:
     verdict = plugin.filter_nodes(cycle, pod, rig.nodes)
     assert [verdict.status_at(row) for row in range(len(rig.nodes))] == by_node
     window = np.arange(len(rig.nodes))[::-2]
-    some = plugin.filter_nodes(cycle, pod, rig.nodes.take(window))
-    assert [some.status_at(place) for place in range(len(window))] == [by_node[row] for row in window]
+    sample = plugin.filter_nodes(cycle, pod, rig.nodes.take(window))
+    assert [sample.status_at(index) for index in range(len(window))] == [by_node[row] for row in window]
     return by_node
 
 
@@ -206,46 +206,48 @@ def test_spread_scores(rig: Rig, pod: Pod, data: st.DataObject) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(rig=rigs(), pod=pods(), data=st.data())
-def test_affinity_after_a_what_if_equals_affinity_in_that_world(rig: Rig, pod: Pod, data: st.DataObject) -> None:
-    """The clone answers as a cluster so changed would, and the original as before."""
+def test_affinity_after_a_what_if_equals_affinity_in_the_changed_cluster(
+    rig: Rig, pod: Pod, data: st.DataObject
+) -> None:
+    """The changed clone returns the results of the changed cluster, and the original those of the old one."""
     plugin, cycle = InterPodAffinity(handle=rig), CycleState()
     if plugin.pre_filter(cycle, pod, rig.nodes) is not None:
         return
     before = [plugin.filter(cycle, pod, node) for node in rig.nodes]
     clone = cycle.clone()
-    gone = [other for _, other in World(rig).pods() if data.draw(st.booleans())]
+    removed = [second for _, second in World(rig).pods() if data.draw(st.booleans())]
     come = [
         data.draw(pods(f"new{number}")).on_node(data.draw(st.sampled_from(rig.nodes.names)))
         for number in range(data.draw(st.integers(0, 3)))
     ]
-    for other in gone:
-        plugin.remove_pod(clone, pod, other, rig.nodes.find(other.node_name))  # type: ignore[arg-type]
-    for other in come:
-        plugin.add_pod(clone, pod, other, rig.nodes.find(other.node_name))  # type: ignore[arg-type]
+    for second in removed:
+        plugin.remove_pod(clone, pod, second, rig.nodes.find(second.node_name))  # type: ignore[arg-type]
+    for second in come:
+        plugin.add_pod(clone, pod, second, rig.nodes.find(second.node_name))  # type: ignore[arg-type]
     after = [plugin.filter(clone, pod, node) for node in rig.nodes]
     verdict = plugin.filter_nodes(clone, pod, rig.nodes)
     assert [verdict.status_at(row) for row in range(len(rig.nodes))] == after
     assert [plugin.filter(cycle, pod, node) for node in rig.nodes] == before
 
-    for other in gone:
-        rig.cache.remove_pod(other)
-    for other in come:
-        rig.cache.add_pod(other)
+    for second in removed:
+        rig.cache.remove_pod(second)
+    for second in come:
+        rig.cache.add_pod(second)
     assert after == expected_affinity(World(rig), pod)
 
 
 def change_something(rig: Rig, data: st.DataObject, step: int) -> None:
     """Let a pod come, go or become another, or a node come, go or change."""
-    known = [other for _, other in World(rig).pods()]
+    existing = [second for _, second in World(rig).pods()]
     names = list(rig.nodes.names)
     match data.draw(st.sampled_from(["come", "come", "go", "relabel", "node comes", "node goes", "node changes"])):
         case "come":
             rig.cache.add_pod(data.draw(pods(f"new{step}", node=data.draw(st.sampled_from(names)))))
-        case "go" if known:
-            rig.cache.remove_pod(data.draw(st.sampled_from(known)))
-        case "relabel" if known:
-            other = data.draw(st.sampled_from(known))
-            rig.cache.update_pod(replace(other, metadata=replace(other.metadata, labels=data.draw(LABELS))))
+        case "go" if existing:
+            rig.cache.remove_pod(data.draw(st.sampled_from(existing)))
+        case "relabel" if existing:
+            second = data.draw(st.sampled_from(existing))
+            rig.cache.update_pod(replace(second, metadata=replace(second.metadata, labels=data.draw(LABELS))))
         case "node comes":
             rig.cache.add_node(data.draw(nodes(100 + step)))
         case "node goes" if len(names) > 1:

@@ -32,7 +32,7 @@ def test_a_plugin_can_be_built_with_default_arguments(plugin: type[Plugin]) -> N
     assert isinstance(Registry(IN_TREE).build(plugin.name, args=args, handle=Rig()), plugin)
 
 
-def test_plugins_stand_in_the_order_of_the_default_profile() -> None:
+def test_plugins_are_in_the_order_of_the_default_profile() -> None:
     order = list(FACTS)
     assert [plugin.name for plugin in IN_TREE] == sorted((plugin.name for plugin in IN_TREE), key=order.index)
 

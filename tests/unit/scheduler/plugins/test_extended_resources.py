@@ -30,8 +30,8 @@ CASES = {
 
 @pytest.mark.parametrize(("classes", "resource", "want"), CASES.values(), ids=CASES)
 def test_find(classes: list[DeviceClass], resource: str, want: str | None) -> None:
-    found = ExtendedResourceClasses(Rig(*classes).lister(DeviceClass)).find(resource)
-    assert (found.name if found else None) == want
+    result = ExtendedResourceClasses(Rig(*classes).lister(DeviceClass)).find(resource)
+    assert (result.name if result else None) == want
 
 
 def test_it_follows_changes() -> None:

@@ -1,4 +1,4 @@
-"""GangScheduling: who may enter the queue, when a group is complete, and which events help."""
+"""GangScheduling: PreEnqueue, quorums, and queueing hints."""
 
 import pytest
 from tests.support.groups import COMPOSITE, GATE, composite, gang, member
@@ -60,14 +60,14 @@ def test_pods_of_no_group_enter_freely() -> None:
 
 
 def test_a_tree_enters_as_a_whole() -> None:
-    things = [
+    objects = [
         composite("top", 2),
         gang("g", 1, parent="top"),
         gang("h", 2, parent="top"),
         member("a"),
         member("b", "h"),
     ]
-    plugin, rig = plugin_over(*things, gates=COMPOSITE)
+    plugin, rig = plugin_over(*objects, gates=COMPOSITE)
     assert message(plugin) == 'waiting for composite pod group "top" tree to meet quorum'
     rig.add(member("c", "h"))
     assert message(plugin) == ""
@@ -139,8 +139,8 @@ def test_only_a_lower_minimum_of_the_own_group_helps(before: PodGroup, after: Po
 
 
 def test_hints_of_trees_go_by_root() -> None:
-    things = [composite("top"), gang("g", parent="top"), gang("h", parent="top"), gang("i")]
-    plugin, _ = plugin_over(*things, gates=COMPOSITE)
+    objects = [composite("top"), gang("g", parent="top"), gang("h", parent="top"), gang("i")]
+    plugin, _ = plugin_over(*objects, gates=COMPOSITE)
     assert plugin.after_pod_added(member("a"), None, member("b", "h")) is QUEUE
     assert plugin.after_pod_added(member("a"), None, member("b", "i")) is SKIP
     assert plugin.after_group_added(member("a"), None, composite("top")) is QUEUE

@@ -106,5 +106,5 @@ def test_the_epoch_follows_nodes_and_images_and_nothing_else() -> None:
     assert plugin.epoch() not in (before, with_image)
 
 
-def test_pods_of_the_same_images_share_answers() -> None:
+def test_pods_with_equal_images_share_results() -> None:
     assert image_names(make_pod("a", image="app")) == image_names(make_pod("b", image="app:latest"))

@@ -193,13 +193,13 @@ def test_events() -> None:
     assert registration.event == ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
 
 
-def test_signatures_tell_pods_apart_by_their_wishes() -> None:
+def test_signatures_differ_by_affinity_and_selector() -> None:
     plugin = NodeAffinity()
     assert plugin.sign(requiring(SSD)) == plugin.sign(requiring(SSD))
     assert len({plugin.sign(pod) for pod in (make_pod(), make_pod(node_selector={}), requiring(SSD), requiring())}) == 4
 
 
-def test_pods_that_name_their_nodes_are_not_told_apart() -> None:
+def test_pods_that_name_their_nodes_have_no_signature() -> None:
     plugin = NodeAffinity()
     assert plugin.sign(requiring(fields(name_in("a")))) is None
     assert plugin.sign(requiring(fields(name_in("a")), fields(name_in("b")))) is None

@@ -40,7 +40,7 @@ def test_a_node_without_a_resource_is_rated_by_the_others(form: ScoreForm) -> No
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
-def test_an_extended_resource_nobody_asks_for_does_not_count(form: ScoreForm) -> None:
+def test_an_extended_resource_that_is_not_requested_does_not_count(form: ScoreForm) -> None:
     rig = Rig(make_node(allocatable={GPU: 4}), make_pod("there", node="node", requests={GPU: 4}))
     pod = make_pod(requests={"cpu": "2", "memory": "16Gi"})
     assert run_score(NodeResourcesBalancedAllocation(args=THREE), rig, pod, form) == [75]

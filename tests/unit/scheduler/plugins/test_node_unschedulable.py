@@ -88,7 +88,7 @@ def test_events() -> None:
     ]
 
 
-def test_pods_that_differ_only_in_what_does_not_matter_share_answers() -> None:
+def test_pods_with_irrelevant_differences_share_results() -> None:
     plugin = NodeUnschedulable()
     assert plugin.sign(make_pod(tolerates=["a"])) == plugin.sign(make_pod(tolerates=["b"]))
     assert plugin.sign(make_pod(tolerates=[KEY])) != plugin.sign(make_pod())

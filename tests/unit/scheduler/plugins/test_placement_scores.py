@@ -1,4 +1,4 @@
-"""Placements of groups: how they are made, and what they score."""
+"""Placements of groups: generation and scores."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_t14_a_placement_is_scored_by_how_full_it_would_be() -> None:
     assert NodeResourcesFit(handle=rig).score_placement(CycleState(), TREE, placement) == 50
 
 
-def test_t14_a_device_counts_only_if_somebody_asks_for_one() -> None:
+def test_t14_a_device_counts_only_if_it_is_requested() -> None:
     gpu = "example.com/gpu"
     rig = Rig(node("n1", **{gpu: "4"}), make_pod("old", node="n1", requests={gpu: "2"}))
     resources = tuple(ResourceSpec(name=name, weight=1) for name in ("cpu", "memory", gpu))
@@ -65,13 +65,13 @@ def test_both_forms_of_a_placement_score_agree() -> None:
     assert scores.tolist() == [plugin.score_placement(CycleState(), TREE, placement) for placement in placements]
 
 
-def test_nodes_are_divided_by_the_label_and_those_without_left_out() -> None:
+def test_nodes_are_split_by_label_without_unlabelled_nodes() -> None:
     rig = Rig(node("a", "r1"), node("b"), node("c", "r2"), node("d", "r1"))
     plugin = TopologyPlacementGenerator(handle=rig)
     tree = GroupTree(gang(topology="rack"))
     placements = plugin.generate_placements(CycleState(), tree, rig.nodes)
-    found = {placement.name: placement.nodes.names for placement in placements}  # type: ignore[union-attr]
-    assert found == {"r1": ["a", "d"], "r2": ["c"]}
+    result = {placement.name: placement.nodes.names for placement in placements}  # type: ignore[union-attr]
+    assert result == {"r1": ["a", "d"], "r2": ["c"]}
     by_node = {info.name: plugin.placement_of(CycleState(), tree, info) for info in rig.nodes}
     assert by_node == {"a": "r1", "b": None, "c": "r2", "d": "r1"}
 

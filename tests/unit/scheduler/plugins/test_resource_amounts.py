@@ -1,4 +1,4 @@
-"""Columns that stand while pods come and go: they must say what node by node says, whatever amounts there are."""
+"""Incremental columns must equal node-by-node results, for all amounts."""
 
 from random import Random
 
@@ -40,7 +40,7 @@ def some_pod(chance: Random, name: str, node: str = "") -> Pod:
 
 @pytest.mark.parametrize("weights", WEIGHTS.values(), ids=WEIGHTS)
 @pytest.mark.parametrize("shapes", AMOUNTS.values(), ids=AMOUNTS)
-def test_columns_say_what_single_nodes_say(shapes: list[dict[str, int | str]], weights: tuple[int, ...]) -> None:
+def test_columns_equal_single_nodes(shapes: list[dict[str, int | str]], weights: tuple[int, ...]) -> None:
     chance, cache = Random(7), Cache()
     for number in range(NODES):
         cache.add_node(make_node(f"n{number}", allocatable=shapes[number % len(shapes)]))
@@ -80,17 +80,19 @@ def test_evenness_is_narrow_where_floats_are_exact(taken: int, bits: int) -> Non
     assert scores.tolist() == [plugin.score(cycle, pod, node) for node in cache.nodes]
 
 
-def test_what_is_free_everywhere_is_known_again_when_the_fullest_node_gives_something_back() -> None:
+def test_the_free_bound_is_recomputed_when_the_fullest_node_is_freed() -> None:
     cache, amounts = Cache(), ClusterAmounts()
     for number in range(NODES):
         cache.add_node(make_node(f"n{number}", allocatable={"cpu": "8", "pods": 9}))
     large = make_pod("large", node="n3", requests={"cpu": 7})
-    found = []
+    result = []
     for change in (lambda: None, lambda: cache.add_pod(large), lambda: cache.remove_pod(large)):
         change()
         amounts.follow(cache.nodes)
-        found.append([amounts["cpu"].is_free_everywhere(cache.nodes, asked) for asked in (1000, 1001, 8000, 8001)])
-    assert found == [[True, True, True, False], [True, False, False, False], [True, True, True, False]]
+        result.append(
+            [amounts["cpu"].is_free_everywhere(cache.nodes, requested) for requested in (1000, 1001, 8000, 8001)]
+        )
+    assert result == [[True, True, True, False], [True, False, False, False], [True, True, True, False]]
 
 
 def compare(fit: NodeResourcesFit, balanced: NodeResourcesBalancedAllocation, cache: Cache, pod: Pod) -> None:

@@ -1,4 +1,4 @@
-"""What a pod is recognised by does not depend on the order in which its dicts were filled."""
+"""Signatures of pods do not depend on the order of dicts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Both forms of the volume plugins say the same of random clusters, in any window, while things come and go."""
+"""Both forms of the volume plugins agree on random clusters, in any window, while objects change."""
 
 from collections.abc import Iterable
 
@@ -173,23 +173,21 @@ def test_both_forms_agree(
     for pod in pods:
         agree(plugin, rig, pod, rig.nodes)
     present = [*FIXED, *first]
-    for number, (stays, thing) in enumerate(then):
+    for number, (stays, obj) in enumerate(then):
         if stays:
-            rig.add(*distinct_pods([thing], prefix=f"later-{number}"))
+            rig.add(*distinct_pods([obj], prefix=f"later-{number}"))
         else:
             remove(rig, present[number % len(present)])
-    shown = [row for row in rows[:size] if row < len(rig.nodes)]
+    visible = [row for row in rows[:size] if row < len(rig.nodes)]
     for pod in pods:
         agree(plugin, rig, pod, rig.nodes)
-        agree(plugin, rig, pod, rig.nodes.take(np.array(shown, dtype=np.int64)))
+        agree(plugin, rig, pod, rig.nodes.take(np.array(visible, dtype=np.int64)))
         agree(plugin, rig, pod, NodeTable.of(*rig.nodes))
 
 
 def distinct_pods(objects: Iterable[KubeObject], prefix: str = "first") -> list[KubeObject]:
-    """Give pods names of their own, since a pod cannot come twice."""
+    """Give pods unique names, since a pod cannot be added twice."""
     return [
-        make_pod(f"{prefix}-{place}", node=thing.node_name, volumes=thing.spec.volumes)
-        if isinstance(thing, Pod)
-        else thing
-        for place, thing in enumerate(objects)
+        make_pod(f"{prefix}-{index}", node=obj.node_name, volumes=obj.spec.volumes) if isinstance(obj, Pod) else obj
+        for index, obj in enumerate(objects)
     ]

@@ -84,7 +84,7 @@ def test_a_claim_in_use_keeps_the_pod_off_every_node(form: FilterForm) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_disk_conflict_is_told_before_a_claim_in_use(form: FilterForm) -> None:
+def test_a_disk_conflict_is_reported_before_a_claim_in_use(form: FilterForm) -> None:
     rig = Rig(
         make_node("a"),
         make_node("b"),
@@ -131,14 +131,14 @@ def test_pre_filter(volumes: tuple[Volume, ...], want: Status | None) -> None:
 
 def test_evicting_the_holder_frees_the_claim_and_nothing_else_does() -> None:
     holder = make_pod("holder", node="a", volumes=(claim_volume("data"),))
-    other = make_pod("other", node="a", volumes=(claim_volume("unrelated"), ephemeral_volume("data")))
-    rig = Rig(make_node("a"), make_claim("data", access_modes=ONCE), holder, other)
+    second = make_pod("other", node="a", volumes=(claim_volume("unrelated"), ephemeral_volume("data")))
+    rig = Rig(make_node("a"), make_claim("data", access_modes=ONCE), holder, second)
     plugin = VolumeRestrictions(handle=rig)
     pod, cycle = make_pod(volumes=(claim_volume("data"),)), CycleState()
     assert plugin.pre_filter(cycle, pod, rig.nodes) is None
     node = rig.nodes[0].copy()
     what_if = cycle.clone()
-    plugin.remove_pod(what_if, pod, other, node)
+    plugin.remove_pod(what_if, pod, second, node)
     assert plugin.filter(what_if, pod, node) == CLAIM_CONFLICT
     plugin.remove_pod(what_if, pod, holder, node)
     assert plugin.filter(what_if, pod, node) is None
@@ -162,7 +162,7 @@ POD_HINTS = {
 
 
 @pytest.mark.parametrize(("gone", "want"), POD_HINTS.values(), ids=POD_HINTS)
-def test_hint_after_a_pod_is_gone(gone: Pod, want: QueueingHint) -> None:
+def test_hint_after_pod_deletion(gone: Pod, want: QueueingHint) -> None:
     assert after_pod_deleted(WAITING, gone, None) == want
 
 
@@ -183,7 +183,7 @@ def test_events() -> None:
     ]
 
 
-def test_only_pods_that_nobody_can_be_in_the_way_of_share_answers() -> None:
+def test_only_pods_without_restricted_volumes_share_results() -> None:
     plugin = VolumeRestrictions(handle=Rig())
     assert plugin.sign(make_pod()) == plugin.sign(make_pod(volumes=(ephemeral_volume("v"),))) == ()
     assert plugin.sign(make_pod(volumes=(claim_volume("c"),))) is None

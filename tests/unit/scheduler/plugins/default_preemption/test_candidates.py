@@ -1,4 +1,4 @@
-"""What is remembered of earlier dry runs must come to the same as finding it out again."""
+"""Cached outcomes of dry runs must equal new dry runs."""
 
 import asyncio
 
@@ -113,13 +113,13 @@ def test_a_node_that_stays_too_full_is_not_copied(monkeypatch: pytest.MonkeyPatc
     history.pod("a", 3, 5)
     pod = make_pod("big", priority=2, requests={"cpu": 4})
     history.rig.add(pod)
-    judged: list[str] = []
+    evaluated: list[str] = []
     cycle, statuses = attempt(history.rig, pod)
     run_filters = history.rig.run_filters
-    history.rig.run_filters = lambda cycle, pod, node: judged.append(node.name) or run_filters(cycle, pod, node)  # type: ignore[method-assign, func-returns-value]
+    history.rig.run_filters = lambda cycle, pod, node: evaluated.append(node.name) or run_filters(cycle, pod, node)  # type: ignore[method-assign, func-returns-value]
     asyncio.run(history.plugin.post_filter(cycle, pod, statuses))
     history.rig.background.pop().close()
-    assert judged == ["b", "c"]
+    assert evaluated == ["b", "c"]
 
 
 def test_a_changed_budget_is_not_missed() -> None:
@@ -128,25 +128,25 @@ def test_a_changed_budget_is_not_missed() -> None:
     history.gone(0)
     for _ in range(2):
         history.pod("a", 2, 1)
-    chosen = []
+    selection = []
     for allowed in (2, 0, 2):
         history.budget(allowed)
         pod = make_pod("big", priority=2, requests={"cpu": 4})
         history.rig.add(pod)
-        chosen.append(history.ask(history.plugin, pod).nominated_node)
-    assert chosen == ["b", "a", "b"], "node a has the dearer pods, the others those that a budget protects"
+        selection.append(history.ask(history.plugin, pod).nominated_node)
+    assert selection == ["b", "a", "b"], "node a has the dearer pods, the others those that a budget protects"
 
 
 def test_the_same_kind_of_pod_does_not_make_the_dry_runs_again() -> None:
     history = History()
     history.preempt(4, 2)
-    judged: list[str] = []
+    evaluated: list[str] = []
     run_filters = history.rig.run_filters
-    history.rig.run_filters = lambda cycle, pod, node: judged.append(node.name) or run_filters(cycle, pod, node)  # type: ignore[method-assign, func-returns-value]
+    history.rig.run_filters = lambda cycle, pod, node: evaluated.append(node.name) or run_filters(cycle, pod, node)  # type: ignore[method-assign, func-returns-value]
     pod = make_pod("next", priority=2, requests={"cpu": 4})
     history.rig.add(pod)
     cycle, statuses = attempt(history.rig, pod)
-    judged.clear()
+    evaluated.clear()
     asyncio.run(history.plugin.post_filter(cycle, pod, statuses))
     history.rig.background.pop().close()
-    assert judged == []
+    assert evaluated == []

@@ -1,4 +1,4 @@
-"""Dry runs by subtraction must come to the same as asking every filter again after every change."""
+"""Dry runs by subtraction must give the same result as filtering again after every change."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ amounts = st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 4))
 
 
 class AcceptsAll(FilterPlugin):
-    """A filter that might look at pods, for all anybody knows."""
+    """A filter that may depend on pods."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         return None
@@ -59,7 +59,7 @@ def dry_run(rig: Rig, pod: Pod) -> Victims | Status:
     wanted=amounts,
     priority=st.integers(0, 4),
 )
-def test_subtracting_comes_to_the_same_as_asking_again(
+def test_subtraction_gives_the_same_result_as_filtering_again(
     node: dict[str, int], gpus: int, others: list[Pod], wanted: dict[str, int], priority: int
 ) -> None:
     objects: list[KubeObject] = [make_node("n", allocatable={**node, "example.com/gpu": gpus}), *others]
@@ -72,7 +72,7 @@ def test_subtracting_comes_to_the_same_as_asking_again(
     assert dry_run(quick, pod) == dry_run(thorough, pod)
 
 
-def test_a_filter_that_looks_at_ports_is_asked_again() -> None:
+def test_a_filter_that_depends_on_ports_runs_again() -> None:
     rig = Rig(make_node("n"))
     rig.filters = [NodePorts(), NodeResourcesFit(handle=rig)]
     cycle, _ = attempt(rig, make_pod("web", host_ports=[80]))
@@ -87,7 +87,7 @@ def test_the_node_is_left_as_it_was() -> None:
     assert (rig.nodes[0].pods, rig.nodes[0].requested) == before
 
 
-def test_a_promised_node_is_judged_with_the_promised_pods() -> None:
+def test_a_nominated_node_is_filtered_with_the_nominated_pods() -> None:
     low = make_pod("low", node="n", priority=0, requests={"cpu": 2})
     rig = Rig(make_node("n"), low)
     rig.filters = [NodeResourcesFit(handle=rig)]

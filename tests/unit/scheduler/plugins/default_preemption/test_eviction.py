@@ -1,4 +1,4 @@
-"""Carrying a preemption out, beside the cycles or within one, against an API in virtual time."""
+"""Evictions in the background or within a cycle, against an API in virtual time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -103,7 +103,7 @@ def test_nothing_is_written_before_the_background_begins() -> None:
     scene.play(lambda: _assert_equal(scene.writes, []))
 
 
-def test_what_is_said_on_a_victim_and_about_it() -> None:
+def test_the_condition_and_event_of_a_victim() -> None:
     scene = Scene(low("a", second=0), low("b", second=1))
     scene.play()
     stored = scene.world.store.get(Pod, "a", "default")
@@ -148,7 +148,7 @@ MISSED = {
 
 
 @pytest.mark.parametrize(("was_asked", "activated"), MISSED.values(), ids=MISSED)
-def test_a_preemptor_whose_victims_somebody_else_deleted(was_asked: bool, activated: dict[str, Pod]) -> None:
+def test_a_preemptor_whose_victims_were_deleted_by_another_client(was_asked: bool, activated: dict[str, Pod]) -> None:
     """All is delivered before the evictions begin: no further event would wake a pod that was held back."""
     victims = low("a"), low("b", second=1)
     scene = Scene(*victims)
@@ -168,14 +168,14 @@ def test_a_preemptor_whose_victims_somebody_else_deleted(was_asked: bool, activa
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine that has nothing to wait for."""
-    with pytest.raises(StopIteration) as done:
+    with pytest.raises(StopIteration) as finished:
         work.send(None)
-    result: T = done.value.value
+    result: T = finished.value.value
     return result
 
 
 class TestAnotherPreemptorOnTheNode:
-    """A pod that is nominated for the node has nobody else evicted while these evictions are under way."""
+    """A pod nominated for the node causes no further evictions while these evictions are running."""
 
     OTHER = make_pod("other", priority=10, requests={"cpu": 4}, status=PodStatus(nominated_node_name="n"))
     WAITS = "preemption: not eligible due to a terminating pod on the nominated node."
@@ -183,9 +183,9 @@ class TestAnotherPreemptorOnTheNode:
     def ask(self, scene: Scene, other: Pod = OTHER) -> str:
         scene.rig.objects[Pod].put(other)
         cycle, statuses = attempt(scene.rig, other)
-        begun = len(scene.rig.background)
+        started = len(scene.rig.background)
         status = at_once(scene.plugin.post_filter(cycle, other, statuses)).status
-        for work in scene.rig.background[begun:]:
+        for work in scene.rig.background[started:]:
             work.close()
         return "" if status is None else status.message
 
@@ -219,10 +219,10 @@ def test_a_victim_that_waits_on_permit_is_stopped_in_memory() -> None:
 
     async def act() -> Status | None:
         result = await scene.start()
-        held = PermitWait(result.victims[0], {"Gate": 60.0}, asyncio.get_running_loop())
-        scene.rig.waiting[result.victims[0].uid] = held
+        allocation = PermitWait(result.victims[0], {"Gate": 60.0}, asyncio.get_running_loop())
+        scene.rig.waiting[result.victims[0].uid] = allocation
         await scene.finish()
-        return await held.decision()
+        return await allocation.decision()
 
     assert run_virtual(act(), scene.rig.clock) == Status(Code.ERROR, ("preempted",), "DefaultPreemption")
     assert scene.writes == ["patch b", "delete b"]
@@ -230,14 +230,14 @@ def test_a_victim_that_waits_on_permit_is_stopped_in_memory() -> None:
     assert scene.rig.activated == {}, "the deletion of b will wake the preemptor up"
 
 
-def test_a_victim_that_was_let_go_meanwhile_is_deleted_after_all() -> None:
+def test_a_victim_that_left_permit_is_deleted() -> None:
     scene = Scene(low("a"), low("b", second=1))
 
     async def act() -> None:
         result = await scene.start()
-        held = PermitWait(result.victims[0], {"Gate": 60.0}, asyncio.get_running_loop())
-        held.allow("Gate")
-        scene.rig.waiting[result.victims[0].uid] = held
+        allocation = PermitWait(result.victims[0], {"Gate": 60.0}, asyncio.get_running_loop())
+        allocation.allow("Gate")
+        scene.rig.waiting[result.victims[0].uid] = allocation
         await scene.finish()
 
     run_virtual(act(), scene.rig.clock)
@@ -324,17 +324,17 @@ class TestGate:
         scene = Scene(low("a"), low("b"))
         scene.play(lambda: _assert_equal(scene.plugin.pre_enqueue(low("other")), None))
 
-    def test_it_opens_when_the_last_victim_is_known_to_be_leaving(self) -> None:
-        seen = self._gate_during("delete b", lambda scene: _see_leaving(scene, "b"))
-        assert seen == [UNDER_WAY, None]
+    def test_it_opens_when_the_last_victim_is_terminating(self) -> None:
+        observed = self._gate_during("delete b", lambda scene: _see_leaving(scene, "b"))
+        assert observed == [UNDER_WAY, None]
 
-    def test_it_opens_when_the_last_victim_is_known_to_be_gone(self) -> None:
-        seen = self._gate_during("delete b", lambda scene: _see_gone(scene, "b"))
-        assert seen == [UNDER_WAY, None]
+    def test_it_opens_when_the_last_victim_is_deleted(self) -> None:
+        observed = self._gate_during("delete b", lambda scene: _see_gone(scene, "b"))
+        assert observed == [UNDER_WAY, None]
 
     def test_it_stays_closed_when_another_victim_is_leaving(self) -> None:
-        seen = self._gate_during("delete a", lambda scene: _see_gone(scene, "a"))
-        assert seen == [UNDER_WAY, UNDER_WAY]
+        observed = self._gate_during("delete a", lambda scene: _see_gone(scene, "a"))
+        assert observed == [UNDER_WAY, UNDER_WAY]
 
     def test_it_is_open_when_the_work_was_dropped(self) -> None:
         scene = Scene(low("a"), low("b"))
@@ -360,21 +360,21 @@ class TestGate:
 
     @staticmethod
     def _gate_during(write: str, change: Callable[[Scene], object]) -> list[Status | None]:
-        """Ask at some write, before and after the news of a change."""
+        """Check the gate at some write, before and after the watch event."""
         scene = Scene(low("a"), low("b", second=1))
-        seen: list[Status | None] = []
+        observed: list[Status | None] = []
         note = scene.world.fault
 
         def ask(verb: str, thing: KubeObject) -> ApiError | None:
             if f"{verb} {thing.name}" == write:
-                seen.append(scene.plugin.pre_enqueue(BIG))
+                observed.append(scene.plugin.pre_enqueue(BIG))
                 change(scene)
-                seen.append(scene.plugin.pre_enqueue(BIG))
+                observed.append(scene.plugin.pre_enqueue(BIG))
             return note(verb, thing)
 
         scene.world.fault = ask
         scene.play()
-        return seen
+        return observed
 
 
 def _see_leaving(scene: Scene, name: str) -> None:
@@ -395,7 +395,7 @@ def _known(scene: Scene, name: str) -> Pod:
 class TestWithinTheCycle:
     """With the gate SchedulerAsyncPreemption off."""
 
-    def test_victims_are_gone_when_the_plugin_answers(self) -> None:
+    def test_victims_are_deleted_when_the_plugin_returns(self) -> None:
         scene = Scene(low("a"), low("b", second=1), inline=True)
         lower = promised("lower", 9)
         scene.world.add(lower)
@@ -415,8 +415,8 @@ class TestWithinTheCycle:
 
 
 def test_a_deletion_makes_the_queue_look_at_gated_pods_but_is_a_reason_only_if_it_was_a_victim() -> None:
-    victim, other = low("a"), low("b", second=1)
-    scene = Scene(victim, other)
+    victim, second = low("a"), low("b", second=1)
+    scene = Scene(victim, second)
     (registration,) = scene.plugin.events_to_register()
     assert registration.event == ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
     hint = registration.hint
@@ -425,7 +425,7 @@ def test_a_deletion_makes_the_queue_look_at_gated_pods_but_is_a_reason_only_if_i
     scene.play()
     assert hint(BIG, victim, None) == QueueingHint.QUEUE
     assert hint(BIG, low("c"), None) == QueueingHint.SKIP
-    assert hint(other, victim, None) == QueueingHint.SKIP
+    assert hint(second, victim, None) == QueueingHint.SKIP
 
 
 MARK = {
@@ -480,7 +480,7 @@ def test_attempts_and_victims_are_counted(inline: bool) -> None:
     scene.rig.meter = tally = Tally()
     scene.play()
     assert (tally.counted[ATTEMPTS,], tally.observed[VICTIMS,]) == (1, [2])
-    # Upstream counts only what is carried out beside the cycle.
+    # Upstream counts only background evictions.
     assert tally.counted[EXECUTIONS, "success"] == len(tally.observed.get((SECONDS, "success"), ())) == (not inline)
 
 
@@ -506,7 +506,7 @@ def held() -> tuple[Cache, HeldPods]:
     return cache, pods
 
 
-def test_a_pod_is_worth_asking_about_when_the_node_of_its_victim_changed_and_once() -> None:
+def test_a_held_pod_is_checked_once_after_the_node_of_its_victim_changed() -> None:
     cache, pods = held()
     cache.add_pod(make_pod("other", node="b"))
     assert pods.reconsidered() == set()
@@ -515,7 +515,7 @@ def test_a_pod_is_worth_asking_about_when_the_node_of_its_victim_changed_and_onc
     assert pods.reconsidered() == set()
 
 
-def test_a_pod_is_worth_asking_about_when_the_work_for_it_has_come_further() -> None:
+def test_a_held_pod_is_checked_after_progress_of_its_evictions() -> None:
     _, pods = held()
     pods.reconsider("uid-of-another")
     assert pods.reconsidered() == set()

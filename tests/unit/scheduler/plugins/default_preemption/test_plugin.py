@@ -1,4 +1,4 @@
-"""Which of several nodes preemption takes, whom budgets protect, and what extenders may change."""
+"""The choice of the node, the pods that budgets protect, and the changes that extenders may make."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -135,9 +135,9 @@ PROTECTED = {
 
 @pytest.mark.parametrize(("budgets", "pods", "want"), PROTECTED.values(), ids=PROTECTED)
 def test_protected_pods(budgets: list[PodDisruptionBudget], pods: Sequence[Pod], want: list[str]) -> None:
-    protected, others = Budgets(Rig(*budgets).lister(PodDisruptionBudget)).split(pods)
+    protected, remaining = Budgets(Rig(*budgets).lister(PodDisruptionBudget)).split(pods)
     assert [pod.name for pod in protected] == want
-    assert [pod.name for pod in others] == [pod.name for pod in pods if pod.name not in want]
+    assert [pod.name for pod in remaining] == [pod.name for pod in pods if pod.name not in want]
 
 
 def test_budgets_are_read_again_when_they_change() -> None:
@@ -153,7 +153,7 @@ CANDIDATES = {"m": Victims((A,)), "n": Victims((B,))}
 
 
 class Service:
-    """An extender that answers what it was told to."""
+    """An extender with a fixed response."""
 
     def __init__(self, answer: Mapping[str, Victims] | None, *, ignorable: bool = False, wants: bool = True) -> None:
         self.name = "http://extender"
@@ -195,7 +195,7 @@ def test_extenders(extenders: list[Service], want: dict[str, Victims]) -> None:
     assert asyncio.run(call_extenders(rig, make_pod(), CANDIDATES)) == want
 
 
-def test_each_extender_sees_what_the_one_before_left() -> None:
+def test_each_extender_gets_the_result_of_the_previous_one() -> None:
     rig, last = Rig(), Service(ONLY_N)
     rig.extenders.extend([Service(ONLY_N), last])
     asyncio.run(call_extenders(rig, make_pod(), CANDIDATES))

@@ -1,4 +1,4 @@
-"""Where preemption finds room, whom it would evict, and what it says when it finds none."""
+"""Candidate nodes and victims of preemption, and the messages without candidates."""
 
 import asyncio
 from collections.abc import Sequence
@@ -346,12 +346,12 @@ def test_nominated_pods(priority: int, want: tuple[str, list[str]]) -> None:
     assert (result.nominated_node, names(result.victims)) == want
 
 
-def test_nodes_that_others_are_nominated_for_are_tried_last_if_not_all_are() -> None:
+def test_nominated_nodes_are_tried_last_if_not_all_nodes_are_tried() -> None:
     nodes = ("n1", "n2", "n3")
     rig = make_rig(*map(make_node, nodes), *(running(f"on-{name}", name, cpu=4, priority=1) for name in nodes))
     rig.nominator = nominations_of(make_pod("p", priority=1, status=PodStatus(nominated_node_name="n1")))
-    for wanted, first in ((1, "n2"), (3, "n1")):
-        args = DefaultPreemptionArgs(min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=wanted)
+    for requested, first in ((1, "n2"), (3, "n1")):
+        args = DefaultPreemptionArgs(min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=requested)
         assert preempt(rig, waiting(cpu=4), args=args).nominated_node == first
 
 
@@ -364,7 +364,7 @@ SEARCH = {
 
 @pytest.mark.parametrize(("percentage", "absolute", "count", "want"), SEARCH.values(), ids=SEARCH)
 def test_how_many_nodes_are_tried(percentage: int, absolute: int, count: int, want: str) -> None:
-    # Every node is better than the ones before it, so the winner tells where the search ended.
+    # Every node is better than the ones before it, so the winner shows where the search ended.
     nodes = [make_node(f"n{i}") for i in range(count)]
     rig = make_rig(*nodes, *(running(f"p{i}", f"n{i}", cpu=4, priority=9 - i) for i in range(count)))
     args = DefaultPreemptionArgs(min_candidate_nodes_percentage=percentage, min_candidate_nodes_absolute=absolute)
@@ -379,8 +379,8 @@ def test_the_search_does_not_end_while_every_candidate_violates_a_budget() -> No
     assert preempt(rig, waiting(), args=args).nominated_node == "n3"
 
 
-def test_asking_for_no_candidates_finds_none() -> None:
-    # As upstream: 1 % of 50 nodes is none, and a list that may hold none stays empty.
+def test_zero_candidates_are_found_if_zero_are_configured() -> None:
+    # As upstream: 1 % of 50 nodes is 0, and a list with at most 0 entries stays empty.
     nodes = [make_node(f"n{i}") for i in range(50)]
     rig = make_rig(*nodes, *(running(f"p{i}", f"n{i}", cpu=4) for i in range(50)))
     args = DefaultPreemptionArgs(min_candidate_nodes_percentage=1, min_candidate_nodes_absolute=0)
@@ -399,7 +399,7 @@ class Brittle(FilterPlugin):
         return None
 
 
-def test_an_error_on_one_node_does_not_matter_if_another_will_do() -> None:
+def test_an_error_on_one_node_is_ignored_if_another_is_a_candidate() -> None:
     objects = [
         make_node("m"),
         make_node("n"),
@@ -409,13 +409,13 @@ def test_an_error_on_one_node_does_not_matter_if_another_will_do() -> None:
     assert preempt(make_rig(*objects, filters=[Brittle("m")]), waiting()).nominated_node == "n"
 
 
-def test_errors_on_all_nodes_are_told_together() -> None:
+def test_errors_of_all_nodes_are_reported_together() -> None:
     objects = [make_node("m"), make_node("n"), running("x", "m", cpu=4), running("y", "n", cpu=4)]
     result = preempt(make_rig(*objects, filters=[Brittle("m", "n")]), waiting())
     m, n = (f'running "Brittle" filter plugin: {name} broke' for name in "mn")
     assert result == PostFilterResult(Status.error(f"preemption: [{m}, {n}]"))
-    one = preempt(make_rig(*objects[:1], objects[2], filters=[Brittle("m")]), waiting())
-    assert one.status == Status.error(f"preemption: {m}")
+    first = preempt(make_rig(*objects[:1], objects[2], filters=[Brittle("m")]), waiting())
+    assert first.status == Status.error(f"preemption: {m}")
 
 
 def test_a_node_that_needs_no_victims_is_an_error() -> None:

@@ -61,7 +61,7 @@ def device(
     attributes: Mapping[str, bool | int | str] | None = None,
     **fields: Any,
 ) -> Device:
-    """Make a device; ``draws`` is what it takes of the counter set ``chip``."""
+    """Make a device; ``draws`` are the counters it consumes from the set ``chip``."""
     return Device(
         name=name,
         attributes={key: attribute(value) for key, value in (attributes or {}).items()},
@@ -89,7 +89,7 @@ def make_slice(
     counters: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> ResourceSlice:
-    """Make a slice of a pool of ``of`` slices, on a node unless ``fields`` say where."""
+    """Make a slice of a pool with ``of`` slices, on a node unless ``fields`` select other nodes."""
     everywhere = {"node_selector", "all_nodes", "per_device_node_selection"} & fields.keys()
     return ResourceSlice(
         metadata=ObjectMeta(name=name),
@@ -122,27 +122,27 @@ def selectors(*expressions: str) -> tuple[DeviceSelector, ...]:
 def exactly(
     name: str = "r", *expressions: str, capacity: Mapping[str, str] | None = None, **fields: Any
 ) -> DeviceRequest:
-    """Ask for devices of one class, one of class ``gpu`` unless told otherwise."""
-    chosen: dict[str, Any] = {"device_class_name": "gpu", "allocation_mode": "ExactCount", "count": 1} | fields
+    """Request devices of one class; by default one of class ``gpu``."""
+    selection: dict[str, Any] = {"device_class_name": "gpu", "allocation_mode": "ExactCount", "count": 1} | fields
     needs = CapacityRequirements(dict(capacity)) if capacity else None
-    return DeviceRequest(name, ExactDeviceRequest(selectors=selectors(*expressions), capacity=needs, **chosen))
+    return DeviceRequest(name, ExactDeviceRequest(selectors=selectors(*expressions), capacity=needs, **selection))
 
 
 def first_of(name: str, *alternatives: DeviceRequest) -> DeviceRequest:
-    """Ask for the first available of some requests."""
+    """Request the first available of some requests."""
     subs = []
-    for found in alternatives:
-        wanted = found.exactly
-        assert wanted is not None
+    for result in alternatives:
+        requested = result.exactly
+        assert requested is not None
         subs.append(
             DeviceSubRequest(
-                name=found.name,
-                device_class_name=wanted.device_class_name,
-                selectors=wanted.selectors,
-                allocation_mode=wanted.allocation_mode,
-                count=wanted.count,
-                tolerations=wanted.tolerations,
-                capacity=wanted.capacity,
+                name=result.name,
+                device_class_name=requested.device_class_name,
+                selectors=requested.selectors,
+                allocation_mode=requested.allocation_mode,
+                count=requested.count,
+                tolerations=requested.tolerations,
+                capacity=requested.capacity,
             )
         )
     return DeviceRequest(name, first_available=tuple(subs))
@@ -157,7 +157,7 @@ def make_claim(
     config: Any = (),
     **meta: Any,
 ) -> ResourceClaim:
-    """Make a claim; one request for a device of class ``gpu`` unless told otherwise."""
+    """Make a claim; by default with one request for a device of class ``gpu``."""
     owners = (OwnerReference("v1", "Pod", owner.name, owner.uid, controller=True),) if owner is not None else ()
     return ResourceClaim(
         metadata=ObjectMeta(
@@ -192,6 +192,6 @@ def claiming(*claims: str, name: str = "pod", **fields: Any) -> Pod:
 
 
 def refusals(verdict: Verdict, nodes: NodeTable) -> NodeStatuses:
-    """Return what a verdict says of each node, as post-filter is given it."""
-    found = {nodes[row].name: verdict.status_at(row) for row in range(len(nodes))}
-    return NodeStatuses({name: status for name, status in found.items() if status is not None}, Status.unresolvable())
+    """Return the rejections of a verdict by node, as PostFilter gets them."""
+    result = {nodes[row].name: verdict.status_at(row) for row in range(len(nodes))}
+    return NodeStatuses({name: status for name, status in result.items() if status is not None}, Status.unresolvable())

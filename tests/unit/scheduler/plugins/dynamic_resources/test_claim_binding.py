@@ -1,4 +1,4 @@
-"""What is written before a pod is bound, and how it is undone."""
+"""API writes before a pod is bound, and their rollback."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -39,15 +39,15 @@ SLOW = make_slice(device("d", binding_conditions=("ready",), binding_failure_con
 
 
 class LiveRig(Rig):
-    """A rig over the store of a simulated world: what is written is heard of at once, unless it is deaf."""
+    """A rig over the store of a simulated cluster; writes are observed at once, unless it is deaf."""
 
     def __init__(self, *objects: KubeObject) -> None:
         super().__init__()
         self.world = SimulatedCluster(self.clock)
         self.is_deaf = False
         self.world.store.subscribe(lambda change: self._hear(change.before, change.after))
-        for thing in objects:
-            self.world.store.create(thing)
+        for obj in objects:
+            self.world.store.create(obj)
 
     @property
     def cluster(self) -> SimulatedCluster:
@@ -62,10 +62,10 @@ class LiveRig(Rig):
             self.objects[type(before)].drop(before)
 
     def claim(self, name: str = "claim") -> ResourceClaim:
-        """Return a claim as it is stored."""
-        found = self.world.store.get(ResourceClaim, name, "default")
-        assert found is not None
-        return found
+        """Return the stored version of a claim."""
+        result = self.world.store.get(ResourceClaim, name, "default")
+        assert result is not None
+        return result
 
 
 def rig_with(*objects: KubeObject) -> LiveRig:
@@ -122,8 +122,8 @@ def test_a_claim_that_has_its_devices_is_only_reserved() -> None:
 
 def test_a_claim_reserved_for_the_pod_is_left_as_it_is() -> None:
     claim = make_claim(allocation=held("d"))
-    mine = ClaimConsumer(resource="pods", name="pod", uid="pod-uid")
-    rig = rig_with(SLICE, replace(claim, status=replace(claim.status, reserved_for=(mine,))))
+    own = ClaimConsumer(resource="pods", name="pod", uid="pod-uid")
+    rig = rig_with(SLICE, replace(claim, status=replace(claim.status, reserved_for=(own,))))
     before = rig.claim()
     plugin, cycle = reserved(rig)
     assert run(rig, plugin.pre_bind(cycle, POD, "n1")) is None
@@ -137,14 +137,14 @@ def test_pods_without_claims_skip() -> None:
     assert plugin.pre_bind_pre_flight(cycle, make_pod(), "n1") == Status.skip()
 
 
-def test_devices_stay_taken_until_the_news_arrive() -> None:
+def test_devices_stay_allocated_until_the_watch_event_arrives() -> None:
     rig = rig_with(SLICE, make_claim(), make_claim(name="b"))
     plugin, cycle = reserved(rig)
     rig.is_deaf = True
     assert run(rig, plugin.pre_bind(cycle, POD, "n1")) is None
-    other = CycleState()
-    plugin.pre_filter(other, claiming("b"), rig.nodes)
-    assert plugin.filter(other, claiming("b"), rig.nodes[0]) == Status.unresolvable("cannot allocate all claims")
+    second = CycleState()
+    plugin.pre_filter(second, claiming("b"), rig.nodes)
+    assert plugin.filter(second, claiming("b"), rig.nodes[0]) == Status.unresolvable("cannot allocate all claims")
     shared = CycleState()
     assert plugin.pre_filter(shared, claiming("claim", name="c"), rig.nodes) is None
     assert plugin.filter(shared, claiming("claim", name="c"), rig.nodes[0]) is None
@@ -155,7 +155,7 @@ def _store_device(rig: LiveRig) -> None:
 
 
 def _refuse_after_storing(rig: LiveRig) -> None:
-    def fault(verb: str, _thing: KubeObject) -> ApiError | None:
+    def fault(verb: str, _obj: KubeObject) -> ApiError | None:
         if verb != "update":
             return None
         _store_device(rig)
@@ -168,7 +168,7 @@ UNKNOWN_TO_US = {"an earlier attempt stored it": _store_device, "this one did, a
 
 
 @pytest.mark.parametrize("trouble", UNKNOWN_TO_US.values(), ids=UNKNOWN_TO_US)
-def test_a_device_that_is_found_to_be_stored_is_given_to_nobody_else(trouble: Callable[[LiveRig], None]) -> None:
+def test_a_stored_device_is_not_allocated_twice(trouble: Callable[[LiveRig], None]) -> None:
     rig = rig_with(SLICE, make_claim(finalizers=(FINALIZER,)), make_claim(name="b"))
     plugin, cycle = reserved(rig)
     rig.is_deaf = True
@@ -176,9 +176,9 @@ def test_a_device_that_is_found_to_be_stored_is_given_to_nobody_else(trouble: Ca
     assert run(rig, plugin.pre_bind(cycle, POD, "n1")) is not None
     rig.world.fault = no_faults
     undone(rig, plugin, cycle)
-    other = CycleState()
-    plugin.pre_filter(other, claiming("b"), rig.nodes)
-    assert plugin.filter(other, claiming("b"), rig.nodes[0]) == Status.unresolvable("cannot allocate all claims")
+    second = CycleState()
+    plugin.pre_filter(second, claiming("b"), rig.nodes)
+    assert plugin.filter(second, claiming("b"), rig.nodes[0]) == Status.unresolvable("cannot allocate all claims")
 
 
 def _changed(rig: LiveRig, change: Callable[[ResourceClaim], ResourceClaim]) -> None:
@@ -207,9 +207,7 @@ MEANWHILE: dict[str, tuple[Callable[[ResourceClaim], ResourceClaim], str]] = {
 
 
 @pytest.mark.parametrize(("change", "text"), MEANWHILE.values(), ids=MEANWHILE)
-def test_what_happened_meanwhile_may_end_the_attempt(
-    change: Callable[[ResourceClaim], ResourceClaim], text: str
-) -> None:
+def test_concurrent_changes_may_end_the_attempt(change: Callable[[ResourceClaim], ResourceClaim], text: str) -> None:
     rig = rig_with(SLICE, make_claim())
     plugin, cycle = reserved(rig)
     _changed(rig, change)
@@ -217,7 +215,7 @@ def test_what_happened_meanwhile_may_end_the_attempt(
     assert status.message == text
 
 
-def test_a_claim_that_was_deallocated_meanwhile_ends_the_attempt() -> None:
+def test_a_concurrently_deallocated_claim_ends_the_attempt() -> None:
     rig = rig_with(SLICE, make_claim(allocation=held("d")))
     plugin, cycle = reserved(rig)
     _changed(rig, lambda claim: replace(claim, status=replace(claim.status, allocation=None)))
@@ -238,28 +236,28 @@ def test_a_claim_that_was_deallocated_meanwhile_ends_the_attempt() -> None:
         ),
     }.values(),
 )
-def test_what_was_being_written_is_said_when_the_api_refuses(claim: ResourceClaim, message: str) -> None:
+def test_api_errors_name_the_failed_action(claim: ResourceClaim, message: str) -> None:
     rig = rig_with(SLICE, claim)
     plugin, cycle = reserved(rig)
-    rig.world.fault = lambda verb, _thing: ApiError("no") if verb == "update" else None
+    rig.world.fault = lambda verb, _obj: ApiError("no") if verb == "update" else None
     assert run(rig, plugin.pre_bind(cycle, POD, "n1")).message == message
 
 
 def test_conflicts_without_end_are_given_up() -> None:
     rig = rig_with(SLICE, make_claim())
     plugin, cycle = reserved(rig)
-    refused = []
+    rejected = []
 
-    def fault(verb: str, _thing: KubeObject) -> ApiError | None:
-        refused.append(verb)
+    def fault(verb: str, _obj: KubeObject) -> ApiError | None:
+        rejected.append(verb)
         return Conflict("again") if verb == "update" else None
 
     rig.world.fault = fault
     assert run(rig, plugin.pre_bind(cycle, POD, "n1")).message == "add finalizer to claim default/claim: again"
-    assert refused.count("update") == 5
+    assert rejected.count("update") == 5
 
 
-def test_undoing_gives_back_what_was_set_aside() -> None:
+def test_unreserve_releases_pending_allocations() -> None:
     rig = rig_with(SLICE, make_claim(), make_claim(name="b"))
     plugin, cycle = reserved(rig)
     undone(rig, plugin, cycle)
@@ -282,7 +280,7 @@ def test_undoing_without_a_reservation_does_nothing() -> None:
 
 
 def report(rig: LiveRig, *conditions: Condition) -> None:
-    """Let a driver say how its device is doing."""
+    """Report the conditions of a device, as its driver does."""
     status = AllocatedDeviceStatus("gpu.example", "pool", "d", conditions=conditions)
     _changed(rig, lambda claim: replace(claim, status=replace(claim.status, devices=(status,))))
 
@@ -367,11 +365,11 @@ def test_a_claim_out_of_reach_is_deallocated() -> None:
     assert rig.claim().status.allocation is None
 
 
-def test_a_claim_that_no_node_was_turned_down_for_is_kept() -> None:
+def test_a_claim_without_rejected_nodes_is_not_deallocated() -> None:
     rig = rig_with(SLICE, make_claim(allocation=held("d", node="gone")))
     plugin, cycle = DynamicResources(handle=rig), CycleState()
     assert plugin.pre_filter(cycle, POD, rig.nodes) is None
-    # The claim is out of reach on every node, but a nominated pod left no room before anybody asked about it.
+    # No node reaches the claim, but a nominated pod fills the node, so the claim is never checked.
     plugin.filter_nodes(cycle, POD, rig.nodes)
     full = NodeStatuses(
         {node.name: Status.unschedulable("Insufficient cpu") for node in rig.nodes}, Status.unresolvable()
@@ -382,7 +380,7 @@ def test_a_claim_that_no_node_was_turned_down_for_is_kept() -> None:
 
 def test_a_write_that_fails_is_an_error() -> None:
     rig = rig_with(SLICE, make_claim(allocation=held("d", node="gone")))
-    rig.world.fault = lambda _verb, _thing: ApiError("no")
+    rig.world.fault = lambda _verb, _obj: ApiError("no")
     status = helped(rig, POD)
     assert status is not None
     assert status.message == "no"
@@ -400,7 +398,7 @@ def extended_claim(rig: LiveRig) -> ResourceClaim | None:
     return next(rig.world.store.list(ResourceClaim), None)
 
 
-def test_a_claim_for_extended_resources_is_created_and_told_of() -> None:
+def test_a_claim_for_extended_resources_is_created_and_reported() -> None:
     rig = extended_rig()
     plugin, cycle = reserved(rig, ASKING)
     assert run(rig, plugin.pre_bind(cycle, ASKING, "n1")) is None
@@ -411,10 +409,10 @@ def test_a_claim_for_extended_resources_is_created_and_told_of() -> None:
     assert claim.metadata.controller is not None
     assert claim.metadata.controller.uid == "asking-uid"
     assert claim.status.allocation is not None
-    told = pod.status.extended_resource_claim_status
-    assert told is not None
-    assert told.resource_claim_name == claim.name
-    assert [(item.container_name, item.resource_name, item.request_name) for item in told.request_mappings] == [
+    reported = pod.status.extended_resource_claim_status
+    assert reported is not None
+    assert reported.resource_claim_name == claim.name
+    assert [(item.container_name, item.resource_name, item.request_name) for item in reported.request_mappings] == [
         ("main", RESOURCE, "container-0-request-0")
     ]
 
@@ -424,7 +422,7 @@ def test_claims_made_for_extended_resources_are_counted(fails: bool, result: str
     rig = extended_rig()
     rig.meter = tally = Tally()
     plugin, cycle = reserved(rig, ASKING)
-    rig.world.fault = lambda verb, _thing: ApiError("no") if fails and verb == "create" else None
+    rig.world.fault = lambda verb, _obj: ApiError("no") if fails and verb == "create" else None
     run(rig, plugin.pre_bind(cycle, ASKING, "n1"))
     created = "dynamic_resource_allocation_resourceclaim_creates_total"
     assert tally.counted == {(created, result, "false", "", "Pod"): 1}
@@ -440,10 +438,10 @@ def test_a_claim_for_extended_resources_is_deleted_when_binding_fails() -> None:
 
 
 def test_a_claim_left_from_an_earlier_attempt_is_deleted_first() -> None:
-    left = make_claim(
+    remaining = make_claim(
         exactly(), name="left", owner=ASKING, annotations={"resource.kubernetes.io/extended-resource-claim": "true"}
     )
     rig = extended_rig()
-    rig.world.store.create(left)
+    rig.world.store.create(remaining)
     assert helped(rig, ASKING) == Status.unschedulable("deletion of ResourceClaim completed")
     assert extended_claim(rig) is None

@@ -67,7 +67,7 @@ def test_counts(objects: Sequence[KubeObject], want: tuple[int, int]) -> None:
     assert stock.on_node(rig.nodes[0], GPU) == want
 
 
-def test_nobody_counts_devices_for_cpu_and_memory() -> None:
+def test_devices_are_not_counted_for_cpu_and_memory() -> None:
     assert device_counts(Rig(), ["cpu", "memory"]) is None
 
 

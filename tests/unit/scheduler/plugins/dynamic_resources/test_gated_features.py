@@ -42,8 +42,8 @@ DISTINCT = (DeviceConstraint(distinct_attribute="gpu.example/numa"),)
 
 
 def numa(name: str, *nodes: int, **several: tuple[str, ...]) -> Device:
-    found = DeviceAttribute(**several) if several else DeviceAttribute(int_values=nodes)  # type: ignore[arg-type]
-    return replace(device(name), attributes={"numa": found})
+    result = DeviceAttribute(**several) if several else DeviceAttribute(int_values=nodes)  # type: ignore[arg-type]
+    return replace(device(name), attributes={"numa": result})
 
 
 def asking(count: int, constraints: Iterable[DeviceConstraint]) -> ResourceClaim:
@@ -214,8 +214,8 @@ SKIPPED = {
 
 @pytest.mark.parametrize(("node", "features", "want"), SKIPPED.values(), ids=SKIPPED)
 def test_devices_without_work_on_nodes(node: Node, features: DeviceFeatures, want: bool) -> None:
-    found = make_slice(device("d0"), skip_node_operations=("*",))
-    assert Slice(found, (), features).is_blocked_on(node) is want
+    result = make_slice(device("d0"), skip_node_operations=("*",))
+    assert Slice(result, (), features).is_blocked_on(node) is want
 
 
 def test_who_wants_all_devices_cannot_have_them_where_one_is_of_no_use() -> None:

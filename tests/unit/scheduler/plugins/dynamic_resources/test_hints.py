@@ -88,49 +88,49 @@ COUNT = 30
 def waiting(*pods: str) -> tuple[ObjectCache[ResourceClaim], PodsAwaitingClaims]:
     """Have some pods wait for claims of their names."""
     claims = ObjectCache[ResourceClaim]()
-    found = PodsAwaitingClaims(claims)
-    assert found.reconsidered() is None, "nothing is known yet: it could be any"
+    result = PodsAwaitingClaims(claims)
+    assert result.reconsidered() is None, "nothing is known yet: it could be any"
     for pod in pods:
-        found.add(pod, f"default/{pod}")
-    assert found.reconsidered() == set()
-    return claims, found
+        result.add(pod, f"default/{pod}")
+    assert result.reconsidered() == set()
+    return claims, result
 
 
-def test_a_pod_is_worth_asking_about_when_its_claim_changed_and_once() -> None:
-    claims, found = waiting("a", "b")
+def test_a_gated_pod_is_checked_once_after_its_claim_changed() -> None:
+    claims, result = waiting("a", "b")
     claims.put(make_claim(name="c"))
-    assert found.reconsidered() == set()
+    assert result.reconsidered() == set()
     claims.put(make_claim(name="b"))
-    assert found.reconsidered() == {"b"}
-    assert found.reconsidered() == set()
-    found.add("b", "default/b")
+    assert result.reconsidered() == {"b"}
+    assert result.reconsidered() == set()
+    result.add("b", "default/b")
     claims.drop(make_claim(name="b"))
-    assert found.reconsidered() == {"b"}
+    assert result.reconsidered() == {"b"}
 
 
-def test_a_pod_that_has_to_change_itself_waits_for_no_claim() -> None:
-    claims, found = waiting()
-    found.add("a", "")
+def test_a_pod_that_must_change_itself_is_not_indexed() -> None:
+    claims, result = waiting()
+    result.add("a", "")
     claims.put(make_claim(name="a"))
-    assert found.reconsidered() == set()
+    assert result.reconsidered() == set()
 
 
-def test_with_too_many_pods_it_could_be_any(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_restarts_with_too_many_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hints, "MAX_AWAITING", 2)
-    _, found = waiting("a", "b", "b")
-    found.add("c", "default/c")
-    assert found.reconsidered() is None
-    assert found.reconsidered() == set()
+    _, result = waiting("a", "b", "b")
+    result.add("c", "default/c")
+    assert result.reconsidered() is None
+    assert result.reconsidered() == set()
 
 
-def test_pods_that_are_listed_before_their_claims_are_not_all_asked_about_for_each_of_them(
+def test_pods_listed_before_their_claims_are_not_all_checked_for_each_claim(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
     usual = DynamicResources.pre_enqueue
 
     def counting(plugin: DynamicResources, pod: Pod) -> Status | None:
-        asked.append(pod.name)
+        requested.append(pod.name)
         return usual(plugin, pod)
 
     monkeypatch.setattr(DynamicResources, "pre_enqueue", counting)
@@ -145,15 +145,15 @@ def test_pods_that_are_listed_before_their_claims_are_not_all_asked_about_for_ea
     for number in range(COUNT):
         handlers.object_added(make_claim(name=f"claim-{number}"))
     assert sum(scheduler.queue.pop() is not None for _ in range(COUNT + 1)) == COUNT
-    assert len(asked) <= 6 * COUNT, "each when it comes, all once, and each when its claim comes"
+    assert len(requested) <= 6 * COUNT, "each when it comes, all once, and each when its claim comes"
 
 
 def templated(*claims: str) -> Pod:
     """Make a pod whose claim is made from a template; with the name of that claim once there is one."""
     use = PodResourceClaim(name="gpu", resource_claim_template_name="one-gpu")
-    made = tuple(PodResourceClaimStatus(name="gpu", resource_claim_name=claim) for claim in claims)
-    pod = make_pod("first", uid="first", resource_claims=(use,), status=PodStatus(resource_claim_statuses=made))
-    return replace(pod, metadata=replace(pod.metadata, resource_version=str(len(made))))
+    created = tuple(PodResourceClaimStatus(name="gpu", resource_claim_name=claim) for claim in claims)
+    pod = make_pod("first", uid="first", resource_claims=(use,), status=PodStatus(resource_claim_statuses=created))
+    return replace(pod, metadata=replace(pod.metadata, resource_version=str(len(created))))
 
 
 @pytest.mark.parametrize("first", ["the claim", "its name in the pod"])
@@ -166,7 +166,7 @@ def test_a_pod_gets_in_whether_its_claim_or_the_name_of_it_comes_first(first: st
     handlers.object_added(make_class("gpu"))
     before, after = templated(), templated("made")
     handlers.pod_added(before)
-    handlers.object_added(make_slice(device("a"), node="n"))  # asks about everybody the first time
+    handlers.object_added(make_slice(device("a"), node="n"))  # the first call checks all pods
     claim = make_claim(name="made", owner=after)
     news = [lambda: handlers.object_added(claim), lambda: handlers.pod_updated(before, after)]
     for tell in news if first == "the claim" else reversed(news):

@@ -1,4 +1,4 @@
-"""DynamicResources on the bench: verdicts, scores and what is set aside."""
+"""DynamicResources: verdicts, scores and reservations."""
 
 import asyncio
 from collections.abc import Sequence
@@ -126,7 +126,7 @@ def test_pre_filter(claim: ResourceClaim, want: Status | None) -> None:
 
 
 def zoned(claim: ResourceClaim, selector: NodeSelector) -> ResourceClaim:
-    """Let the devices of an allocated claim be used where a selector says."""
+    """Restrict the devices of an allocated claim to the nodes of a selector."""
     allocation = claim.status.allocation
     assert allocation is not None
     return replace(claim, status=replace(claim.status, allocation=replace(allocation, node_selector=selector)))
@@ -232,8 +232,8 @@ JUDGED: dict[str, tuple[Sequence[KubeObject], Pod, Sequence[Status | None]]] = {
 @pytest.mark.parametrize(("objects", "pod", "want"), JUDGED.values(), ids=JUDGED)
 def test_filter(form: FilterForm, objects: Sequence[KubeObject], pod: Pod, want: Sequence[Status | None]) -> None:
     rig = Rig(*NODES, GPU, *objects)
-    found = run_filter(DynamicResources(handle=rig), rig, pod, form)
-    assert [_up_to_cel(status) for status in found] == list(want)
+    result = run_filter(DynamicResources(handle=rig), rig, pod, form)
+    assert [_up_to_cel(status) for status in result] == list(want)
 
 
 def _up_to_cel(status: Status | None) -> Status | None:
@@ -302,7 +302,7 @@ def test_score(form: ScoreForm, objects: Sequence[KubeObject], pod: Pod, want: l
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
-def test_nodes_that_were_not_judged_score_nothing_and_have_no_devices(form: ScoreForm) -> None:
+def test_nodes_that_were_not_filtered_score_zero_and_have_no_devices(form: ScoreForm) -> None:
     rig = Rig(*NODES, GPU, *ONE_EACH, make_claim())
     plugin, cycle, pod = DynamicResources(handle=rig), CycleState(), claiming("claim")
     assert plugin.pre_filter(cycle, pod, rig.nodes) is None
@@ -319,34 +319,34 @@ def reserve(plugin: DynamicResources, rig: Rig, pod: Pod, node: str) -> CycleSta
     return cycle
 
 
-def test_devices_set_aside_are_taken_for_the_pods_of_every_profile() -> None:
+def test_pending_allocations_count_for_all_profiles() -> None:
     rig = Rig(*NODES, GPU, *ONE_EACH, make_claim(), make_claim(name="b"))
-    one, other = DynamicResources(handle=rig), DynamicResources(handle=rig)
-    reserve(one, rig, claiming("claim"), "n1")
+    first, second = DynamicResources(handle=rig), DynamicResources(handle=rig)
+    reserve(first, rig, claiming("claim"), "n1")
     for form in FORMS:
-        assert run_filter(other, rig, claiming("b"), form) == [CANNOT, None]
+        assert run_filter(second, rig, claiming("b"), form) == [CANNOT, None]
 
 
 def test_a_claim_that_is_being_allocated_has_to_be_waited_for() -> None:
     rig = Rig(*NODES, GPU, *ONE_EACH, make_claim())
     plugin = DynamicResources(handle=rig)
     cycle = reserve(plugin, rig, claiming("claim"), "n1")
-    other = claiming("claim", name="other")
+    second = claiming("claim", name="other")
     waiting = unresolvable("resource claim default/claim is in the process of being allocated")
-    assert plugin.pre_filter(CycleState(), other, rig.nodes) == waiting
+    assert plugin.pre_filter(CycleState(), second, rig.nodes) == waiting
     plugin.unreserve(cycle, claiming("claim"), "n1")
-    assert plugin.pre_filter(CycleState(), other, rig.nodes) is None
+    assert plugin.pre_filter(CycleState(), second, rig.nodes) is None
 
 
-def test_answers_follow_what_happens() -> None:
+def test_results_follow_changes_of_the_cluster() -> None:
     rig = Rig(*NODES, GPU, *ONE_EACH, *(make_claim(name=f"c{i}") for i in range(4)))
     plugin = DynamicResources(handle=rig)
     pod = claiming("c0")
 
     def verdict() -> list[Status | None]:
-        found = [run_filter(plugin, rig, pod, form) for form in FORMS]
-        assert found[0] == found[1]
-        return found[0]
+        result = [run_filter(plugin, rig, pod, form) for form in FORMS]
+        assert result[0] == result[1]
+        return result[0]
 
     assert verdict() == [None, None]
     cycle = reserve(plugin, rig, claiming("c1"), "n1")
@@ -371,17 +371,17 @@ def test_answers_follow_what_happens() -> None:
     assert verdict() == [CANNOT, CANNOT]
 
 
-def test_windows_agree_with_the_whole() -> None:
+def test_windows_agree_with_the_whole_table() -> None:
     rig = Rig(*NODES, GPU, ONE_EACH[1], make_claim())
     plugin, cycle, pod = DynamicResources(handle=rig), CycleState(), claiming("claim")
     plugin.pre_filter(cycle, pod, rig.nodes)
     rows = rig.nodes.rows[::-1]
     assert [plugin.filter_nodes(cycle, pod, rig.nodes.take(rows)).status_at(i) for i in range(2)] == [None, CANNOT]
-    one = plugin.filter(cycle, pod, rig.nodes[0].copy())
-    assert one == CANNOT
+    first = plugin.filter(cycle, pod, rig.nodes[0].copy())
+    assert first == CANNOT
 
 
-def test_only_pods_without_devices_share_their_answers() -> None:
+def test_only_pods_without_devices_share_results() -> None:
     rig = Rig(*NODES, make_class("gpu", resource="example.com/gpu"))
     plugin = DynamicResources(handle=rig)
     assert plugin.sign(make_pod(requests={"cpu": "1"})) == ()
@@ -421,9 +421,9 @@ def test_reserving_needs_devices_that_were_found() -> None:
     rig = Rig(*NODES, GPU, ONE_EACH[0], make_claim())
     plugin, cycle, pod = DynamicResources(handle=rig), CycleState(), claiming("claim")
     plugin.pre_filter(cycle, pod, rig.nodes)
-    lost = Status.error("claim allocation not found for node")
-    assert plugin.reserve(cycle, pod, "n2") == lost
-    assert plugin.reserve(cycle, pod, "gone") == lost
+    missing = Status.error("claim allocation not found for node")
+    assert plugin.reserve(cycle, pod, "n2") == missing
+    assert plugin.reserve(cycle, pod, "gone") == missing
 
 
 def test_an_unsupported_selector_is_an_error() -> None:

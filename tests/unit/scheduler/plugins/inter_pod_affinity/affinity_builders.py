@@ -14,8 +14,8 @@ ANY = LabelSelector()
 
 def to(app: str = "web", key: str = "zone", **fields: object) -> PodAffinityTerm:
     """Mean the pods of an app."""
-    written = {"label_selector": LabelSelector(match_labels={"app": app}), **fields}
-    return PodAffinityTerm(topology_key=key, **written)  # type: ignore[arg-type]
+    stored = {"label_selector": LabelSelector(match_labels={"app": app}), **fields}
+    return PodAffinityTerm(topology_key=key, **stored)  # type: ignore[arg-type]
 
 
 def affinity(

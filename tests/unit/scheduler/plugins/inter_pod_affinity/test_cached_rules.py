@@ -1,4 +1,4 @@
-"""What is kept from pod to pod: a plugin that saw every step answers as one that comes new to the cluster."""
+"""Cached rules: a plugin that saw every change returns the same results as a new one."""
 
 import pytest
 from tests.unit.scheduler.plugins.inter_pod_affinity.affinity_builders import CLUSTER, pod, to
@@ -39,11 +39,11 @@ def assert_up_to_date(kept: InterPodAffinity, rig: Rig, incoming: Pod) -> None:
 
 
 @pytest.mark.parametrize("wishes", WISHES.values(), ids=WISHES)
-def test_answers_follow_pods_that_come_and_go(wishes: dict[str, object]) -> None:
+def test_results_follow_added_and_removed_pods(wishes: dict[str, object]) -> None:
     rig = Rig(*CLUSTER)
-    kept, placed = InterPodAffinity(handle=rig), []
+    cached, placed = InterPodAffinity(handle=rig), []
     for step in range(24):
-        assert_up_to_date(kept, rig, pod(**wishes))
+        assert_up_to_date(cached, rig, pod(**wishes))
         placed.append(pod("web" if step % 3 else "db", CLUSTER[step * step % 5].name, name=f"p{step}", **wishes))
         rig.cache.add_pod(placed[-1])
         if step % 4 == 3:
@@ -51,7 +51,7 @@ def test_answers_follow_pods_that_come_and_go(wishes: dict[str, object]) -> None
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_what_if_does_not_change_what_is_kept(form: FilterForm) -> None:
+def test_a_what_if_does_not_change_cached_counts(form: FilterForm) -> None:
     rig, incoming = Rig(*CLUSTER), pod(away=[to()])
     plugin, cycle = InterPodAffinity(handle=rig), CycleState()
     assert plugin.pre_filter(cycle, incoming, rig.nodes) is None
@@ -63,7 +63,7 @@ def test_a_what_if_does_not_change_what_is_kept(form: FilterForm) -> None:
     assert run_filter(plugin, rig, incoming, form) == [None] * len(CLUSTER)
 
 
-def test_a_count_that_the_index_gave_up_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_dropped_by_the_index_is_requested_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_index, "MAX_BYTES", 0)
     rig = Rig(*CLUSTER)
     plugin, incoming = InterPodAffinity(handle=rig), pod(away=[to()])
@@ -76,7 +76,7 @@ def test_a_count_that_the_index_gave_up_is_asked_for_again(monkeypatch: pytest.M
     assert_up_to_date(plugin, rig, incoming)
 
 
-def test_what_is_kept_is_dropped_before_it_takes_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_rules_are_limited_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cached_rules, "MAX_BYTES", 0)
     rig = Rig(*CLUSTER, pod(node="a1"))
     plugin = InterPodAffinity(handle=rig)

@@ -186,20 +186,20 @@ def test_pre_filter_skips(objects: list[KubeObject], incoming: Pod, skips: bool)
     assert answer == (SKIP if skips else None)
 
 
-def test_a_selector_that_cannot_be_read_turns_the_pod_down_for_good() -> None:
+def test_an_invalid_selector_makes_the_pod_unresolvable() -> None:
     bad = LabelSelector(match_expressions=(LabelSelectorRequirement("app", "Near"),))
     rig = Rig(*CLUSTER)
     plugin = InterPodAffinity(handle=rig)
-    one = plugin.pre_filter(CycleState(), pod(near=[to(label_selector=bad)]), rig.nodes)
-    assert isinstance(one, Status)
-    assert one.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    assert one.message.startswith("parsing pod: requiredAffinityTerms: app: operator 'Near' is unknown")
-    both = pod(away=[to(label_selector=bad)], likes=[(1, to(label_selector=bad))])
-    two = plugin.pre_filter(CycleState(), both, rig.nodes)
+    first = plugin.pre_filter(CycleState(), pod(near=[to(label_selector=bad)]), rig.nodes)
+    assert isinstance(first, Status)
+    assert first.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert first.message.startswith("parsing pod: requiredAffinityTerms: app: operator 'Near' is unknown")
+    combined = pod(away=[to(label_selector=bad)], likes=[(1, to(label_selector=bad))])
+    two = plugin.pre_filter(CycleState(), combined, rig.nodes)
     assert isinstance(two, Status)
     assert two.message.startswith("parsing pod: [requiredAntiAffinityTerms: ")
     assert ", preferredAffinityTerms: " in two.message
-    failed = plugin.pre_score(CycleState(), both, rig.nodes)
+    failed = plugin.pre_score(CycleState(), combined, rig.nodes)
     assert failed is not None
     assert failed.code == Code.ERROR
 

@@ -71,16 +71,16 @@ def hints(*, grows: bool = False) -> FitHints:
 PENDING = PodStatus(conditions=(Condition(type="PodResizePending", reason="Deferred"),))
 
 
-def test_o8_o9_a_pod_that_is_to_grow_minds_its_own_node_only() -> None:
-    growing, found = make_pod(node="n", requests={"cpu": 2}, status=PENDING), hints(grows=True)
+def test_o8_o9_hints_of_a_pod_with_deferred_resize_concern_its_node_only() -> None:
+    growing, result = make_pod(node="n", requests={"cpu": 2}, status=PENDING), hints(grows=True)
     for name, want in (("n", QUEUE), ("m", SKIP)):
-        assert found.after_pod_deletion(growing, on(name), None) is want
-        assert found.after_scale_down(growing, on(name, cpu=2), on(name, cpu=1)) is want
+        assert result.after_pod_deletion(growing, on(name), None) is want
+        assert result.after_scale_down(growing, on(name, cpu=2), on(name, cpu=1)) is want
         grown = make_node(name, allocatable={"cpu": 4, "pods": 9})
-        assert found.after_node_change(growing, make_node(name, allocatable={"cpu": 3, "pods": 9}), grown) is want
+        assert result.after_node_change(growing, make_node(name, allocatable={"cpu": 3, "pods": 9}), grown) is want
     labelled = make_node("n", allocatable={"cpu": 3, "pods": 9}, labels={"zone": "a"})
-    assert found.after_node_change(growing, make_node("n", allocatable={"cpu": 3, "pods": 9}), labelled) is SKIP
-    own = found.registrations()[-1].event
+    assert result.after_node_change(growing, make_node("n", allocatable={"cpu": 3, "pods": 9}), labelled) is SKIP
+    own = result.registrations()[-1].event
     assert own == ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_SCALE_UP)
 
 

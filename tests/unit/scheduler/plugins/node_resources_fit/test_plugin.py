@@ -23,7 +23,7 @@ US, UAU = Status.unschedulable, Status.unresolvable
 
 
 def node(**allocatable: Any) -> Node:
-    """Build a node of 10m and 20 bytes, or as told."""
+    """Build a node, by default with 10m CPU and 20 bytes of memory."""
     return make_node(allocatable={"cpu": "10m", "memory": 20, "pods": 32, **allocatable})
 
 
@@ -124,7 +124,7 @@ def test_filter(form: FilterForm, place: Node, present: Pod, pod: Pod, want: Sta
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_node_is_judged_by_itself(form: FilterForm) -> None:
+def test_each_node_is_filtered_independently(form: FilterForm) -> None:
     rig = Rig(
         make_node("small", allocatable={"cpu": 1}),
         make_node("full", allocatable={"cpu": 4, "pods": 1}),
@@ -195,7 +195,7 @@ def test_delegation_to_devices(
     assert run_filter(NodeResourcesFit(handle=rig), rig, asking(**{resource: 2}), form) == [want]
 
 
-def test_answers_are_computed_anew_when_classes_change() -> None:
+def test_results_are_recomputed_when_classes_change() -> None:
     rig = Rig(node())
     plugin = NodeResourcesFit(handle=rig)
     assert run_filter(plugin, rig, asking(**{GPU: 1}), FORMS[0]) == [UAU(f"Insufficient {GPU}")]
@@ -210,9 +210,9 @@ def test_it_never_sits_out() -> None:
     assert NodeResourcesFit(handle=rig).pre_filter(CycleState(), asking(), rig.nodes) is None
 
 
-def test_signatures_follow_what_is_asked_for() -> None:
+def test_signatures_follow_requests() -> None:
     plugin = NodeResourcesFit(handle=Rig())
     assert plugin.sign(asking(cpu="1")) == plugin.sign(asking(cpu="1000m"))
     two = make_pod(containers=(Container("a"), Container("b")))
-    # Both ask for nothing, but two containers count twice in scores.
+    # Both request nothing, but two containers count twice in scores.
     assert plugin.sign(asking()) != plugin.sign(two)

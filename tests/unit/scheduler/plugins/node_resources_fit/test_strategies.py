@@ -79,7 +79,7 @@ def test_score(form: ScoreForm, strategy: ScoringStrategy, taken: dict[str, str]
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
-def test_running_pods_that_ask_for_nothing_count_by_default(form: ScoreForm) -> None:
+def test_running_pods_without_requests_count_with_defaults(form: ScoreForm) -> None:
     rig = Rig(make_node(allocatable={"cpu": 1, "memory": "1000Mi"}), make_pod("there", node="node"))
     assert run_score(NodeResourcesFit(handle=rig), rig, make_pod(), form) == [(80 + 60) // 2]
 

@@ -309,7 +309,7 @@ POD_HINTS = {
 
 
 @pytest.mark.parametrize(("gone", "want"), POD_HINTS.values(), ids=POD_HINTS)
-def test_hint_after_a_pod_is_gone(gone: Pod, want: QueueingHint) -> None:
+def test_hint_after_pod_deletion(gone: Pod, want: QueueingHint) -> None:
     assert hints.after_pod_deleted(make_pod(), gone, None) == want
 
 

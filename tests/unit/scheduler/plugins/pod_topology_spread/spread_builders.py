@@ -19,9 +19,9 @@ SOFT = "ScheduleAnyway"
 
 
 def spread(skew: int = 1, key: str = "zone", **fields: object) -> TopologySpreadConstraint:
-    """Spread the pods of app web; hard unless told otherwise."""
-    written = {"when_unsatisfiable": "DoNotSchedule", "label_selector": WEB, **fields}
-    return TopologySpreadConstraint(max_skew=skew, topology_key=key, **written)  # type: ignore[arg-type]
+    """Spread the pods of app web; hard by default."""
+    stored = {"when_unsatisfiable": "DoNotSchedule", "label_selector": WEB, **fields}
+    return TopologySpreadConstraint(max_skew=skew, topology_key=key, **stored)  # type: ignore[arg-type]
 
 
 def pod(*constraints: TopologySpreadConstraint, app: str = "web", name: str = "web", **fields: object) -> Pod:

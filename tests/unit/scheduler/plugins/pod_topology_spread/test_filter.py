@@ -197,10 +197,10 @@ def test_what_ifs(
     assert plugin.pre_filter(cycle, incoming, rig.nodes) is None
     before = form(plugin, cycle, incoming, rig.nodes)
     clone = cycle.clone()
-    for what, other in changes:
-        node = rig.nodes.find(other.node_name)
+    for change, second in changes:
+        node = rig.nodes.find(second.node_name)
         assert node is not None
-        (plugin.add_pod if what == "add" else plugin.remove_pod)(clone, incoming, other, node)
+        (plugin.add_pod if change == "add" else plugin.remove_pod)(clone, incoming, second, node)
     assert form(plugin, clone, incoming, rig.nodes) == verdict(want)
     assert form(plugin, cycle.clone(), incoming, rig.nodes) == before
 

@@ -1,4 +1,4 @@
-"""Counts that are kept from pod to pod: a plugin that saw every step answers as one that comes new to the cluster."""
+"""Cached counts: a plugin that saw every change returns the same results as a new one."""
 
 import pytest
 from tests.unit.scheduler.plugins.pod_topology_spread.spread_builders import CLUSTER, pod, service, soft, spread
@@ -38,14 +38,14 @@ NODES = tuple(make_node(f"n{number}", zone="x", labels={"zone": "abc"[number % 3
 
 @pytest.mark.parametrize("nodes", [NODES, CLUSTER], ids=["every node has every label", "one node has no zone"])
 @pytest.mark.parametrize("constraints", KINDS.values(), ids=KINDS)
-def test_counts_follow_pods_that_come_and_go(constraints, nodes) -> None:  # type: ignore[no-untyped-def]
+def test_counts_follow_added_and_removed_pods(constraints, nodes) -> None:  # type: ignore[no-untyped-def]
     rig = Rig(service(app="web"), *nodes)
-    kept, incoming = PodTopologySpread(handle=rig), pod(*constraints)
+    cached, incoming = PodTopologySpread(handle=rig), pod(*constraints)
     placed = []
     for step in range(24):
         fresh = PodTopologySpread(handle=rig)
-        assert run_filter(kept, rig, incoming, all_at_once) == run_filter(fresh, rig, incoming, one_at_a_time)
-        assert run_score(kept, rig, incoming, score_all_at_once) == run_score(fresh, rig, incoming, SCORE_FORMS[0])
+        assert run_filter(cached, rig, incoming, all_at_once) == run_filter(fresh, rig, incoming, one_at_a_time)
+        assert run_score(cached, rig, incoming, score_all_at_once) == run_score(fresh, rig, incoming, SCORE_FORMS[0])
         placed.append(pod(*constraints, name=f"p{step}", node=nodes[step * step % 5].name))
         rig.cache.add_pod(placed[-1])
         if step % 4 == 3:
@@ -53,22 +53,22 @@ def test_counts_follow_pods_that_come_and_go(constraints, nodes) -> None:  # typ
 
 
 @pytest.mark.parametrize("constraint", [spread(), soft(), soft(1, HOSTNAME_LABEL)], ids=["hard", "soft", "hosts"])
-def test_a_count_that_the_index_gave_up_is_counted_again(constraint: TopologySpreadConstraint) -> None:
+def test_a_count_dropped_by_the_index_is_counted_again(constraint: TopologySpreadConstraint) -> None:
     rig, incoming = Rig(*NODES), pod(constraint)
-    kept = PodTopologySpread(handle=rig)
+    cached = PodTopologySpread(handle=rig)
     for number in range(3):
-        run_filter(kept, rig, incoming, all_at_once)
-        run_score(kept, rig, incoming, score_all_at_once)
-        for asked in range(MAX_COUNTS):
-            rig.pods.count(None, label_set_matcher({"number": f"{asked}"}), terminating=True)
+        run_filter(cached, rig, incoming, all_at_once)
+        run_score(cached, rig, incoming, score_all_at_once)
+        for requested in range(MAX_COUNTS):
+            rig.pods.count(None, label_set_matcher({"number": f"{requested}"}), terminating=True)
         rig.cache.add_pod(pod(constraint, name=f"p{number}", node="n0"))
         fresh = PodTopologySpread(handle=rig)
-        assert run_filter(kept, rig, incoming, all_at_once) == run_filter(fresh, rig, incoming, one_at_a_time)
-        assert run_score(kept, rig, incoming, score_all_at_once) == run_score(fresh, rig, incoming, SCORE_FORMS[0])
+        assert run_filter(cached, rig, incoming, all_at_once) == run_filter(fresh, rig, incoming, one_at_a_time)
+        assert run_score(cached, rig, incoming, score_all_at_once) == run_score(fresh, rig, incoming, SCORE_FORMS[0])
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_what_if_does_not_change_what_is_kept(form) -> None:  # type: ignore[no-untyped-def]
+def test_a_what_if_does_not_change_cached_counts(form) -> None:  # type: ignore[no-untyped-def]
     rig, incoming = Rig(*NODES), pod(spread())
     plugin = PodTopologySpread(handle=rig)
     before = run_filter(plugin, rig, incoming, form)
@@ -91,19 +91,19 @@ class Note:
         self.constraints = constraints
 
 
-def test_pods_that_ask_the_same_share_what_is_kept_and_others_do_not() -> None:
+def test_only_equal_pods_share_cached_counts() -> None:
     memory, source = SpreadCache(Note), source_of_defaults()
-    web, same, other = pod(spread()), pod(spread(), name="web-2", requests={"cpu": 2}), pod(spread(), app="other")
-    assert memory.find(source.hard(web), web, 5) is memory.find(source.hard(same), same, 5)
-    assert memory.find(source.hard(web), web, 5) is not memory.find(source.hard(other), other, 5)
+    web, equal, second = pod(spread()), pod(spread(), name="web-2", requests={"cpu": 2}), pod(spread(), app="other")
+    assert memory.find(source.hard(web), web, 5) is memory.find(source.hard(equal), equal, 5)
+    assert memory.find(source.hard(web), web, 5) is not memory.find(source.hard(second), second, 5)
 
 
-def test_no_more_is_kept_than_there_is_memory_for() -> None:
+def test_cached_counts_are_limited_by_memory() -> None:
     memory, source = SpreadCache(Note), source_of_defaults()
     kinds = [pod(spread(skew)) for skew in range(1, MIN_KEPT + 2)]
-    kept = [memory.find(source.hard(kind), kind, 1 << 40) for kind in kinds]
-    assert memory.find(source.hard(kinds[-1]), kinds[-1], 1 << 40) is kept[-1]
-    assert memory.find(source.hard(kinds[0]), kinds[0], 1 << 40) is not kept[0]
+    cached = [memory.find(source.hard(kind), kind, 1 << 40) for kind in kinds]
+    assert memory.find(source.hard(kinds[-1]), kinds[-1], 1 << 40) is cached[-1]
+    assert memory.find(source.hard(kinds[0]), kinds[0], 1 << 40) is not cached[0]
 
 
 def source_of_defaults() -> ConstraintSource:

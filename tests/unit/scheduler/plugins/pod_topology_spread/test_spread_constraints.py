@@ -88,8 +88,8 @@ SELECTORS: dict[str, tuple[list[KubeObject], OwnerReference | None, Mapping[str,
 
 @pytest.mark.parametrize(("objects", "owner", "want"), SELECTORS.values(), ids=SELECTORS)
 def test_default_selector(objects: list[KubeObject], owner: OwnerReference | None, want: Mapping[str, str]) -> None:
-    found = DefaultSelectors(Rig(*objects)).of(make_pod(labels=LABELS, owner=owner))
-    assert set(found.requirements) == set(label_matcher(LabelSelector(match_labels=dict(want))).requirements)
+    result = DefaultSelectors(Rig(*objects)).of(make_pod(labels=LABELS, owner=owner))
+    assert set(result.requirements) == set(label_matcher(LabelSelector(match_labels=dict(want))).requirements)
 
 
 def test_default_selectors_follow_their_objects() -> None:

@@ -10,15 +10,15 @@ def cache_of(rig: Rig) -> AssumeCache[PersistentVolume]:
     return AssumeCache(rig.lister(PersistentVolume), "persistentvolumes")
 
 
-def test_an_assumed_copy_stands_for_the_object_until_it_changes() -> None:
+def test_an_assumed_copy_replaces_the_object_until_it_changes() -> None:
     rig = Rig(make_volume("v", version="1"))
     cache = cache_of(rig)
     assumed = make_volume("v", version="1", phase="Bound")
     cache.assume(assumed)
     assert cache.get("v") is assumed
-    known = cache.known("v")
-    assert known is not None
-    assert known.status.phase == "Available"
+    existing = cache.known("v")
+    assert existing is not None
+    assert existing.status.phase == "Available"
     newer = make_volume("v", version="2")
     rig.add(newer)
     assert cache.get("v") is newer

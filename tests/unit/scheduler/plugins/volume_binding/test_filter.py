@@ -109,7 +109,7 @@ def test_the_first_problem_in_the_order_of_volumes_counts() -> None:
     assert answer == unresolvable('persistentvolumeclaim "going" is being deleted')
 
 
-def test_pods_without_claims_are_passed_over_and_share_answers() -> None:
+def test_pods_without_claims_are_skipped_and_share_results() -> None:
     rig = Rig(*NODES)
     plugin, cycle, pod = VolumeBinding(handle=rig), CycleState(), make_pod()
     assert plugin.pre_filter(cycle, pod, rig.nodes) == Status.skip()
@@ -440,14 +440,14 @@ def test_filter(form: FilterForm, objects: tuple[KubeObject, ...], want: Verdict
 
 
 def judged(form: FilterForm, *objects: KubeObject) -> Verdicts:
-    """What is said of a pod that names the claims among the objects, in their order."""
+    """Return the result for a pod that uses the claims among the objects, in their order."""
     rig = Rig(*NODES, *objects)
-    names = [thing.name for thing in objects if isinstance(thing, PersistentVolumeClaim)]
+    names = [obj.name for obj in objects if isinstance(obj, PersistentVolumeClaim)]
     return run_filter(VolumeBinding(handle=rig), rig, make_pod(volumes=tuple(map(claim_volume, names))), form)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_all_reasons_are_told_in_order(form: FilterForm) -> None:
+def test_all_reasons_are_returned_in_order(form: FilterForm) -> None:
     elsewhere = (make_claim("far", bound_to="far"), make_volume("far", reach=reachable(host="b1")))
     assert judged(form, *elsewhere, make_claim("late", storage_class="local"), LOCAL) == [
         unresolvable(NODE_CONFLICT, BIND_CONFLICT),
@@ -459,8 +459,8 @@ def test_all_reasons_are_told_in_order(form: FilterForm) -> None:
         unresolvable(NODE_CONFLICT, NO_SPACE),
         FULL,
     ]
-    gone = make_claim("gone", bound_to="gone")
-    assert judged(form, *elsewhere, gone, make_claim("late", storage_class="local"), LOCAL) == [
+    removed = make_claim("gone", bound_to="gone")
+    assert judged(form, *elsewhere, removed, make_claim("late", storage_class="local"), LOCAL) == [
         unresolvable(NODE_CONFLICT, BIND_CONFLICT),
         unresolvable(NODE_CONFLICT, BIND_CONFLICT),
         unresolvable(BIND_CONFLICT, VOLUME_MISSING),
@@ -476,10 +476,10 @@ def test_a_volume_that_is_gone_ends_the_look_at_bound_claims(form: FilterForm) -
 @pytest.mark.parametrize("form", FORMS)
 def test_two_claims_need_two_volumes(form: FilterForm) -> None:
     claims = (make_claim("one", storage_class="local"), make_claim("two", storage_class="local"))
-    one = make_volume("v1", storage_class="local")
-    assert judged(form, *claims, LOCAL, one) == [UNBINDABLE] * 3
+    first = make_volume("v1", storage_class="local")
+    assert judged(form, *claims, LOCAL, first) == [UNBINDABLE] * 3
     two = make_volume("v2", storage_class="local", reach=reachable(zone="b"))
-    assert judged(form, *claims, LOCAL, one, two) == [UNBINDABLE, UNBINDABLE, None]
+    assert judged(form, *claims, LOCAL, first, two) == [UNBINDABLE, UNBINDABLE, None]
 
 
 @pytest.mark.parametrize("form", FORMS)

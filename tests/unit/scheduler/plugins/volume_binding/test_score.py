@@ -106,7 +106,7 @@ CASES: dict[str, tuple[tuple[KubeObject, ...], list[int]]] = {
 
 
 def scores(plugin: VolumeBinding, rig: Rig, form: ScoreForm, objects: tuple[KubeObject, ...]) -> list[int]:
-    names = [thing.name for thing in objects if isinstance(thing, PersistentVolumeClaim)]
+    names = [obj.name for obj in objects if isinstance(obj, PersistentVolumeClaim)]
     pod, cycle = make_pod(volumes=tuple(map(claim_volume, names))), CycleState()
     assert plugin.pre_filter(cycle, pod, rig.nodes) is None
     assert not plugin.filter_nodes(cycle, pod, rig.nodes).rejected.any()
@@ -123,8 +123,10 @@ def test_score(form: ScoreForm, objects: tuple[KubeObject, ...], want: list[int]
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
 def test_a_node_selected_before_is_scored_alone(form: ScoreForm) -> None:
-    chosen = make_claim("c", request="10Gi", storage_class="late", selected_node="a")
-    rig = Rig(make_node("a"), make_node("b"), chosen, LATE, WATCHED, make_pool(storage_class="late", capacity="20Gi"))
+    selection = make_claim("c", request="10Gi", storage_class="late", selected_node="a")
+    rig = Rig(
+        make_node("a"), make_node("b"), selection, LATE, WATCHED, make_pool(storage_class="late", capacity="20Gi")
+    )
     plugin, cycle, pod = VolumeBinding(handle=rig), CycleState(), make_pod(volumes=(claim_volume("c"),))
     assert plugin.pre_filter(cycle, pod, rig.nodes) is None
     plugin.filter_nodes(cycle, pod, rig.nodes)
@@ -132,10 +134,10 @@ def test_a_node_selected_before_is_scored_alone(form: ScoreForm) -> None:
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
-def test_nodes_that_were_not_judged_score_nothing(form: ScoreForm) -> None:
+def test_nodes_that_were_not_filtered_score_zero(form: ScoreForm) -> None:
     objects = CASES["most free capacity is best"][0]
     rig = Rig(make_node("a", zone="a"), make_node("b", zone="b"), *objects)
-    names = [thing.name for thing in objects if isinstance(thing, PersistentVolumeClaim)]
+    names = [obj.name for obj in objects if isinstance(obj, PersistentVolumeClaim)]
     plugin, pod, cycle = VolumeBinding(handle=rig), make_pod(volumes=tuple(map(claim_volume, names))), CycleState()
     assert plugin.pre_filter(cycle, pod, rig.nodes) is None
     assert form(plugin, cycle, pod, rig.nodes) == [0, 0]
@@ -177,7 +179,7 @@ def test_broken_line(at: int, want: int) -> None:
 
 
 def test_nodes_are_grouped_by_the_labels_that_matter() -> None:
-    nodes = NodeTable.of(*(NodeInfo(make_node(f"n{place}", zone=zone)) for place, zone in enumerate(("a", "b", "a"))))
+    nodes = NodeTable.of(*(NodeInfo(make_node(f"n{index}", zone=zone)) for index, zone in enumerate(("a", "b", "a"))))
     representatives, groups = distinct_nodes([ZONE_LABEL], nodes)
     assert (representatives.tolist(), groups.tolist()) == ([0, 1], [0, 1, 0])
 

@@ -25,7 +25,7 @@ from moorage.testing.storage import claim_volume, make_claim, make_class, make_v
 
 
 class WriteRefusedError(ApiError):
-    """What the API answers when it does not take a write."""
+    """The API's response when it rejects a write."""
 
 
 class StorageApi:
@@ -56,26 +56,26 @@ class StorageApi:
         return stored
 
     def claim(self, name: str = "c") -> PersistentVolumeClaim:
-        found = self.rig.lister(PersistentVolumeClaim).get(name, "default")
-        assert found is not None
-        return found
+        result = self.rig.lister(PersistentVolumeClaim).get(name, "default")
+        assert result is not None
+        return result
 
     def volume(self, name: str = "v") -> PersistentVolume:
-        found = self.rig.lister(PersistentVolume).get(name)
-        assert found is not None
-        return found
+        result = self.rig.lister(PersistentVolume).get(name)
+        assert result is not None
+        return result
 
     def complete(self, volume: str = "v", claim: str = "c") -> None:
         """Do what the PV controller does at last."""
-        known = self.claim(claim)
-        notes = {**known.annotations, BIND_COMPLETED: "yes"}
-        bound = replace(known, spec=replace(known.spec, volume_name=volume))
-        self.store(replace(bound, metadata=replace(known.metadata, annotations=notes)))
+        existing = self.claim(claim)
+        notes = {**existing.annotations, BIND_COMPLETED: "yes"}
+        bound = replace(existing, spec=replace(existing.spec, volume_name=volume))
+        self.store(replace(bound, metadata=replace(existing.metadata, annotations=notes)))
 
     def annotate(self, notes: Mapping[str, str]) -> None:
         """Replace the annotations of the claim."""
-        known = self.claim()
-        self.store(replace(known, metadata=replace(known.metadata, annotations=dict(notes))))
+        existing = self.claim()
+        self.store(replace(existing, metadata=replace(existing.metadata, annotations=dict(notes))))
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         raise AssertionError("not written by volume binding")
@@ -146,17 +146,17 @@ def bind(
     return run_virtual(work(), rig.clock), round(rig.clock.now() - start, 3)
 
 
-def test_what_is_reserved_is_out_of_the_way_until_it_is_released() -> None:
+def test_reserved_volumes_are_unavailable_until_released() -> None:
     rig = static_rig()
     rig.add(make_claim("d", storage_class="local"))
     plugin = VolumeBinding(handle=rig)
     cycle = reserve(plugin, rig)
-    other, again = make_pod("q", volumes=(claim_volume("d"),)), CycleState()
-    assert plugin.pre_filter(again, other, rig.nodes) is None
-    assert plugin.filter(again, other, rig.nodes[0]) == Status.unresolvable(BIND_CONFLICT)
+    second, again = make_pod("q", volumes=(claim_volume("d"),)), CycleState()
+    assert plugin.pre_filter(again, second, rig.nodes) is None
+    assert plugin.filter(again, second, rig.nodes[0]) == Status.unresolvable(BIND_CONFLICT)
     plugin.unreserve(cycle, POD, "n")
     plugin.unreserve(cycle, POD, "n")
-    reserve(plugin, rig, other)
+    reserve(plugin, rig, second)
 
 
 def test_a_claim_that_is_to_be_provisioned_is_tied_to_its_node_until_it_is_released() -> None:
@@ -211,7 +211,7 @@ def test_a_bound_claim_needs_no_binding() -> None:
     assert rig.api.written == []
 
 
-def test_a_pod_for_which_nobody_looked_for_volumes_is_not_bound() -> None:
+def test_a_pod_without_volume_search_is_not_bound() -> None:
     rig = StorageRig(make_node("n"))
     plugin, cycle, pod = VolumeBinding(handle=rig), CycleState(), make_pod()
     assert plugin.pre_filter(cycle, pod, rig.nodes) == Status.skip()
@@ -263,7 +263,7 @@ def test_volumes_are_written_before_claims() -> None:
     plugin = VolumeBinding(args=VolumeBindingArgs(bind_timeout_seconds=2), handle=rig)
     cycle = reserve(plugin, rig, pod)
     run_virtual(plugin.pre_bind(cycle, pod, "n"), rig.clock)
-    assert [thing.name for thing in rig.api.written] == ["v", "a"]
+    assert [obj.name for obj in rig.api.written] == ["v", "a"]
 
 
 def test_our_own_writes_may_take_a_while_to_be_seen() -> None:
@@ -364,7 +364,7 @@ def test_a_claim_ahead_of_its_volume_is_waited_for() -> None:
     assert bind(dynamic_rig(), lambda api: api.complete("unseen"), timeout=9) == (timed_out, 9.0)
 
 
-def test_a_write_that_fails_is_raised_and_what_was_not_written_is_released() -> None:
+def test_a_failed_write_is_raised_and_the_remaining_assumptions_are_released() -> None:
     rig = static_rig()
     rig.add(
         make_claim("d", storage_class="local", request="2Gi"),
@@ -381,9 +381,9 @@ def test_a_write_that_fails_is_raised_and_what_was_not_written_is_released() -> 
         run_virtual(plugin.pre_bind(cycle, pod, "n"), rig.clock)
     assert tally.counted == {(STAGE_ERRORS, "bind"): 1}
     plugin.unreserve(cycle, pod, "n")
-    assert [thing.name for thing in rig.api.written] == ["v"]
-    written = rig.api.volume("v").spec.claim_ref
-    assert written is not None, "what is in the API stays there"
+    assert [obj.name for obj in rig.api.written] == ["v"]
+    stored = rig.api.volume("v").spec.claim_ref
+    assert stored is not None, "what is in the API stays there"
     again = reserve(plugin, rig, pod)[RESERVED]
     assert [binding.volume.name for binding in again.bindings] == ["v", "w"]
     assert [claim.name for claim in again.claims] == ["e"]

@@ -57,14 +57,14 @@ def search(
     budget: SearchBudget | None = None,
 ) -> Solution | None:
     """Look for devices on node n1."""
-    known = [Slice(found, (), features) for found in slices]
+    existing = [Slice(found, (), features) for found in slices]
     by_pool: dict[PoolId, dict[str, Slice]] = {}
-    for found in known:
+    for found in existing:
         by_pool.setdefault(found.pool, {})[found.name] = found
     allocated = AllocatedDevices()
     for result in taken:
         allocated.add(result)
-    view = DeviceView(0, PoolBuilder(by_pool, features).pools(NODE, known))
+    view = DeviceView(0, PoolBuilder(by_pool, features).pools(NODE, existing))
     parsed_claims = tuple(parse_claim(claim.spec, CLASSES.get, features) for claim in claims)
     return Search(parsed_claims, view, allocated, features, budget).run()
 
@@ -73,7 +73,7 @@ def picked(solution: Solution | None) -> list[list[str]] | None:
     """Name the devices each claim got."""
     if solution is None:
         return None
-    return [[f"{item.device.id.pool}/{item.device.id.name}" for item in chosen] for chosen in solution.choices]
+    return [[f"{item.device.id.pool}/{item.device.id.name}" for item in selection] for selection in solution.choices]
 
 
 def four(**fields: object) -> ResourceSlice:
@@ -221,7 +221,7 @@ def test_taints(tolerations: tuple[DeviceToleration, ...], want: bool) -> None:
     assert (search([tainted], make_claim(exactly(tolerations=tolerations))) is not None) == want
 
 
-def test_effects_nobody_knows_keep_nobody_away() -> None:
+def test_unknown_taint_effects_are_ignored() -> None:
     assert search([make_slice(device("d", taint=DeviceTaint("k", "v", "None")))], make_claim()) is not None
 
 
@@ -248,8 +248,8 @@ COUNTED = {
 
 @pytest.mark.parametrize(("count", "taken", "want"), COUNTED.values(), ids=COUNTED)
 def test_counters(count: int, taken: Iterable[AllocationResult], want: list[str] | None) -> None:
-    found = picked(search(PARTS, make_claim(exactly(count=count)), taken=taken))
-    assert found == (None if want is None else [want])
+    result = picked(search(PARTS, make_claim(exactly(count=count)), taken=taken))
+    assert result == (None if want is None else [want])
 
 
 def shared(memory: str = "8Gi", **fields: object) -> ResourceSlice:
@@ -378,10 +378,10 @@ class Ticking:
 
 
 def hopeless_search(budget: SearchBudget) -> Search:
-    """Ask for more devices of one kind than there are, with tests that keep the search from seeing that."""
+    """Request more devices of one kind than exist, with constraints that hide this from the search."""
     kinds = [device(f"d{number}", attributes={"kind": f"k{number % 4}"}) for number in range(36)]
-    known = Slice(make_slice(*kinds), (), FEATURES)
-    view = DeviceView(0, PoolBuilder({known.pool: {known.name: known}}, FEATURES).pools(NODE, [known]))
+    existing = Slice(make_slice(*kinds), (), FEATURES)
+    view = DeviceView(0, PoolBuilder({existing.pool: {existing.name: existing}}, FEATURES).pools(NODE, [existing]))
     requests = [
         *(exactly(f"r{number}", "true" + " && true" * number) for number in range(10)),
         first_of("last", exactly("a", count=1), exactly("b", count=30)),
@@ -396,7 +396,7 @@ def test_a_search_ends_when_its_time_is_up() -> None:
         hopeless_search(SearchBudget(Ticking(), 10)).run()
 
 
-def test_where_time_stands_still_steps_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_are_limited_when_the_clock_does_not_advance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocator, "MAX_STEPS", 2000)
     with pytest.raises(SearchTimeout):
         hopeless_search(SearchBudget(VirtualClock(), 10)).run()
@@ -429,7 +429,7 @@ def test_what_is_written_down() -> None:
     assert first.share_id is None
 
 
-def test_a_share_has_an_identity_and_what_it_consumes() -> None:
+def test_a_share_has_an_id_and_consumed_capacity() -> None:
     claim = make_claim(exactly("a", capacity={"memory": "2Gi"}), exactly("b", capacity={"memory": "3Gi"}))
     first, second = write([shared()], claim).devices.results
     assert first.consumed_capacity == {"memory": "2Gi"}
@@ -451,16 +451,16 @@ def test_where_devices_can_be_used(slices: Sequence[ResourceSlice], want: str | 
 
 
 def test_configuration_is_left_unnamed_where_it_is_for_all() -> None:
-    some, every = OpaqueDeviceConfiguration(DRIVER, {"a": 1}), OpaqueDeviceConfiguration(DRIVER, {"b": 2})
+    sample, every = OpaqueDeviceConfiguration(DRIVER, {"a": 1}), OpaqueDeviceConfiguration(DRIVER, {"b": 2})
     config = [
-        DeviceClaimConfiguration(("b",), some),
+        DeviceClaimConfiguration(("b",), sample),
         DeviceClaimConfiguration((), every),
         DeviceClaimConfiguration(("a", "b"), every),
-        DeviceClaimConfiguration(("x",), some),
+        DeviceClaimConfiguration(("x",), sample),
     ]
-    found = write([four()], make_claim(exactly("a"), exactly("b"), config=config)).devices.config
-    assert [(item.source, item.requests, item.opaque) for item in found] == [
-        ("FromClaim", ("b",), some),
+    result = write([four()], make_claim(exactly("a"), exactly("b"), config=config)).devices.config
+    assert [(item.source, item.requests, item.opaque) for item in result] == [
+        ("FromClaim", ("b",), sample),
         ("FromClaim", (), every),
         ("FromClaim", (), every),
     ]
@@ -489,9 +489,9 @@ def test_the_first_solution_in_order_is_found(
         ),
     ]
     requests = [exactly(f"r{i}", *([BIG] if big else []), count=count) for i, (big, count) in enumerate(wishes)]
-    found = picked(search(slices, make_claim(*requests, constraints=SAME_NUMA if same else ())))
+    result = picked(search(slices, make_claim(*requests, constraints=SAME_NUMA if same else ())))
     want = _by_trying(devices, wishes, same, room)
-    assert found == (None if want is None else [[f"pool/d{i}" for i in want]])
+    assert result == (None if want is None else [[f"pool/d{i}" for i in want]])
 
 
 def _by_trying(
@@ -502,10 +502,10 @@ def _by_trying(
         combinations([i for i in everything if not big or devices[i][0] == "big"], count) for big, count in wishes
     ]
     for choice in product(*options):
-        chosen = [i for part in choice for i in part]
-        fits = sum(devices[i][2] for i in chosen) <= room and len(set(chosen)) == len(chosen)
-        if fits and (not same or len({devices[i][1] for i in chosen}) <= 1):
-            return chosen
+        selection = [i for part in choice for i in part]
+        fits = sum(devices[i][2] for i in selection) <= room and len(set(selection)) == len(selection)
+        if fits and (not same or len({devices[i][1] for i in selection}) <= 1):
+            return selection
     return None
 
 

@@ -33,26 +33,28 @@ ATTRIBUTES = ("gpu.example/numa", "gpu.example/size", "gpu.example/rare")
 def outcome(
     slices: list[ResourceSlice], claims: list[ResourceClaim], taken: list[AllocationResult], *, hard: int
 ) -> object:
-    """Search with or without help, and tell which devices are found, or what is wrong."""
+    """Search with or without bounds; return the devices, or the fault."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allocator, "HARD_SEARCH", hard)
         try:
-            found = search(slices, *claims, taken=taken)
+            result = search(slices, *claims, taken=taken)
         except ClaimFault as fault:
             return fault.text, fault.claim
-    if found is None:
+    if result is None:
         return None
-    devices = [[(item.device.id, item.alternative.qualified, item.consumed) for item in part] for part in found.choices]
-    return devices, [[alternative.qualified for alternative in part] for part in found.alternatives]
+    devices = [
+        [(item.device.id, item.alternative.qualified, item.consumed) for item in part] for part in result.choices
+    ]
+    return devices, [[alternative.qualified for alternative in part] for part in result.alternatives]
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_a_hard_search_finds_what_a_plain_one_does(chance: Random) -> None:
+def test_a_hard_search_finds_the_same_as_a_plain_search(chance: Random) -> None:
     slices = some_slices(chance)
     claims = [some_claim(chance, f"c{number}") for number in range(chance.choice((1, 1, 2)))]
-    taken = [held("d0", "d1")] if chance.random() < 0.3 else []
-    assert outcome(slices, claims, taken, hard=1) == outcome(slices, claims, taken, hard=-1)
+    allocated = [held("d0", "d1")] if chance.random() < 0.3 else []
+    assert outcome(slices, claims, allocated, hard=1) == outcome(slices, claims, allocated, hard=-1)
 
 
 def some_slices(chance: Random) -> list[ResourceSlice]:

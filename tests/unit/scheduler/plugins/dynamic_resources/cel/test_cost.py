@@ -1,4 +1,4 @@
-"""What selectors may cost: the bound holds, and what is over the budget is an error of the expression."""
+"""Cost bounds of selectors: the bound holds, and exceeding it is an error of the expression."""
 
 from contextlib import suppress
 from random import Random
@@ -33,7 +33,7 @@ LONG = f'"{"a" * 2000}"'
 
 
 def in_loops(body: str, depth: int) -> str:
-    """Let something be asked a power of ten times."""
+    """Repeat an expression a power of ten times."""
     for level in range(depth):
         body = f"{TEN}.all(v{level}, {body})"
     return body
@@ -83,9 +83,9 @@ def test_the_larger_branch_counts() -> None:
     def cost(expression: str) -> float:
         return estimate_cost(tree_of(expression), {})
 
-    both = cost(f"true ? {cheap} : {dear}")
-    assert both == cost(f"true ? {dear} : {cheap}")
-    assert cost(dear) < both < cost(dear) + cost(cheap)
+    combined = cost(f"true ? {cheap} : {dear}")
+    assert combined == cost(f"true ? {dear} : {cheap}")
+    assert cost(dear) < combined < cost(dear) + cost(cheap)
 
 
 def test_a_budget_is_for_all_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,11 +114,11 @@ def test_nothing_but_our_errors_comes_of_any_expression(chance: Random, depth: i
 
 @settings(max_examples=100)
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_nor_of_any_pattern(pattern: str, text: str) -> None:
-    written, searched = (string_literal(each) for each in (pattern, text))
-    expression = f"{searched}.find({written}) != 'x' && {searched}.findAll({written}).size() >= 0"
+def test_the_cost_bound_holds_for_any_pattern(pattern: str, text: str) -> None:
+    stored, searched = (string_literal(each) for each in (pattern, text))
+    expression = f"{searched}.find({stored}) != 'x' && {searched}.findAll({stored}).size() >= 0"
     with suppress(CelCompileError, CelRuntimeError):
-        Program(f"{expression} && {searched}.matches({written})").matches(FACTS)
+        Program(f"{expression} && {searched}.matches({stored})").matches(FACTS)
 
 
 @settings(max_examples=200)

@@ -124,7 +124,7 @@ def test_a_version_that_is_none_fails_every_expression() -> None:
         compile_selector("true").matches(facts)
 
 
-def test_devices_that_look_the_same_share_their_answers() -> None:
+def test_equal_devices_share_results() -> None:
     assert device_facts(DRIVER, device("other", attributes={"a": 1})) is device_facts(
         DRIVER, device("d", attributes={"a": 1})
     )

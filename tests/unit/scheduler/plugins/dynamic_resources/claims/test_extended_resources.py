@@ -1,4 +1,4 @@
-"""Extended resources that devices stand behind."""
+"""Extended resources backed by device classes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,7 +29,7 @@ STALE = {"resource.kubernetes.io/extended-resource-claim": "true"}
 
 
 def container(name: str, amount: int, *, sidecar: bool = False, **others: str) -> Container:
-    """Make a container that asks for devices, and for other things."""
+    """Make a container that requests devices and other resources."""
     requests = {GPU: str(amount), **others} if amount else dict(others)
     return Container(
         name=name, resources=ResourceRequirements(requests=requests), restart_policy="Always" if sidecar else None
@@ -90,9 +90,9 @@ def test_requests(
     init: Sequence[Container], containers: Sequence[Container], requests: Mapping[str, int], mappings: Sequence[str]
 ) -> None:
     pod = make_pod(containers=tuple(containers), init_containers=tuple(init))
-    made = requests_for(pod, [GPU], ExtendedResourceClasses(Rig(CLASS).lister(type(CLASS))))
-    assert {item.name: item.exactly.count for item in made.requests if item.exactly} == requests
-    assert [f"{item.container_name} {item.request_name}" for item in made.mappings] == mappings
+    created = requests_for(pod, [GPU], ExtendedResourceClasses(Rig(CLASS).lister(type(CLASS))))
+    assert {item.name: item.exactly.count for item in created.requests if item.exactly} == requests
+    assert [f"{item.container_name} {item.request_name}" for item in created.mappings] == mappings
 
 
 PLAIN, SERVED = make_node("n1"), make_node("n1", allocatable={GPU: 4})
@@ -149,7 +149,7 @@ def test_filter(form: FilterForm, objects: Sequence[KubeObject], pod: Pod, want:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_nodes_of_every_kind_are_judged_by_what_they_offer(form: FilterForm) -> None:
+def test_nodes_with_and_without_device_plugins_are_filtered_differently(form: FilterForm) -> None:
     nodes = [make_node("n1"), make_node("n2", allocatable={GPU: 1}), make_node("n3")]
     rig = Rig(*nodes, CLASS, make_slice(device("d"), node="n3"))
     assert run_filter(DynamicResources(handle=rig), rig, ASKING, form) == [CANNOT, None, None]

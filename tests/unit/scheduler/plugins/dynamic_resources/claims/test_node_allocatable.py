@@ -1,6 +1,6 @@
-"""Devices that stand for resources of their node: what they come to, what is refused, and what is counted.
+"""Devices that map to resources of their node: amounts, rejections, and usage.
 
-The clusters were put to kube-scheduler, too, and it said the same of each; D numbers are rows of the reference.
+kube-scheduler's results for the same clusters are equal; D numbers are rows of the reference.
 """
 
 from typing import Any
@@ -65,8 +65,8 @@ def held(*users: str, on: str = "", names: tuple[str, ...] = ("d0",)) -> dict[st
 
 def known(name: str) -> dict[str, Any]:
     """Make a pod whose uid a claim may name."""
-    made = asking(name)
-    return {**made, "metadata": {**made["metadata"], "uid": f"{name}-uid"}}
+    created = asking(name)
+    return {**created, "metadata": {**created["metadata"], "uid": f"{name}-uid"}}
 
 
 TWO = {"mapping": {"deviceMultiplier": "2"}}
@@ -81,7 +81,7 @@ MEMORY = {"mapping": {"capacityKey": "mem", "capacityMultiplier": "1"}}
 
 
 def sharing(times: str) -> dict[str, Any]:
-    """Make a device of which parts can be had, each of them so many times as much memory of the node."""
+    """Make a shareable device whose capacity maps to a multiple of node memory."""
     mapping = {"mapping": {"capacityKey": "mem", "capacityMultiplier": times}}
     return devices({**SHARED, "nodeAllocatableResources": {"memory": mapping}})
 
@@ -180,36 +180,36 @@ def test_d8_ordinary_preemption_can_help() -> None:
     assert message.endswith("found a potential placement for pod on node n1, preempting 1 victims")
 
 
-def test_what_a_status_says_counts_on_the_node() -> None:
+def test_the_claim_status_of_a_pod_counts_on_the_node() -> None:
     status = {
         "resourceClaimName": "z",
         "containers": ["c"],
         "mapping": [{"name": "cpu", "quantity": "1"}],
         "overhead": [{"name": "cpu", "perPod": "250m", "perContainer": "250m"}],
     }
-    told = running("1", nodeAllocatableResourceClaimStatuses=[status])
-    found = decode(Pod, msgspec.json.encode(told))
-    assert (found.requests["cpu"], found.requests_on_node["cpu"]) == (1000, 2500)
+    reported = running("1", nodeAllocatableResourceClaimStatuses=[status])
+    result = decode(Pod, msgspec.json.encode(reported))
+    assert (result.requests["cpu"], result.requests_on_node["cpu"]) == (1000, 2500)
     assert fates(
-        told, asking(cpu="1600m", uses=False) | {"spec": {"containers": asking(cpu="1600m")["spec"]["containers"]}}
+        reported, asking(cpu="1600m", uses=False) | {"spec": {"containers": asking(cpu="1600m")["spec"]["containers"]}}
     ) == [SHORT]
 
 
 @in_virtual_time
-async def test_d9_what_a_share_stands_for_is_written_to_the_pod_and_counted_on_its_node() -> None:
-    listed, wanted, user = sharing("1"), claim(), asking()
-    listed["spec"]["nodeName"] = "node-1"
-    for thing in (wanted, user):
-        thing["metadata"]["namespace"] = "default"
+async def test_d9_node_resources_of_a_share_are_written_to_the_pod_and_counted() -> None:
+    objects, requested, user = sharing("1"), claim(), asking()
+    objects["spec"]["nodeName"] = "node-1"
+    for obj in (requested, user):
+        obj["metadata"]["namespace"] = "default"
     gates = "DRANodeAllocatableResources=true"
     async with Cluster(nodes=1, shape="cpu=4,memory=8Gi,pods=10", feature_gates=gates) as cluster:
-        await cluster.apply(GPU, listed, wanted, user)
+        await cluster.apply(GPU, objects, requested, user)
         await cluster.wait_for(lambda: len(cluster.running()) == 1)
-        found = cluster.pod("p")
-        assert found is not None
-        (told,) = found.status.node_allocatable_resource_claim_statuses
-        assert (told.resource_claim_name, told.containers) == ("a", ("c",))
-        assert [(item.name, item.quantity) for item in told.mapping] == [("memory", "4Gi")]
+        result = cluster.pod("p")
+        assert result is not None
+        (reported,) = result.status.node_allocatable_resource_claim_statuses
+        assert (reported.resource_claim_name, reported.containers) == ("a", ("c",))
+        assert [(item.name, item.quantity) for item in reported.mapping] == [("memory", "4Gi")]
         assert cluster.embedded.scheduling is not None
         info = cluster.embedded.scheduling.scheduler.cache.node("node-1")
         assert info is not None

@@ -1,4 +1,4 @@
-"""What a request comes to after a device's policy, and whether it fits."""
+"""Capacity requests rounded by a device's policy, and whether they fit."""
 
 import pytest
 from tests.unit.scheduler.plugins.dynamic_resources.device_builders import device
@@ -33,14 +33,14 @@ ROUNDED = {
 
 @pytest.mark.parametrize(("policy", "asked", "want"), ROUNDED.values(), ids=ROUNDED)
 def test_rounding(policy: CapacityRequestPolicy | None, asked: str | None, want: str) -> None:
-    found = device("d", capacity={"memory": DeviceCapacity("8Gi", policy)})
-    taken = consumption(found, {"memory": asked} if asked else {}, fractions=True)
-    assert taken == {"memory": nano_value(want)}
+    result = device("d", capacity={"memory": DeviceCapacity("8Gi", policy)})
+    allocated = consumption(result, {"memory": asked} if asked else {}, fractions=True)
+    assert allocated == {"memory": nano_value(want)}
 
 
 def test_without_fractions_everything_is_a_whole_number() -> None:
-    found = device("d", capacity={"share": DeviceCapacity("2", FRACTIONS)})
-    assert consumption(found, {"share": "300m"}, fractions=False) == {"share": nano_value(1)}
+    result = device("d", capacity={"share": DeviceCapacity("2", FRACTIONS)})
+    assert consumption(result, {"share": "300m"}, fractions=False) == {"share": nano_value(1)}
 
 
 def test_a_capacity_the_device_lacks_cannot_be_taken() -> None:
@@ -59,10 +59,10 @@ FITTING = {
 
 @pytest.mark.parametrize(("policy", "asked", "consumed", "want"), FITTING.values(), ids=FITTING)
 def test_fitting(policy: CapacityRequestPolicy, asked: str | None, consumed: str, want: bool) -> None:
-    found = device("d", capacity={"memory": DeviceCapacity("8Gi", policy)})
-    taken = consumption(found, {"memory": asked} if asked else {}, fractions=True)
-    assert taken is not None
-    assert fits(found, taken, {"memory": nano_value(consumed)}, fractions=True) == want
+    result = device("d", capacity={"memory": DeviceCapacity("8Gi", policy)})
+    allocated = consumption(result, {"memory": asked} if asked else {}, fractions=True)
+    assert allocated is not None
+    assert fits(result, allocated, {"memory": nano_value(consumed)}, fractions=True) == want
 
 
 def test_what_cannot_be_counted_is_an_error() -> None:

@@ -30,15 +30,15 @@ def pools(
     *slices: ResourceSlice, features: DeviceFeatures = FEATURES, rules: Sequence[DeviceTaintRule] = ()
 ) -> list[Pool]:
     """Return what node n1 sees."""
-    known = [Slice(found, rules, features) for found in slices]
+    existing = [Slice(result, rules, features) for result in slices]
     by_pool: dict[PoolId, dict[str, Slice]] = {}
-    for found in known:
-        by_pool.setdefault(found.pool, {})[found.name] = found
-    return PoolBuilder(by_pool, features).pools(NODE, known)
+    for result in existing:
+        by_pool.setdefault(result.pool, {})[result.name] = result
+    return PoolBuilder(by_pool, features).pools(NODE, existing)
 
 
 def described(found: Sequence[Pool]) -> list[str]:
-    """Say in short what is seen."""
+    """Summarize the visible pools."""
     return [
         "incomplete"
         if pool.is_incomplete
@@ -165,6 +165,6 @@ def test_rules_taint_devices(selector: DeviceTaintSelector | None, want: list[st
 
 
 def test_nodes_that_see_the_same_share_a_pool() -> None:
-    known = Slice(make_slice(device("d"), all_nodes=True), (), FEATURES)
-    builder = PoolBuilder({known.pool: {known.name: known}}, FEATURES)
-    assert builder.pools(NODE, [known]) == builder.pools(make_node("n2"), [known])
+    existing = Slice(make_slice(device("d"), all_nodes=True), (), FEATURES)
+    builder = PoolBuilder({existing.pool: {existing.name: existing}}, FEATURES)
+    assert builder.pools(NODE, [existing]) == builder.pools(make_node("n2"), [existing])

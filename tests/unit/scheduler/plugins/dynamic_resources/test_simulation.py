@@ -28,12 +28,12 @@ NODES = [f"n{i}" for i in range(3)]
 
 
 class Every:
-    """A fault that hits every so many-th write of a kind."""
+    """A fault of every nth write of a kind."""
 
     def __init__(self, nth: int, verb: str, error: ApiError) -> None:
         self.nth, self.verb, self.error, self.count = nth, verb, error, 0
 
-    def __call__(self, verb: str, _thing: KubeObject) -> ApiError | None:
+    def __call__(self, verb: str, _obj: KubeObject) -> ApiError | None:
         self.count += verb == self.verb
         return self.error if verb == self.verb and self.count % self.nth == 0 else None
 
@@ -64,15 +64,15 @@ def simulate(fault: Fault, *pods: KubeObject) -> SimulatedCluster:
 def check(world: SimulatedCluster) -> tuple[int, int]:
     """Return how many pods run and how many devices are held; no device may be held twice, nor on another node."""
     bound = {pod.uid: pod for pod in world.store.list(Pod) if pod.node_name}
-    held = []
+    allocation = []
     for claim in world.store.list(ResourceClaim):
         if claim.status.allocation is not None:
             results = claim.status.allocation.devices.results
-            held += [(result.pool, result.device) for result in results]
+            allocation += [(result.pool, result.device) for result in results]
             for consumer in claim.status.reserved_for:
                 assert {result.pool for result in results} == {f"p-{bound[consumer.uid].node_name}"}
-    assert len(held) == len(set(held))
-    return len(bound), len(held)
+    assert len(allocation) == len(set(allocation))
+    return len(bound), len(allocation)
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
@@ -82,7 +82,7 @@ def test_every_device_goes_to_one_pod(fault: Fault) -> None:
     assert check(simulate(fault, *claims, *pods)) == (6, 6)
 
 
-def test_pods_that_ask_by_name_get_devices_as_well() -> None:
+def test_pods_with_extended_resources_get_devices() -> None:
     pods = [make_pod(f"pod{i}", uid=f"uid{i}", requests={"example.com/gpu": 1}) for i in range(8)]
     assert check(simulate(no_faults, *pods)) == (6, 6)
 
