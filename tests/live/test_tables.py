@@ -6,7 +6,7 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from moorage.cluster.apiserver.reading.tables.printing import printer_of
+from moorage.cluster.apiserver.reading.tables.printing import select_printer
 from moorage.kube.resources import Resources, ServedResource
 from tests.support.control_plane import ADMIN, ControlPlane
 
@@ -34,5 +34,5 @@ async def columns_of(plane: ControlPlane) -> dict[str, Any]:
 
 @pytest.mark.parametrize("resource", LISTED, ids=lambda item: item.full_name)
 def test_columns(resource: ServedResource, tables: dict[str, Any]) -> None:
-    printer = printer_of(resource.storage or resource.full_name, lambda: 0.0)
+    printer = select_printer(resource.storage or resource.full_name, lambda: 0.0)
     assert [(column.name, column.priority) for column in printer.columns] == tables[resource.full_name]

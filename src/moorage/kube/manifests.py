@@ -52,7 +52,7 @@ def read_files(paths: Sequence[str], *, stdin: TextIO | None = None) -> Iterator
 
 
 def documents_of(contents: Iterable[Any], *, source: str) -> Iterator[Document]:
-    """Take objects that have been parsed already."""
+    """Return the documents of parsed objects."""
     for number, content in enumerate(contents, start=1):
         yield from flatten(content, f"{source}, object {number}")
 

@@ -14,9 +14,9 @@ from moorage.cluster.apiserver.discovery import openapi
 from moorage.cluster.apiserver.discovery.custom_resources import DEFINITIONS, CustomResources, complete_definition
 from moorage.cluster.apiserver.discovery.documents import VERSION, Discovery
 from moorage.cluster.apiserver.reading.listing import Lists
-from moorage.cluster.apiserver.reading.representations import Representation, representation_of, to_core
+from moorage.cluster.apiserver.reading.representations import Representation, select_representation, to_core
 from moorage.cluster.apiserver.reading.selection import selection
-from moorage.cluster.apiserver.reading.tables.printing import printer_of
+from moorage.cluster.apiserver.reading.tables.printing import select_printer
 from moorage.cluster.apiserver.reading.watching import Watch, WatchTerms
 from moorage.cluster.apiserver.requests.bodies import (
     APPLY_PATCH,
@@ -31,7 +31,7 @@ from moorage.cluster.apiserver.requests.bodies import (
 from moorage.cluster.apiserver.requests.request import JSON, ApiRequest, ApiResponse, Target, target_of
 from moorage.cluster.apiserver.storage.store import Entry, Store
 from moorage.cluster.apiserver.writing.apply import applied, check_manager, first_applied
-from moorage.cluster.apiserver.writing.subresources import bind, change_scale, evict, scale_of
+from moorage.cluster.apiserver.writing.subresources import bind, change_scale, evict, get_scale
 from moorage.cluster.apiserver.writing.writer import WITHOUT_GENERATION, DeleteOptions, WriteOptions, Writer, body_of
 from moorage.common.clock import Clock
 from moorage.common.errors import ApiError
@@ -100,7 +100,7 @@ class Api:
         self._bootstrap()
 
     def _bootstrap(self) -> None:
-        """Make what every cluster has from the start, unless it is there."""
+        """Create the built-in objects that are missing."""
         options = WriteOptions(manager="moorage")
         for name in NAMESPACES:
             target = self._target_of_kind("v1", "Namespace")
@@ -173,8 +173,8 @@ class Api:
         return carry_out(request, target)
 
     def _representation(self, request: ApiRequest, resource: ServedResource) -> Representation:
-        printer = printer_of(resource.storage, self.clock.now, self._custom.columns(resource))
-        return representation_of(resource, request.accept, printer, request.query.get("includeObject", ""))
+        printer = select_printer(resource.storage, self.clock.now, self._custom.columns(resource))
+        return select_representation(resource, request.accept, printer, request.query.get("includeObject", ""))
 
     def _shown(self, request: ApiRequest, target: Target, body: bytes, status: int = 200) -> ApiResponse:
         return ApiResponse(self._representation(request, target.resource).one(body), status)
@@ -183,7 +183,7 @@ class Api:
         if target.name and not request.is_set("watch"):
             entry = self._writer.find(target)
             if target.subresource == "scale":
-                return ApiResponse(body_of(scale_of(entry.data)))
+                return ApiResponse(body_of(get_scale(entry.data)))
             if target.subresource in ("binding", "eviction", "finalize"):
                 raise method_not_allowed()
             return ApiResponse(self._representation(request, target.resource).one(entry.body))

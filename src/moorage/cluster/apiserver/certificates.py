@@ -27,7 +27,7 @@ class ServerCertificate:
 
 
 def loopback_certificate(address: str) -> ServerCertificate:
-    """Make a key and a certificate for an address, kept in memory only."""
+    """Create a key and a certificate for an address, in memory only."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "moorage")])
     now = datetime.datetime.now(datetime.UTC)

@@ -182,7 +182,7 @@ class ApiServer:
         return reply
 
     def _check_head(self, headers: Mapping[bytes, bytes]) -> Reply | None:
-        """Take a body from those only who have the token."""
+        """Accept a body only from clients with the token."""
         return None if self._is_allowed(headers.get(b"authorization", b"")) else _refusal(unauthorized())
 
     def _is_allowed(self, authorization: bytes) -> bool:

@@ -25,7 +25,7 @@ VALID_SECONDS: Final = 1800.0
 
 
 class ElectionController:
-    """Gives leases to candidates. Keys are those of leases."""
+    """Assigns leases to candidates; its keys are leases."""
 
     name = "elections"
     kinds = (LeaseCandidate, Lease)
@@ -35,7 +35,7 @@ class ElectionController:
         self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a lease when it changes, or a candidate for it."""
+        """Return the key of a lease, or of the lease of a candidate."""
         if isinstance(obj, LeaseCandidate):
             return (f"{obj.namespace}/{obj.spec.lease_name}",)
         candidates = cache[LeaseCandidate].in_namespace(obj.namespace)

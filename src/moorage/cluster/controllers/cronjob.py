@@ -20,7 +20,7 @@ SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 
 class CronJobController:
-    """Makes jobs by the clock."""
+    """Creates jobs on a schedule."""
 
     name = "cron jobs"
     kinds = (CronJob, Job)
@@ -30,11 +30,11 @@ class CronJobController:
         self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a cron job when it changes, or one of its jobs."""
+        """Return the key of a cron job, or of the cron job that owns a job."""
         return (obj.key,) if isinstance(obj, CronJob) else owner_keys(obj, CronJob)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Make the job that is due, forget old ones, and wait for the next."""
+        """Create the job that is due, delete old jobs, and requeue for the next one."""
         cron_job = cache[CronJob].get(key)
         if cron_job is None or cron_job.is_terminating:
             return ()

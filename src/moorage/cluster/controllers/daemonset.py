@@ -15,7 +15,7 @@ from moorage.cluster.controllers.ownership import (
     managed_pods,
     owner_keys,
     pod_claims,
-    pod_of,
+    pod_from_template,
     scaled,
 )
 from moorage.cluster.controllers.replicaset import wait_for_availability
@@ -45,7 +45,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class DaemonSetController:
-    """Keeps the pods of daemon sets."""
+    """Manages the pods of daemon sets."""
 
     name = "daemon sets"
     kinds = (DaemonSet, Pod, Node, ControllerRevision)
@@ -55,7 +55,7 @@ class DaemonSetController:
         self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a daemon set when it changes, or a pod it has or might take over; at all of them when a node does."""
+        """Return the daemon sets that a changed daemon set, pod or node affects."""
         if isinstance(obj, Node):
             return [daemon_set.key for daemon_set in cache[DaemonSet]]
         if isinstance(obj, DaemonSet):
@@ -63,7 +63,7 @@ class DaemonSetController:
         return owner_keys(obj, DaemonSet) or adopter_keys(obj, cache[DaemonSet].in_namespace(obj.namespace))
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Bring pods to nodes that lack one and take them from nodes that should have none."""
+        """Create missing daemon pods, and delete pods from nodes that should not have one."""
         daemon_set = cache[DaemonSet].get(key)
         if daemon_set is None or daemon_set.is_terminating:
             return ()
@@ -192,7 +192,7 @@ class Daemons:
 
     def _pod_for(self, node: str) -> Data:
         labels = {REVISION_LABEL: self.revision, "pod-template-generation": str(self.daemon_set.metadata.generation)}
-        data = pod_of(
+        data = pod_from_template(
             self.daemon_set, self.daemon_set.spec.template, generateName=f"{self.daemon_set.name}-", labels=labels
         )
         spec = data["spec"]

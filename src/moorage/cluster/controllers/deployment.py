@@ -15,8 +15,8 @@ from moorage.cluster.controllers.ownership import (
     managed_pods,
     owner_keys,
     owner_reference,
-    revision_of,
     scaled,
+    template_hash,
     with_condition,
 )
 from moorage.cluster.controllers.replicaset import REPLICA_FAILURE
@@ -45,7 +45,7 @@ class DeploymentController:
         self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a deployment when it changes, or one of its replica sets, or one of their pods ends."""
+        """Return the deployments that a changed deployment, replica set or pod affects."""
         if isinstance(obj, Deployment):
             return (obj.key,)
         if isinstance(obj, ReplicaSet):
@@ -80,8 +80,8 @@ class Rollout:
     @property
     def new(self) -> ReplicaSet | None:
         """The replica set of the current template."""
-        revision = revision_of(_without_hash(self.deployment.spec.template))
-        alike = [item for item in self.owned if revision_of(_without_hash(item.spec.template)) == revision]
+        revision = template_hash(_without_hash(self.deployment.spec.template))
+        alike = [item for item in self.owned if template_hash(_without_hash(item.spec.template)) == revision]
         return min(alike, key=lambda item: item.metadata.creation_timestamp or "", default=None)
 
     @property
@@ -110,7 +110,7 @@ class Rollout:
 
     def _create(self) -> Iterator[ControllerAction]:
         spec, template = self.deployment.spec, self.deployment.spec.template
-        hashed = revision_of(_without_hash(template))
+        hashed = template_hash(_without_hash(template))
         metadata = template.get("metadata") or {}
         labels = {**(metadata.get("labels") or {}), HASH_LABEL: hashed}
         selector = msgspec.to_builtins(spec.selector or LabelSelector())
@@ -183,7 +183,7 @@ class Rollout:
             yield from self._scale_old_down(new, total)
 
     def _scale_old_down(self, new: ReplicaSet, total: int) -> Iterator[ControllerAction]:
-        """Take away from old replica sets what is not available first, then what can be spared."""
+        """Scale down old replica sets: unavailable pods first, then within maxUnavailable."""
         least = self.deployment.spec.replicas - self._unavailable
         spare = total - least - (new.spec.replicas - count_of(new, "availableReplicas"))
         available = sum(count_of(item, "availableReplicas") for item in self.owned)
@@ -267,7 +267,7 @@ def count_of(replica_set: ReplicaSet, field: str) -> int:
 def status_of(
     deployment: Deployment, counts: ReplicaCounts, newest: str, now: float, failure: Data | None = None
 ) -> Iterator[ControllerAction]:
-    """Bring a deployment's status up to date, and look again when its time to make progress is over.
+    """Update the status of a deployment, and requeue at its progress deadline.
 
     ``newest`` is the name of the replica set that is rolled out, ``failure`` the condition of one
     that does not get its pods.
@@ -291,7 +291,7 @@ def status_of(
     else:
         conditions = [condition for condition in conditions if condition.get("type") != REPLICA_FAILURE]
     progress = RolloutProgress(deployment, newest, moved=moved, is_complete=is_complete)
-    conditions = progress.noted_in(conditions, now)
+    conditions = progress.update_conditions(conditions, now)
     yield from status_actions(deployment, deployment.status, {**status, "conditions": conditions})
     deadline = deployment.spec.progress_deadline_seconds
     if deadline is not None and not is_complete:
@@ -315,7 +315,7 @@ class RolloutProgress:
     moved: bool
     is_complete: bool
 
-    def noted_in(self, conditions: list[Data], now: float) -> list[Data]:
+    def update_conditions(self, conditions: list[Data], now: float) -> list[Data]:
         """Return conditions with the one about progress; its update time is that of the last move."""
         progressing = _progress_in(conditions)
         condition = self._progress_condition(progressing, now)

@@ -23,7 +23,7 @@ EVICTION_SECONDS: Final = 120.0
 
 
 class DisruptionController:
-    """Keeps the status of disruption budgets."""
+    """Updates the status of disruption budgets."""
 
     name = "disruption budgets"
     kinds = (PodDisruptionBudget, Pod, ReplicaSet, StatefulSet, ReplicationController, Deployment)
@@ -33,7 +33,7 @@ class DisruptionController:
         self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a budget when it changes, or a pod it may protect, or what made that pod."""
+        """Return the budgets that a changed budget, pod or workload affects."""
         if isinstance(obj, PodDisruptionBudget):
             return (obj.key,)
         budgets = cache[PodDisruptionBudget].in_namespace(obj.namespace)

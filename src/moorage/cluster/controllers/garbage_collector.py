@@ -74,7 +74,7 @@ class GarbageCollector:
         if obj.metadata.owner_references or obj.metadata.finalizers:
             yield _key(obj)
         if isinstance(obj, self._owners) and (obj.is_terminating or _is_gone(obj, cache)):
-            yield from (_key(dependent) for dependent in dependents_of(obj.uid, cache))
+            yield from (_key(dependent) for dependent in find_dependents(obj.uid, cache))
         if obj.is_terminating or _is_gone(obj, cache):
             yield from (f"{owner.kind}/{_owner_key(owner, obj.namespace)}" for owner in obj.metadata.owner_references)
 
@@ -86,7 +86,7 @@ class GarbageCollector:
         if obj is None:
             return ()
         if obj.is_terminating:
-            return self._settle(obj, list(dependents_of(obj.uid, cache)), cache)
+            return self._settle(obj, list(find_dependents(obj.uid, cache)), cache)
         return self._collect(obj, cache)
 
     def _collect(self, obj: KubeObject, cache: InformerCache) -> Iterator[ControllerAction]:
@@ -148,7 +148,7 @@ class GarbageCollector:
         return OwnerState.WAITING if is_waiting else OwnerState.THERE
 
 
-def dependents_of(uid: str, cache: InformerCache) -> Iterator[KubeObject]:
+def find_dependents(uid: str, cache: InformerCache) -> Iterator[KubeObject]:
     """Go through everything that names an owner."""
     for kind in (*DEPENDENTS, *GROUPS):
         yield from cache[kind].owned_by(uid)

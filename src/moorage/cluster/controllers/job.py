@@ -18,7 +18,7 @@ from moorage.cluster.controllers.actions import (
     status_actions,
 )
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.job_pod_groups import group_of
+from moorage.cluster.controllers.job_pod_groups import find_job_group
 from moorage.cluster.controllers.kubelet import command_annotations
 from moorage.cluster.controllers.ownership import (
     adopter_keys,
@@ -27,7 +27,7 @@ from moorage.cluster.controllers.ownership import (
     managed_pods,
     owner_keys,
     pod_claims,
-    pod_of,
+    pod_from_template,
     with_condition,
 )
 from moorage.common.clock import Clock
@@ -58,7 +58,7 @@ class JobController:
         self.kinds: tuple[type[KubeObject], ...] = (Job, Pod, *((Workload, PodGroup) if makes_groups else ()))
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a job when it changes, or one of its pods, or a pod it might take over."""
+        """Return the jobs that a changed job or pod affects."""
         if isinstance(obj, Job):
             return (obj.key,)
         if isinstance(obj, Workload):
@@ -69,7 +69,7 @@ class JobController:
         return owner_keys(obj, Job) or adopter_keys(obj, cache[Job].in_namespace(obj.namespace))
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Make pods, end the job, or delete it when its time is over."""
+        """Create pods, finish the job, or delete it when its TTL expires."""
         job = cache[Job].get(key)
         if job is None or job.is_terminating:
             return ()
@@ -82,7 +82,7 @@ class JobController:
         pods = managed_pods(job, cache)
         group = None
         if self._makes_groups and finished_at(job) is None:
-            job_group = group_of(job, cache, has_started=bool(pods or job.status.get("startTime")))
+            job_group = find_job_group(job, cache, has_started=bool(pods or job.status.get("startTime")))
             if job_group.actions:
                 return job_group.actions
             group = job_group.name
@@ -226,11 +226,11 @@ class JobProgress:
             spec = {**(template.get("spec") or {}), "schedulingGroup": {"podGroupName": self.group}}
             template = {**template, "spec": spec}
         if not self.is_indexed:
-            return pod_of(job, template, generateName=f"{job.name}-", labels=labels, annotations=annotations)
+            return pod_from_template(job, template, generateName=f"{job.name}-", labels=labels, annotations=annotations)
         labels[INDEX] = str(number)
         name = f"{job.name}-{number}-"
         annotations |= {INDEX: str(number)}
-        data = pod_of(job, template, generateName=name, labels=labels, annotations=annotations)
+        data = pod_from_template(job, template, generateName=name, labels=labels, annotations=annotations)
         data["spec"] = {"hostname": f"{job.name}-{number}", **data["spec"]}
         return data
 
@@ -396,7 +396,7 @@ def _fits(rule: FailureRule, pod: Pod) -> Iterator[str]:
     if rule.on_exit_codes is not None:
         for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
             code = _exit_code(container)
-            if code and _is_meant(rule.on_exit_codes, container.name, code):
+            if code and _matches_exit_code(rule.on_exit_codes, container.name, code):
                 yield f"Container {container.name} for pod {pod.key} failed with exit code {code}"
     for pattern in rule.on_pod_conditions:
         condition = pod.condition(pattern.type)
@@ -409,7 +409,7 @@ def _exit_code(container: ContainerStatus) -> int:
     return state.terminated.exit_code if state is not None and state.terminated is not None else 0
 
 
-def _is_meant(codes: ExitCodes, container: str, code: int) -> bool:
+def _matches_exit_code(codes: ExitCodes, container: str, code: int) -> bool:
     if codes.container_name is not None and codes.container_name != container:
         return False
     return (code in codes.values) == (codes.operator == "In")

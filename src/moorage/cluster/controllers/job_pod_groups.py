@@ -23,14 +23,14 @@ MAX_NAME: Final = 253
 
 
 class PodGroupProtection:
-    """Lets a group that was deleted go when no pod that still runs, or is to run, is in it."""
+    """Removes the finalizer of a deleted group when it has no pending or running pods."""
 
     name = "protection of pod groups"
     kinds = (PodGroup, Pod)
     pause = 0.0
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a group when it changes, or one of its pods does."""
+        """Return the groups that a changed group or pod affects."""
         if isinstance(obj, Pod):
             return () if obj.group_key is None else (obj.group_key,)
         return (obj.key,)
@@ -54,7 +54,7 @@ class JobGroup:
     actions: tuple[ControllerAction, ...] = ()
 
 
-def group_of(job: Job, cache: InformerCache, *, has_started: bool) -> JobGroup:
+def find_job_group(job: Job, cache: InformerCache, *, has_started: bool) -> JobGroup:
     """Return the pod group of a job's pods, or the actions that create it and its workload.
 
     A job that already has started keeps its mode. A job with another manager has a group only if the manager has a

@@ -115,11 +115,11 @@ def next_step(pod: Pod, pace: KubeletPace, *, since: float, now: float) -> Itera
     """Yield the next step of a pod; ``since`` is when it entered its current state."""
     if pod.is_terminating:
         grace = pod.metadata.deletion_grace_period_seconds
-        stop_delay = seconds_in(pod.annotations, STOP_DELAY, pace.stop)
+        stop_delay = read_duration(pod.annotations, STOP_DELAY, pace.stop)
         delay = 0.0 if pod.is_finished else min(stop_delay, stop_delay if grace is None else float(grace))
         yield from _when_due(since + delay, now, lambda: Delete(pod, grace=0))
     elif pod.status.phase in ("", "Pending"):
-        delay = seconds_in(pod.annotations, START_DELAY, pace.start)
+        delay = read_duration(pod.annotations, START_DELAY, pace.start)
         if not any(container.image.endswith(MISSING_TAG) for container in pod.spec.containers):
             yield from _when_due(since + delay, now, lambda: Patch(pod, {"status": running(pod, now)}, "status"))
         elif pod.status.start_time is None:
@@ -138,7 +138,7 @@ def _when_due(moment: float, now: float, action: Callable[[], ControllerAction])
 
 def _lifetime(pod: Pod, pace: KubeletPace) -> float | None:
     if RUN_FOR in pod.annotations:
-        return seconds_in(pod.annotations, RUN_FOR, pace.run or 0.0)
+        return read_duration(pod.annotations, RUN_FOR, pace.run or 0.0)
     if pod.spec.restart_policy not in ("Never", "OnFailure"):
         return None
     maker = pod.metadata.controller
@@ -245,10 +245,10 @@ def _addresses(pod: Pod) -> Data:
     return {"podIP": address, "podIPs": [{"ip": address}], "hostIP": HOST_IP, "hostIPs": [{"ip": HOST_IP}]}
 
 
-def seconds_in(annotations: Mapping[str, str], key: str, default: float) -> float:
+def read_duration(annotations: Mapping[str, str], key: str, default: float) -> float:
     """Return the duration in an annotation; invalid durations count as absent.
 
-    >>> seconds_in({RUN_FOR: "1m30s"}, RUN_FOR, 5.0), seconds_in({}, RUN_FOR, 5.0)
+    >>> read_duration({RUN_FOR: "1m30s"}, RUN_FOR, 5.0), read_duration({}, RUN_FOR, 5.0)
     (90.0, 5.0)
     """
     text = annotations.get(key, "").strip()

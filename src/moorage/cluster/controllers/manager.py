@@ -133,11 +133,11 @@ class ControllerManager:
         self._ready: dict[Item, None] = {}
         self._busy: set[Item] = set()
         self._timers: dict[Item, asyncio.TimerHandle] = {}
-        self._looked: dict[Item, float] = {}
+        self._last_reconciled: dict[Item, float] = {}
         self._failures: dict[Item, int] = {}
         self.failures: Counter[str] = Counter()
         """The number of failures of each controller."""
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._requests = asyncio.Semaphore(MAX_REQUESTS)
         self._numbers = count()
         self._synced = asyncio.Event()
@@ -176,7 +176,7 @@ class ControllerManager:
                 for informer in self._informers:
                     await informer.synced()
                 self._synced.set()
-                await self._pump(group)
+                await self._process_queue(group)
         finally:
             for timer in self._timers.values():
                 timer.cancel()
@@ -190,9 +190,9 @@ class ControllerManager:
         for change in changes:
             for obj in (change.before, change.after):
                 if obj is not None:
-                    self._look_at_affected(obj)
+                    self._enqueue_affected(obj)
 
-    def _look_at_affected(self, obj: KubeObject) -> None:
+    def _enqueue_affected(self, obj: KubeObject) -> None:
         for number in self._watchers[type(obj)]:
             controller = self._controllers[number]
             try:
@@ -203,20 +203,20 @@ class ControllerManager:
                 log.exception("controller failed on an object", controller=controller.name, key=obj.key)
                 continue
             for key in keys:
-                self._look_at(Item(number, key))
+                self._enqueue(Item(number, key))
 
-    def _look_at(self, item: Item) -> None:
+    def _enqueue(self, item: Item) -> None:
         """Queue an item: now, or when its minimum interval is over."""
         pause = self._controllers[item.controller].pause
-        rested = self._looked.get(item, -pause) + pause
+        rested = self._last_reconciled.get(item, -pause) + pause
         now = asyncio.get_running_loop().time()
         if pause and rested > now:
-            self._look_at_later(item, rested - now)
+            self._enqueue_after(item, rested - now)
         else:
             self._ready[item] = None
-            self._news.set()
+            self._wakeup.set()
 
-    def _look_at_later(self, item: Item, seconds: float) -> None:
+    def _enqueue_after(self, item: Item, seconds: float) -> None:
         """Queue an item after a delay, unless it is due earlier."""
         loop = asyncio.get_running_loop()
         seconds = min(max(seconds, MIN_WAIT), MAX_WAIT)
@@ -230,21 +230,21 @@ class ControllerManager:
     def _due(self, item: Item) -> None:
         del self._timers[item]
         self._ready[item] = None
-        self._news.set()
+        self._wakeup.set()
 
-    async def _pump(self, group: asyncio.TaskGroup) -> None:
+    async def _process_queue(self, group: asyncio.TaskGroup) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._wakeup.wait()
+            self._wakeup.clear()
             for item in [item for item in self._ready if item not in self._busy]:
                 del self._ready[item]
-                self._look(item, group)
+                self._reconcile(item, group)
             await asyncio.sleep(0)
 
-    def _look(self, item: Item, group: asyncio.TaskGroup) -> None:
+    def _reconcile(self, item: Item, group: asyncio.TaskGroup) -> None:
         controller = self._controllers[item.controller]
         if controller.pause:
-            self._looked[item] = asyncio.get_running_loop().time()
+            self._last_reconciled[item] = asyncio.get_running_loop().time()
         try:
             actions = list(controller.reconcile(item.key, self.cache))
         except Exception as error:
@@ -252,7 +252,7 @@ class ControllerManager:
             return
         for action in actions:
             if isinstance(action, RequeueAfter):
-                self._look_at_later(item, action.seconds)
+                self._enqueue_after(item, action.seconds)
         writes = [action for action in actions if not isinstance(action, RequeueAfter)]
         if writes:
             self._busy.add(item)
@@ -272,11 +272,11 @@ class ControllerManager:
         else:
             self._succeeded(item)
             # One round of actions may not reach the desired state: reconcile again.
-            self._look_at(item)
+            self._enqueue(item)
         finally:
             self._busy.discard(item)
             if item in self._ready:
-                self._news.set()
+                self._wakeup.set()
 
     async def _carry_out_all(self, writes: Sequence[Write | EmptyNamespace]) -> None:
         """Execute actions in order; consecutive actions of the same type run in parallel."""
@@ -342,4 +342,4 @@ class ControllerManager:
 
     def _retry(self, item: Item) -> None:
         self._ready[item] = None
-        self._news.set()
+        self._wakeup.set()

@@ -35,7 +35,7 @@ class NamespaceController:
         self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a namespace when it changes."""
+        """Return the key of a namespace."""
         return (obj.key,)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:

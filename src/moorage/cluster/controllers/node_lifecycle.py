@@ -44,7 +44,7 @@ class NodeController:
         self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a node when it changes or its lease is renewed."""
+        """Return the node of a changed node or lease."""
         if isinstance(obj, Node):
             return (obj.name,)
         return (obj.name,) if obj.namespace == LEASE_NAMESPACE else ()
@@ -152,10 +152,10 @@ class EvictionController:
             return ()
         now = self._clock.now()
         since = self._since.setdefault(pod.uid, now)
-        return stray(pod, since, now) if node is None else evict(pod, node, since, now)
+        return delete_stray_pod(pod, since, now) if node is None else evict(pod, node, since, now)
 
 
-def stray(pod: Pod, since: float, now: float) -> Iterator[ControllerAction]:
+def delete_stray_pod(pod: Pod, since: float, now: float) -> Iterator[ControllerAction]:
     """Delete a pod whose node no longer exists after a delay: no kubelet will report that it stopped."""
     remaining = since + STRAY_SECONDS - now
     yield RequeueAfter(remaining) if remaining > 0 else Delete(pod, grace=0)

@@ -54,7 +54,7 @@ def managed_pods(owner: KubeObject, cache: InformerCache) -> list[Pod]:
     return [pod for pod in pods if pod.metadata.controller is not None and pod.metadata.controller.uid == owner.uid]
 
 
-def selector_of(owner: Owner) -> LabelSelector | None:
+def pod_selector(owner: Owner) -> LabelSelector | None:
     """Return the pod selector of a workload."""
     selector = owner.spec.selector
     return LabelSelector(match_labels=selector) if isinstance(selector, dict) else selector
@@ -62,7 +62,7 @@ def selector_of(owner: Owner) -> LabelSelector | None:
 
 def adoptions(owner: Owner, orphans: Iterable[KubeObject]) -> Iterator[Patch]:
     """Adopt orphans that a workload selects."""
-    selector = selector_of(owner)
+    selector = pod_selector(owner)
     if owner.is_terminating or selector is None:
         return
     matcher = label_matcher(selector)
@@ -73,7 +73,7 @@ def adoptions(owner: Owner, orphans: Iterable[KubeObject]) -> Iterator[Patch]:
 
 def releases(owner: Owner, owned: Iterable[KubeObject]) -> Iterator[Patch]:
     """Release objects that a workload no longer selects because their labels changed."""
-    selector = selector_of(owner)
+    selector = pod_selector(owner)
     if owner.is_terminating or selector is None:
         return
     matcher = label_matcher(selector)
@@ -106,11 +106,11 @@ def adopter_keys(obj: KubeObject, owners: Iterable[Owner]) -> Iterable[str]:
     """Return the keys of the workloads that would adopt an orphan."""
     if obj.metadata.owner_references:
         return ()
-    selecting = ((owner, selector) for owner in owners if (selector := selector_of(owner)) is not None)
+    selecting = ((owner, selector) for owner in owners if (selector := pod_selector(owner)) is not None)
     return [owner.key for owner, selector in selecting if label_matcher(selector).matches(obj.labels)]
 
 
-def pod_of(owner: KubeObject, template: Data, **metadata: Any) -> Data:
+def pod_from_template(owner: KubeObject, template: Data, **metadata: Any) -> Data:
     """Return a pod made from a template; ``metadata`` is added to the template's."""
     template_metadata = template.get("metadata") or {}
     return {
@@ -138,10 +138,10 @@ def safe_name(text: str) -> str:
     return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(number))
 
 
-def revision_of(template: Data) -> str:
+def template_hash(template: Data) -> str:
     """Return the revision hash of a template; equal templates have equal hashes.
 
-    >>> revision_of({"spec": {}}) == revision_of({"spec": {}, "metadata": {}})
+    >>> template_hash({"spec": {}}) == template_hash({"spec": {}, "metadata": {}})
     True
     """
     content = {key: value for key, value in template.items() if value}

@@ -39,7 +39,7 @@ class ClaimController:
     pause = 0.0
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a claim when it changes, or its class, or a volume that may be for it, or a pod that uses it."""
+        """Return the claims that a changed claim, storage class, volume or pod affects."""
         match obj:
             case PersistentVolumeClaim():
                 return (obj.key,)
@@ -225,7 +225,7 @@ class VolumeController:
     pause = 0.0
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a volume when it changes, or its claim goes."""
+        """Return the volumes that a changed volume or claim affects."""
         if isinstance(obj, PersistentVolumeClaim):
             return (obj.spec.volume_name,) if obj.spec.volume_name else ()
         return (obj.name,)

@@ -13,7 +13,7 @@ from moorage.cluster.controllers.ownership import (
     managed_pods,
     owner_keys,
     pod_claims,
-    pod_of,
+    pod_from_template,
     ready_since,
     with_condition,
 )
@@ -32,7 +32,7 @@ BURST: Final = 500
 
 
 class ReplicaSetController:
-    """Keeps the pods of replica sets, or of their elders, replication controllers."""
+    """Manages the pods of replica sets or of replication controllers."""
 
     pause = 0.1
 
@@ -43,13 +43,13 @@ class ReplicaSetController:
         self.kinds = (kind, Pod)
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a replica set when it changes, or one of its pods, or a pod it might take over."""
+        """Return the replica sets that a changed replica set or pod affects."""
         if isinstance(obj, self._kind):
             return (obj.key,)
         return owner_keys(obj, self._kind) or adopter_keys(obj, cache[self._kind].in_namespace(obj.namespace))
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Make what is missing, delete what is too many, and count."""
+        """Create missing pods, delete surplus pods, and update the status."""
         replica_set = cache[self._kind].get(key)
         if replica_set is None:
             return ()
@@ -74,10 +74,10 @@ def reconcile(
         yield from status_actions(replica_set, replica_set.status, status)
     template = replica_set.spec.template if missing > 0 else {}
     for _ in range(min(missing, BURST)):
-        data = pod_of(replica_set, template, generateName=f"{replica_set.name}-")
+        data = pod_from_template(replica_set, template, generateName=f"{replica_set.name}-")
         yield Create(Pod, data)
     if missing < 0:
-        surplus = sorted(active, key=_worth)[: min(-missing, BURST)]
+        surplus = sorted(active, key=_deletion_rank)[: min(-missing, BURST)]
         yield from (Delete(pod) for pod in surplus)
     if not rejection:
         yield from status_actions(replica_set, replica_set.status, status)
@@ -109,13 +109,13 @@ def _conditions(replica_set: Replicas, rejection: str, now: float) -> list[Data]
 
 
 def wait_for_availability(pods: Iterable[Pod], min_ready: int, now: float) -> Iterator[ControllerAction]:
-    """Look again when the next pod has been ready for long enough."""
+    """Requeue when the next pod becomes available."""
     if min_ready:
         waits = [ready_since(pod) + min_ready - now for pod in pods if is_ready(pod)]
         yield from (RequeueAfter(seconds) for seconds in waits if seconds > 0)
 
 
-def _worth(pod: Pod) -> tuple[bool, bool, bool, int, str]:
+def _deletion_rank(pod: Pod) -> tuple[bool, bool, bool, int, str]:
     """Rank pods by how little is lost with them: without a node, not running, not ready, cheap, young ones first."""
     cost = to_int64(pod.annotations.get("controller.kubernetes.io/pod-deletion-cost", "0")) or 0
     young_first = "".join(chr(0x10FFFF - ord(char)) for char in pod.metadata.creation_timestamp or "")

@@ -17,7 +17,7 @@ PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 
 
 class PodClaimController:
-    """Makes the claims of pods from templates; with ``has_groups`` some are those of their groups."""
+    """Creates the claims of pods from templates; with ``has_groups`` pods can share the claims of their group."""
 
     name = "claims of pods"
     pause = 0.0
@@ -42,7 +42,7 @@ class PodClaimController:
         return [pod.key for pod in pods if any(c.resource_claim_template_name for c in pod.spec.resource_claims)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Make the claims a pod lacks and write down which are whose."""
+        """Create the missing claims of a pod and record them in its status."""
         pod = cache[Pod].get(key)
         if pod is None or pod.is_terminating or pod.is_finished:
             return ()
@@ -54,7 +54,7 @@ class PodClaimController:
 
 
 class GroupClaimController:
-    """Makes the claims that the pods of a group share from templates."""
+    """Creates the shared claims of pod groups from templates."""
 
     name = "claims of pod groups"
     kinds = (PodGroup, ResourceClaim, ResourceClaimTemplate)
@@ -70,7 +70,7 @@ class GroupClaimController:
         return [group.key for group in cache[PodGroup].in_namespace(obj.namespace) if group.spec.resource_claims]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Make the claims a group lacks and write down which are whose."""
+        """Create the missing claims of a group and record them in its status."""
         group = cache[PodGroup].get(key)
         return () if group is None or group.is_terminating else claims_for(group, cache)
 
@@ -110,7 +110,7 @@ def _claims_made_for(owner: KubeObject, cache: InformerCache) -> dict[str, Resou
 
 
 def claim_from(template: ResourceClaimTemplate, owner: Pod | PodGroup, entry: PodResourceClaim) -> Data:
-    """Make a claim for one entry of a pod or a group."""
+    """Return the claim for one entry of a pod or a group."""
     metadata = template.spec.metadata
     return {
         "metadata": {
@@ -125,7 +125,7 @@ def claim_from(template: ResourceClaimTemplate, owner: Pod | PodGroup, entry: Po
 
 
 class ClaimUseController:
-    """Takes back what pods that are gone or have ended had reserved, and groups that are gone."""
+    """Removes the reservations of finished or deleted pods and of deleted groups."""
 
     name = "use of claims"
     pause = 0.0
@@ -135,7 +135,7 @@ class ClaimUseController:
         self.kinds: tuple[type[KubeObject], ...] = (ResourceClaim, Pod, *((PodGroup,) if has_groups else ()))
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a claim when it changes, or a pod that may have used it ends."""
+        """Return the claims that a changed claim, pod or group affects."""
         if isinstance(obj, ResourceClaim):
             return (obj.key,)
         if isinstance(obj, Pod) and (not _may_use_claims(obj) or is_consumer(obj.uid, obj.key, cache)):
@@ -155,7 +155,7 @@ class ClaimUseController:
             for user in claim.status.reserved_for
             if self._still_uses(user, f"{claim.namespace}/{user.name}", cache)
         ]
-        return give_back(claim, users, is_orphan=_is_of_finished_pod(claim, cache))
+        return release_claim(claim, users, is_orphan=_is_of_finished_pod(claim, cache))
 
     def _still_uses(self, user: ClaimConsumer, key: str, cache: InformerCache) -> bool:
         if user.resource == "podgroups" and self._has_groups:
@@ -163,7 +163,7 @@ class ClaimUseController:
         return user.resource != "pods" or is_consumer(user.uid, key, cache)
 
 
-def give_back(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bool) -> Iterator[ControllerAction]:
+def release_claim(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bool) -> Iterator[ControllerAction]:
     """Decide about one claim, given who still uses it, and whether the pod it was made for has ended."""
     is_unused = claim.is_terminating and not users and claim.status.allocation is not None
     if len(users) < len(claim.status.reserved_for) or is_unused:

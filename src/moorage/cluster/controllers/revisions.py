@@ -9,7 +9,7 @@ import msgspec
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.ownership import adoptions, owner_reference, revision_of
+from moorage.cluster.controllers.ownership import adoptions, owner_reference, template_hash
 from moorage.kube.api.struct import Data
 from moorage.kube.api.workloads import AppsWorkload, ControllerRevision
 
@@ -33,7 +33,7 @@ class History:
     @cached_property
     def hash(self) -> str:
         """The hash of the current template."""
-        return revision_of(self.owner.spec.template)
+        return template_hash(self.owner.spec.template)
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from moorage.cluster.controllers.ownership import (
     owner_keys,
     owner_reference,
     pod_claims,
-    pod_of,
+    pod_from_template,
     reference_data,
     scaled,
 )
@@ -36,7 +36,7 @@ INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 
 
 class StatefulSetController:
-    """Keeps the pods of stateful sets."""
+    """Manages the pods of stateful sets."""
 
     name = "stateful sets"
     kinds = (StatefulSet, Pod, PersistentVolumeClaim, ControllerRevision)
@@ -46,7 +46,7 @@ class StatefulSetController:
         self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at a stateful set when it changes, or one of its pods or revisions, or a pod it might take over."""
+        """Return the stateful sets that a changed stateful set, pod or revision affects."""
         if isinstance(obj, StatefulSet):
             return (obj.key,)
         sets = cache[StatefulSet].in_namespace(obj.namespace)
@@ -55,7 +55,7 @@ class StatefulSetController:
         return owner_keys(obj, StatefulSet) or adopter_keys(obj, sets)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Make, replace or remove the next pod, and count."""
+        """Create, replace or delete the next pod, and update the status."""
         stateful_set = cache[StatefulSet].get(key)
         if stateful_set is None or stateful_set.is_terminating:
             return ()
@@ -123,7 +123,7 @@ class Ordinals:
             yield from (name.removeprefix(f"{template}-") for name in self.claims if name.startswith(prefix))
 
     def _keep(self) -> list[ControllerAction]:
-        """Make the pods that are missing; in order, each waits until those before it are there."""
+        """Create missing pods; with ordered management, each waits for its predecessors."""
         in_order = self.stateful_set.spec.pod_management_policy != "Parallel"
         actions: list[ControllerAction] = []
         missing = 0
@@ -148,7 +148,7 @@ class Ordinals:
             return
         revision = self._revision_for(int(ordinal))
         labels = {NAME_LABEL: name, INDEX_LABEL: ordinal, REVISION_LABEL: revision}
-        data = pod_of(self.stateful_set, self.history.template(revision), name=name, labels=labels)
+        data = pod_from_template(self.stateful_set, self.history.template(revision), name=name, labels=labels)
         volumes = [volume for volume in data["spec"].get("volumes") or () if volume["name"] not in self._templates]
         for template, claim in claims.items():
             volumes.append({"name": template, "persistentVolumeClaim": {"claimName": claim}})

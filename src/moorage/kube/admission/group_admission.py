@@ -83,8 +83,8 @@ class GroupAdmission:
         else:
             _drop(spec["scheduling"], self._off, None)
 
-    def give_priority(self, resource: ServedResource, data: Data, classes: PodAdmission) -> None:
-        """Take priority, class and policy of a new group from its priority class; refuse other ones."""
+    def set_priority(self, resource: ServedResource, data: Data, classes: PodAdmission) -> None:
+        """Set priority, class and policy of a new group from its priority class; reject other values."""
         spec, noun = data["spec"], WORDS[resource.storage]
         name = data["metadata"].get("name", "")
         class_name = spec.get("priorityClassName") or ""

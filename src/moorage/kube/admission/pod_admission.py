@@ -47,7 +47,7 @@ class PodAdmission:
         return pod
 
     def _with_priority(self, pod: Pod) -> Pod:
-        """Take priority and policy from the class; what a pod of a live cluster already has is kept."""
+        """Set priority and policy from the class; existing values of a live pod are preserved."""
         spec = pod.spec
         if spec.priority is not None and (spec.preemption_policy is not None or not spec.priority_class_name):
             return pod
@@ -101,7 +101,7 @@ def _steps(features: FeatureGates) -> Iterable[Callable[[Pod], Pod]]:
 
 
 def merge_affinity_label_keys(pod: Pod) -> Pod:
-    """Put the pod's own labels into its affinity selectors where matchLabelKeys and mismatchLabelKeys name them."""
+    """Merge the pod's labels into its affinity selectors as matchLabelKeys and mismatchLabelKeys require."""
     affinity = pod.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return pod
@@ -114,7 +114,7 @@ def merge_affinity_label_keys(pod: Pod) -> Pod:
 
 
 def merge_spread_label_keys(pod: Pod) -> Pod:
-    """Put the pod's own labels into the selectors of its spread constraints where matchLabelKeys names them."""
+    """Merge the pod's labels into the selectors of its spread constraints as matchLabelKeys requires."""
     if not any(constraint.match_label_keys for constraint in pod.spec.topology_spread_constraints):
         return pod
     constraints = tuple(_merge_constraint(item, pod.labels) for item in pod.spec.topology_spread_constraints)
@@ -205,7 +205,7 @@ def _with_each_container(pod: Pod, change: Callable[[Container], Container]) -> 
 
 
 def _huge_page_limits(pod: Pod, level: ResourceRequirements) -> ResourceList:
-    """Let the pod as a whole have the huge pages of its containers; they cannot be overcommitted."""
+    """Set the pod-level huge pages to the sum of its containers: they cannot be overcommitted."""
     totals = _aggregate(pod, lambda container: container.resources.limits)
     return {
         name: amount for name, amount in totals.items() if name.startswith(HUGEPAGES) and name not in level.requests

@@ -44,7 +44,7 @@ Check = Callable[[Any], Iterable[Problem]]
 
 
 def problems_of(obj: KubeObject) -> Iterator[Problem]:
-    """Find what is wrong with a typed object, in the order of its fields."""
+    """Yield the problems of a typed object, in the order of its fields."""
     return _walk(obj, "")
 
 

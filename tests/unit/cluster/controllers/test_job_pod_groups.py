@@ -9,7 +9,7 @@ from moorage.cluster.controllers.actions import Create, Patch
 from moorage.cluster.controllers.garbage_collector import GROUPS, GarbageCollector
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.job import JobController
-from moorage.cluster.controllers.job_pod_groups import JobGroup, PodGroupProtection, group_name, group_of
+from moorage.cluster.controllers.job_pod_groups import JobGroup, PodGroupProtection, find_job_group, group_name
 from moorage.cluster.controllers.resource_claims import (
     MADE_FOR,
     ClaimUseController,
@@ -41,14 +41,14 @@ def made(actions: Any) -> tuple[type[KubeObject], dict[str, Any]]:
 
 
 def workload(of: Job, **spec: Any) -> Workload:
-    (action,) = group_of(of, InformerCache(), has_started=False).actions
+    (action,) = find_job_group(of, InformerCache(), has_started=False).actions
     assert isinstance(action, Create)
     name = action.data["metadata"]["name"]
     return make(Workload, name, owner=of, spec={**action.data["spec"], **spec})
 
 
 def group(of: Job) -> PodGroup:
-    (action,) = group_of(of, InformerCache([workload(of)]), has_started=False).actions
+    (action,) = find_job_group(of, InformerCache([workload(of)]), has_started=False).actions
     assert isinstance(action, Create)
     return make(PodGroup, action.data["metadata"]["name"], owner=of, spec=action.data["spec"])
 
@@ -90,12 +90,12 @@ TEMPLATES: dict[str, tuple[Job, dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("of", "want"), TEMPLATES.values(), ids=TEMPLATES)
 def test_the_workload_and_the_group_of(of: Job, want: dict[str, Any]) -> None:
-    kind, data = made(group_of(of, InformerCache(), has_started=False).actions)
+    kind, data = made(find_job_group(of, InformerCache(), has_started=False).actions)
     assert (kind, data["metadata"]["name"]) == (Workload, "train-7464df7ddb")
     assert data["spec"]["podGroupTemplates"] == [{"name": "train-pgt-0", **want}]
     assert data["spec"]["controllerRef"] == {"apiGroup": "batch", "kind": "Job", "name": "train"}
     above = workload(of)
-    kind, data = made(group_of(of, InformerCache([above]), has_started=False).actions)
+    kind, data = made(find_job_group(of, InformerCache([above]), has_started=False).actions)
     assert (kind, data["metadata"]["name"]) == (PodGroup, NAME)
     reference = {"workloadRef": {"workloadName": "train-7464df7ddb", "templateName": "train-pgt-0"}}
     assert data["spec"] == {**reference, **want}
@@ -119,18 +119,18 @@ ALONE: dict[str, tuple[Job, list[KubeObject], bool]] = {
 
 @pytest.mark.parametrize(("of", "objects", "has_started"), ALONE.values(), ids=ALONE)
 def test_no_group_for(of: Job, objects: list[KubeObject], has_started: bool) -> None:
-    assert group_of(of, InformerCache(objects), has_started=has_started) == JobGroup()
+    assert find_job_group(of, InformerCache(objects), has_started=has_started) == JobGroup()
 
 
 def test_a_group_of_the_workload_that_the_manager_of_a_job_has() -> None:
     of = job(owner=CRON, annotations={"scheduling.k8s.io/group-template-name": "workers"})
     template = {"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}
     above = make(Workload, "js-wl", owner=CRON, spec={"podGroupTemplates": [template]})
-    kind, data = made(group_of(of, InformerCache([above]), has_started=False).actions)
+    kind, data = made(find_job_group(of, InformerCache([above]), has_started=False).actions)
     assert (kind, data["metadata"]["name"]) == (PodGroup, "js-wl-workers-7586587989")
     assert [item["kind"] for item in data["metadata"]["ownerReferences"]] == ["Job"]
     there = make(PodGroup, "js-wl-workers-7586587989", spec=data["spec"])
-    assert group_of(of, InformerCache([above, there]), has_started=True).name == there.name
+    assert find_job_group(of, InformerCache([above, there]), has_started=True).name == there.name
     assert JobController(VirtualClock(), makes_groups=True).affected(above, InformerCache([of])) == [of.key]
 
 
@@ -146,7 +146,7 @@ def test_pods_are_made_into_the_group() -> None:
 def test_a_changed_count_is_passed_on() -> None:
     before = job(scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}})
     after = job(scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}})
-    found = group_of(after, InformerCache([workload(before), group(before)]), has_started=True)
+    found = find_job_group(after, InformerCache([workload(before), group(before)]), has_started=True)
     patches = [action for action in found.actions if isinstance(action, Patch)]
     assert found.name == NAME
     assert patches[0].patch["spec"]["podGroupTemplates"][0]["schedulingPolicy"] == {"gang": {"minCount": 2}}

@@ -4,7 +4,7 @@ import pytest
 from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
 
 from moorage.cluster.controllers.actions import Patch
-from moorage.cluster.controllers.node_lifecycle import evict, reconcile, stray
+from moorage.cluster.controllers.node_lifecycle import delete_stray_pod, evict, reconcile
 from moorage.kube.api.meta import format_micro_time, format_time
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
@@ -91,5 +91,5 @@ def test_pods_of_a_silent_node_are_not_ready() -> None:
 
 
 def test_a_pod_whose_node_is_gone_goes_at_once_after_a_while() -> None:
-    assert said(stray(pod("p"), NOW - 19, NOW)) == []
-    assert said(stray(pod("p"), NOW - 20, NOW)) == ["delete p at once"]
+    assert said(delete_stray_pod(pod("p"), NOW - 19, NOW)) == []
+    assert said(delete_stray_pod(pod("p"), NOW - 20, NOW)) == ["delete p at once"]

@@ -8,7 +8,7 @@ import msgspec
 from moorage.cluster.apiserver.admission.limit_ranges import LIMITS, check_claim, check_pod, limit_ranges
 from moorage.cluster.apiserver.admission.pod_resources import RUNTIMES, default_limits, qos_class, with_runtime_class
 from moorage.cluster.apiserver.admission.quotas import Quotas
-from moorage.cluster.apiserver.admission.service_addresses import SERVICES, give_address, keep_address
+from moorage.cluster.apiserver.admission.service_addresses import SERVICES, allocate_address, keep_address
 from moorage.cluster.apiserver.storage.store import Store, StoredChange
 from moorage.common.caches import LRU
 from moorage.common.errors import ApiError, InputError
@@ -103,7 +103,7 @@ class Admission:
     def admit_new(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
         """Return a new object in the form to store."""
         if resource.storage == "pods":
-            return _told_of_gates(self._admit_new_pod(resource, data))
+            return _with_gated_condition(self._admit_new_pod(resource, data))
         return self._admit_fully(resource, data)
 
     def _admit_new_pod(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
@@ -143,9 +143,9 @@ class Admission:
         elif resource.storage == PRIORITY_CLASSES:
             self._check_default(resource, data)
         elif resource.storage == SERVICES:
-            give_address(resource, data, self._store)
+            allocate_address(resource, data, self._store)
         elif resource.storage in WORDS:
-            self._groups.give_priority(resource, data, self.pod_admission)
+            self._groups.set_priority(resource, data, self.pod_admission)
         if resource.storage in PROTECTED:
             _protect(data["metadata"], PROTECTED[resource.storage])
         if resource.has_struct:
@@ -159,16 +159,16 @@ class Admission:
         return data
 
     def _shape_pod(self, resource: ServedResource, data: dict[str, Any]) -> None:
-        """Give a pod what its namespace, its runtime class and the cluster have for all pods."""
+        """Add the defaults of the namespace, the runtime class and the cluster to a pod."""
         metadata, spec = data["metadata"], data["spec"]
         default_limits(spec, limit_ranges(self._store, metadata["namespace"]))
         with_runtime_class(resource, metadata.get("name", ""), spec, self._store)
-        _tolerate_trouble(spec)
+        _add_default_tolerations(spec)
         account = spec.setdefault("serviceAccountName", "default")
         spec.setdefault("serviceAccount", account)
 
     def _check_default(self, resource: ServedResource, data: dict[str, Any]) -> None:
-        """Refuse a second priority class for pods that name none."""
+        """Reject a second global default priority class."""
         if not data.get("globalDefault"):
             return
         classes = (entry.typed(PriorityClass) for entry in self._store.list(PRIORITY_CLASSES))
@@ -178,7 +178,7 @@ class Admission:
             raise forbidden(resource, data["metadata"].get("name", ""), why)
 
     def _choose_class(self, spec: dict[str, Any]) -> None:
-        """Give a claim that names no storage class the default one: of several, the youngest."""
+        """Set the default storage class of a claim: the newest of several."""
         if "storageClassName" in spec:
             return
         classes = [entry.typed(StorageClass) for entry in self._store.list(STORAGE_CLASSES)]
@@ -206,7 +206,7 @@ class Admission:
         return data
 
     def admit_status(self, resource: ServedResource, old: Mapping[str, Any], data: dict[str, Any]) -> None:
-        """Refuse a status, and metadata that came with it, whose fields are of other types than theirs.
+        """Reject a status, and its metadata, with fields of wrong types.
 
         Of groups, also one that has content that it may not have.
         """
@@ -226,7 +226,7 @@ class Admission:
             _raise_if_invalid(resource, data, group_status(data))
 
     def check_types(self, resource: ServedResource, data: Mapping[str, Any]) -> None:
-        """Refuse an object whose fields are of other types than theirs."""
+        """Reject an object with fields of wrong types."""
         # Events are validated in their stored form, independent of the request's API group.
         api_version = "v1" if resource.storage == "events" else resource.api_version
         schema = schema_of_kind(api_version, resource.name)
@@ -271,14 +271,14 @@ class Admission:
         return admitted
 
 
-def _told_of_gates(pod: dict[str, Any]) -> dict[str, Any]:
+def _with_gated_condition(pod: dict[str, Any]) -> dict[str, Any]:
     """Set the PodScheduled condition of a gated pod; schedulers ignore it until its gates are removed."""
     if pod["spec"].get("schedulingGates"):
         pod["status"]["conditions"] = [{**GATED}]
     return pod
 
 
-def _tolerate_trouble(spec: dict[str, Any]) -> None:
+def _add_default_tolerations(spec: dict[str, Any]) -> None:
     """Add the default tolerations: pods stay on unhealthy nodes for five minutes."""
     tolerations = list(spec.get("tolerations") or ())
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
@@ -292,16 +292,16 @@ def _tolerate_trouble(spec: dict[str, Any]) -> None:
 
 
 def _keep_admitted(old: Mapping[str, Any], spec: dict[str, Any]) -> None:
-    """Let a pod keep what it got on its way in when a manifest that does not name it is put in its place."""
+    """Preserve the results of admission when a manifest without them replaces a pod."""
     before = old.get("spec") or {}
     for name in ("priority", "preemptionPolicy", "serviceAccountName", "serviceAccount"):
         if name in before:
             spec.setdefault(name, before[name])
-    _tolerate_trouble(spec)
+    _add_default_tolerations(spec)
 
 
 def _protect(metadata: dict[str, Any], finalizer: str) -> None:
-    """Have an object stay while it is in use, even if it is deleted."""
+    """Add the protection finalizer: an object in use is not removed on deletion."""
     finalizers = metadata.get("finalizers") or []
     if finalizer not in finalizers:
         metadata["finalizers"] = [*finalizers, finalizer]

@@ -18,8 +18,8 @@ FIRST: Final = str(NETWORK[1])
 FIRST_PORT: Final = 30_000
 
 
-def give_address(resource: ServedResource, data: Data, store: Store) -> None:
-    """Give a new service an address that no other has, unless it wants none, and node ports if it wants some."""
+def allocate_address(resource: ServedResource, data: Data, store: Store) -> None:
+    """Allocate a unique cluster IP for a new service, unless it is headless, and node ports if required."""
     spec = data["spec"]
     if spec.get("type") == "ExternalName":
         return
@@ -31,10 +31,10 @@ def give_address(resource: ServedResource, data: Data, store: Store) -> None:
     address = requested or next(str(item) for item in NETWORK.hosts() if str(item) not in used and str(item) != FIRST)
     spec |= {"clusterIP": address, "clusterIPs": [address], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
     if spec.get("type") in ("NodePort", "LoadBalancer"):
-        _give_ports(spec, store)
+        _allocate_ports(spec, store)
 
 
-def _give_ports(spec: Data, store: Store) -> None:
+def _allocate_ports(spec: Data, store: Store) -> None:
     used = {port.get("nodePort") for spec_of in _specs(store) for port in spec_of.get("ports") or ()}
     free = (number for number in count(FIRST_PORT) if number not in used)
     for port in spec.get("ports") or ():
@@ -43,7 +43,7 @@ def _give_ports(spec: Data, store: Store) -> None:
 
 
 def keep_address(old: Mapping[str, Any], data: Data) -> None:
-    """Let a service whose manifest names no address keep the one it has."""
+    """Preserve the address of a service whose manifest does not specify one."""
     before, after = old.get("spec") or {}, data["spec"]
     if after.get("type") == before.get("type"):
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):

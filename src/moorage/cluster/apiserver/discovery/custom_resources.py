@@ -85,7 +85,7 @@ class WrittenDefinition(Definition, frozen=True):
 
 
 class CustomResources:
-    """Keeps the served resources up with the definitions in the store."""
+    """Updates the served resources when definitions in the store change."""
 
     def __init__(self, store: Store, resources: Resources) -> None:
         self.schemas: dict[str, Data] = {}
@@ -135,7 +135,7 @@ class CustomResources:
         self._resources.define(key, resources)
 
     def remove_objects(self, definition: str) -> None:
-        """Take out all objects of a definition that goes away."""
+        """Delete all objects of a deleted definition."""
         for entry in self._store.list(definition):
             self._store.remove(definition, entry.key)
 
@@ -260,7 +260,7 @@ def _undeclared_metadata(metadata: Any, path: str) -> Iterator[tuple[Data, str, 
 
 
 def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Find where data is not as its schema wants it: types, required fields, words from lists and ranges."""
+    """Yield the schema violations of data: types, required fields, enumerations and ranges."""
     if not _is_of_type(data, schema):
         type_name = _TYPE_NAMES.get(type(data), "null")
         why = f'Invalid value: "{type_name}": {path or "the object"} must be of type {schema["type"]}'

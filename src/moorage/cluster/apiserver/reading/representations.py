@@ -139,7 +139,7 @@ class TableRepresentation(ConvertedRepresentation):
         return _encode({"type": "BOOKMARK", "object": table_data | {"rows": [row]}}) + b"\n"
 
 
-def representation_of(resource: ServedResource, accept: str, printer: Printer, include: str) -> Representation:
+def select_representation(resource: ServedResource, accept: str, printer: Printer, include: str) -> Representation:
     """Choose the representation from the Accept header, in its order of preference."""
     for offer in accept.split(","):
         kind, _, parameters = offer.strip().partition(";")

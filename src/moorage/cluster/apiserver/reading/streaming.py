@@ -28,7 +28,7 @@ class Watchers:
         return WatchStream(watch, self)
 
     def tick(self) -> None:
-        """Have every watch look at the clock."""
+        """Check the timeouts of all watches."""
         for streams in self._streams.values():
             for stream in tuple(streams):
                 stream.tick()

@@ -125,7 +125,7 @@ def _repeated(data: Any, path: str) -> Iterator[str]:
 
 
 def _with_words(data: Any) -> Any:
-    """Make floats of the whole numbers that no machine word holds, as Go's decoder does."""
+    """Convert integers beyond 64 bits to floats, as Go's decoder does."""
     if isinstance(data, dict):
         return {key: _with_words(item) for key, item in data.items()}
     if isinstance(data, list):
@@ -169,7 +169,7 @@ def read_yaml(body: bytes, *, is_strict: bool = False) -> Any:
 
 
 def _check_depth(data: Any) -> None:
-    """Refuse what is nested too deep to be walked through."""
+    """Reject data that is nested too deeply for recursion."""
     level = [data]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []

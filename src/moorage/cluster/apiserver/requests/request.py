@@ -111,7 +111,7 @@ class Target:
 
 
 def target_of(path: str, resources: Resources) -> Target:
-    """Find what a path names; 404 if nothing is served there."""
+    """Return the target of a path; 404 if nothing is served there."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:
         case ["api", version, first, *rest]:

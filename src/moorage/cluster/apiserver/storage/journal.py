@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class Journal:
-    """Keeps a store in a folder. Call :meth:`start` on the loop that will :meth:`settle`."""
+    """Persists a store in a directory. Call :meth:`start` on the event loop that calls :meth:`settle`."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE

@@ -93,7 +93,7 @@ class ObjectStore:
         return self._write(before, obj)
 
     def remove(self, obj: KubeObject) -> None:
-        """Take an object out for good."""
+        """Delete an object immediately."""
         self.current(obj)
         self.store.remove(_storage(type(obj)), obj.key)
 

@@ -234,7 +234,7 @@ class Store:
         return stored
 
     def undo(self, resource: str, key: str, before: Entry | None) -> None:
-        """Bring an object back to how it was, as a change like any other: watchers have seen what is undone."""
+        """Restore a previous state of an object as an ordinary change, because watchers have seen the undone one."""
         current = self.get(resource, key)
         if before is not None:
             self.put(resource, key, before.data)
@@ -242,18 +242,18 @@ class Store:
             self.remove(resource, key)
 
     def restore(self, resource: str, entry: Entry) -> None:
-        """Take in an object that was written before this store was made; it is no change."""
+        """Load a persisted object; this is not a change."""
         self._objects.setdefault(resource, {})[entry.key] = entry
         self._sorted.pop(resource, None)
         self.version = max(self.version, entry.version)
 
     def forget_history(self) -> None:
-        """Make every version before now too old to be watched from."""
+        """Expire all previous versions for watches."""
         for resource in self._objects:
             self.log(resource).forgotten_version = self.version
 
     def remove(self, resource: str, key: str) -> StoredChange:
-        """Take an object out for good."""
+        """Delete an object immediately."""
         before = self._objects[resource].pop(key)
         self._sorted.pop(resource, None)
         self.version += 1

@@ -24,7 +24,7 @@ _BUDGETS: Final = served(BY_NAME["PodDisruptionBudget"])
 
 
 def bind(writer: Writer, target: Target, binding: Data, *, is_dry_run: bool) -> Data:
-    """Give a pod its node, once; that it is scheduled is noted in its status."""
+    """Bind a pod to a node, once, and set its PodScheduled condition."""
     entry = writer.find(target)
     pod = entry.data
     node = binding.get("target")
@@ -132,7 +132,7 @@ def _budgets_of(writer: Writer, namespace: str, pod: Data) -> Iterator[Entry]:
             yield entry
 
 
-def scale_of(data: Data) -> Data:
+def get_scale(data: Data) -> Data:
     """Show how many pods a workload wants and has."""
     metadata = data["metadata"]
     selector = find(data, "spec.selector", {})
@@ -152,7 +152,7 @@ def change_scale(writer: Writer, target: Target, edit: Callable[[Data], Data], o
     """Change how many pods a workload wants; returns its scale."""
 
     def rescale(data: Data) -> Data:
-        new = edit(scale_of(data))
+        new = edit(get_scale(data))
         spec = new.get("spec")
         replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
         if not isinstance(replicas, int) or isinstance(replicas, bool):
@@ -164,4 +164,4 @@ def change_scale(writer: Writer, target: Target, edit: Callable[[Data], Data], o
         data.setdefault("spec", {})["replicas"] = replicas
         return data
 
-    return scale_of(writer.change(target, rescale, options).data)
+    return get_scale(writer.change(target, rescale, options).data)

@@ -102,7 +102,7 @@ def _compared(value: str, path: str) -> Iterator[FieldError]:
 
 
 def comparisons(spec: Data, path: str) -> Iterator[FieldError]:
-    """Refuse tolerations that compare numbers: the feature is off."""
+    """Reject tolerations that compare numbers while the feature is disabled."""
     for number, toleration in enumerate(spec.get("tolerations") or ()):
         if toleration.get("operator") in COMPARISONS:
             yield unsupported_value(

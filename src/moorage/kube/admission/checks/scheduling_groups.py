@@ -294,7 +294,7 @@ def _condition(condition: Data, path: str) -> Iterator[FieldError]:
 
 
 def changed_pod_group(old: Stored, new: Stored) -> Iterator[FieldError]:
-    """Let nothing of a group change but how many of it must run together."""
+    """Reject changes of a group, except to its gang's minCount."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     yield from _fixed(before, after, "spec", "parentCompositePodGroupName", "workloadRef")
     yield from _kept_policy(before, after, "spec")
@@ -303,14 +303,14 @@ def changed_pod_group(old: Stored, new: Stored) -> Iterator[FieldError]:
 
 
 def changed_composite(old: Stored, new: Stored) -> Iterator[FieldError]:
-    """Let nothing of a group of groups change."""
+    """Reject changes of a composite group."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     first = ("parentCompositePodGroupName", "workloadRef", "schedulingPolicy", "schedulingConstraints")
     yield from _fixed(before, after, "spec", *first, *_LATER)
 
 
 def changed_workload(old: Stored, new: Stored) -> Iterator[FieldError]:
-    """Let no template of a workload come, go or change but for how many must run together."""
+    """Reject changes of the templates of a workload, except to minCount."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     yield from _fixed(before, after, "spec", "controllerRef")
     yield from _kept_templates(before, after, "spec")
@@ -334,7 +334,7 @@ def _kept_templates(before: Stored, after: Stored, path: str) -> Iterator[FieldE
 
 
 def changed_job(old: Stored, new: Stored) -> Iterator[FieldError]:
-    """Let nothing of a job's group change but how many of it must run together."""
+    """Reject changes of a job's scheduling settings, except to minCount."""
     before, after = (old.get("spec") or {}).get("scheduling"), (new.get("spec") or {}).get("scheduling")
     if (before is None) != (after is None):
         yield invalid_value("spec.scheduling", None, CLEARED if after is None else SET_LATE)

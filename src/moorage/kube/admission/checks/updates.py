@@ -20,7 +20,7 @@ _POD_RULE: Final = (
 
 
 def update_problems(storage: str, old: Stored, new: Stored) -> Iterator[FieldError]:
-    """Find what changed that may not change."""
+    """Yield the errors for changed immutable fields."""
     rule = RULES.get(storage)
     if rule is not None:
         yield from rule(old, new)
@@ -75,7 +75,7 @@ def _fixed(*names: str) -> Callable[[Stored, Stored], Iterator[FieldError]]:
 
 
 def _claim(old: Stored, new: Stored) -> Iterator[FieldError]:
-    """Let a claim be bound, get a class it had none of, and grow; nothing else of it may change."""
+    """Allow a claim to be bound, to get its first storage class, and to grow; all else is immutable."""
     before, after = dict(old.get("spec") or {}), dict(new.get("spec") or {})
     for name in ("volumeName", "storageClassName"):
         if before.get(name) is None and name in after:

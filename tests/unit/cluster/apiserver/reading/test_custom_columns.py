@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.apiserver.reading.tables.printing import printer_of
+from moorage.cluster.apiserver.reading.tables.printing import select_printer
 
 THING = {"metadata": {"name": "n", "labels": {"a.b/c": "d"}}, "status": {"cards": [{"model": "T4"}, 3]}}
 CELLS = {
@@ -20,5 +20,5 @@ CELLS = {
 
 @pytest.mark.parametrize(("path", "want"), CELLS.items())
 def test_a_cell(path: str, want: Any) -> None:
-    printer = printer_of("things.example.org", lambda: 0.0, [{"name": "X", "type": "string", "jsonPath": path}])
+    printer = select_printer("things.example.org", lambda: 0.0, [{"name": "X", "type": "string", "jsonPath": path}])
     assert list(printer.cells(THING, 0.0)) == ["n", want]

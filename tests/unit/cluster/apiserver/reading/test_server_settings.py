@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.apiserver.reading.tables.printing import printer_of
+from moorage.cluster.apiserver.reading.tables.printing import select_printer
 from moorage.cluster.apiserver.reading.tables.server_settings import SERVER_SETTINGS
 from moorage.kube.api.meta import parse_time
 
@@ -72,7 +72,7 @@ CELLS: list[tuple[str, dict[str, Any], list[Any]]] = [
 
 @pytest.mark.parametrize(("storage", "data", "cells"), CELLS)
 def test_cells(storage: str, data: dict[str, Any], cells: list[Any]) -> None:
-    printer = printer_of(storage, lambda: 0.0)
+    printer = select_printer(storage, lambda: 0.0)
     assert printer.cells({"metadata": META, **data}, parse_time(BORN) + 7) == cells
 
 

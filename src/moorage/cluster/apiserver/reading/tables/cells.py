@@ -32,7 +32,7 @@ class Column:
 
 
 def columns(*names: str) -> tuple[Column, ...]:
-    """Make columns; a name with an asterisk is shown by ``-o wide`` only."""
+    """Return columns; a name with an asterisk is printed by ``-o wide`` only."""
     return tuple(
         Column(name.rstrip("*"), format="name" if name == "Name" else "", priority=int(name.endswith("*")))
         for name in names
@@ -89,7 +89,7 @@ def plain(*paths: str) -> Callable[[Data, float], list[Any]]:
 
 
 def format_cell(value: Any) -> Any:
-    """Put what was found in a cell."""
+    """Format a value for a cell."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):

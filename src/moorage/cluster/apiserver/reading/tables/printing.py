@@ -43,7 +43,7 @@ def _included(obj: Data, include: str) -> Data | None:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
-def printer_of(storage: str, now: Callable[[], float], custom: Sequence[Mapping[str, Any]] = ()) -> Printer:
+def select_printer(storage: str, now: Callable[[], float], custom: Sequence[Mapping[str, Any]] = ()) -> Printer:
     """Return how objects of a resource are printed; ``custom`` are a definition's additionalPrinterColumns."""
     if builtin := WORKLOADS.get(storage) or CLUSTER_OBJECTS.get(storage) or SERVER_SETTINGS.get(storage):
         return Printer(*builtin, now)
