@@ -1,4 +1,4 @@
-"""What an API server says when it refuses, as exceptions."""
+"""Error responses of an API server, as exceptions."""
 
 import re
 from typing import Any, Final
@@ -19,9 +19,9 @@ from moorage.common.errors import (
 from moorage.kube.api.codec import UNREADABLE
 
 MAX_SHOWN: Final = 200
-"""How much of an answer that is no Status is shown."""
+"""Maximum length of a response without a Status in a message."""
 MAX_RETRY_AFTER: Final = 60.0
-"""The longest wait that a server may ask for: what it cannot do in a minute, it may as well be asked again."""
+"""Maximum of ``Retry-After`` in seconds; a longer delay is not useful."""
 
 _BY_STATUS: Final[dict[int, type[ApiError]]] = {
     401: Unauthorized,
@@ -50,7 +50,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def api_error(status: int, body: bytes, retry_after: str | None = None, source: str = "") -> ApiError:
-    """Turn an answer that is no success into the error that says what happens next."""
+    """Convert an error response to the exception that determines the reaction."""
     found = parsed(body)
     message = found.message or body[:MAX_SHOWN].decode(errors="replace").strip() or f"HTTP status {status}"
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
@@ -75,7 +75,7 @@ def parsed(body: bytes) -> StatusAnswer:
 
 
 def _with_missing_permission(message: str) -> str:
-    """Say in RBAC's own terms what is missing."""
+    """Describe the missing permission in RBAC terms."""
     found = _FORBIDDEN.search(message)
     if found is None:
         return message
@@ -84,7 +84,7 @@ def _with_missing_permission(message: str) -> str:
 
 
 def bounded(seconds: object) -> float | None:
-    """Return how long to wait, from a header or a Status, whatever stands there; ``None`` if it cannot be meant.
+    """Return the delay from a header or a Status; ``None`` if it is missing or invalid.
 
     An API server writes whole seconds, never a date.
     """

@@ -1,4 +1,4 @@
-"""Standing for election: the LeaseCandidate by which the API server knows who could lead, kept alive."""
+"""The LeaseCandidate of coordinated leader election: created and renewed for the API server."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Candidacy:
-    """Keeps one candidate: made if it is missing, renewed now and then, and whenever the API server asks."""
+    """Maintains one candidate: creates it if it is missing, renews it periodically and when the API server pings it."""
 
     client: ApiClient
     settings: LeaseSettings
@@ -43,7 +43,7 @@ class Candidacy:
         return self._informer is not None and self._informer.is_synced
 
     async def run(self) -> None:
-        """Stand for election until cancelled."""
+        """Maintain the candidate until cancelled."""
         kind = BY_TYPE[LeaseCandidate]
         selector = f"metadata.name={self.settings.identity}"
         self._informer = Informer(self.client, kind, self._on_changes, field_selector=selector)
@@ -63,7 +63,7 @@ class Candidacy:
     def _on_changes(self, _kind: Kind, changes: Sequence[Change[Any]]) -> None:
         for change in changes:
             self._known = change.after
-            # One that somebody deleted is made again, too.
+            # A deleted candidate is created again.
             if change.after is None or _is_asked(change.after.spec):
                 self._asked.set()
 
@@ -102,7 +102,7 @@ class Candidacy:
 
 
 def _is_asked(spec: LeaseCandidateSpec) -> bool:
-    """Return whether the API server has asked for a sign of life since the last one."""
+    """Return whether the API server pinged the candidate since the last renewal."""
     if spec.ping_time is None:
         return False
     return spec.renew_time is None or parse_time(spec.ping_time) > parse_time(spec.renew_time)

@@ -1,4 +1,4 @@
-"""Who we say we are: fixed headers, token files that rotate, and programs that are asked for credentials."""
+"""Credentials: fixed headers, token files that rotate, and credential plugins."""
 
 import asyncio
 import base64
@@ -21,10 +21,10 @@ from moorage.kube.http.tls import ClientTls
 
 NEVER: Final = float("inf")
 TOKEN_FILE_AGE: Final = 60.0
-"""After so many seconds a token file is read again; the kubelet replaces it long before the old token expires."""
+"""Seconds after which a token file is read again; the kubelet replaces it long before the token expires."""
 
 EXEC_SECONDS: Final = 60.0
-"""How long a program may take; one that waits for somebody to log in would keep everything waiting."""
+"""Timeout of a credential plugin; one that waits for an interactive login would block everything."""
 KILL_SECONDS: Final = 1.0
 MAX_OUTPUT: Final = 1 << 20
 MAX_COMPLAINT: Final = 2000
@@ -37,12 +37,12 @@ log = structlog.get_logger(__name__)
 
 
 class Credentials(Protocol):
-    """Where the ``Authorization`` header comes from; asked again at ``expires_at``, or when the server refuses it."""
+    """The source of the ``Authorization`` header; called again at ``expires_at``, or when the server rejects it."""
 
     expires_at: float
 
     async def renew(self) -> str:
-        """Return the header, empty for none; InputError or Unauthorized says why there is none to be had."""
+        """Return the header, or an empty string; raise InputError or Unauthorized if it is unavailable."""
         ...
 
 
@@ -59,9 +59,9 @@ class FixedCredentials:
 
 
 class TokenFile:
-    """A token in a file that somebody else keeps up to date.
+    """A token in a file that another process keeps up to date.
 
-    Once there was a token, a file that cannot be read for a moment costs nothing: the old token may well be good.
+    If the file is temporarily unreadable, the previous token is used.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -112,14 +112,14 @@ class ExecPlugin(msgspec.Struct, frozen=True, rename="camel"):
     provide_cluster_info: bool = False
 
     def check(self, source: str) -> None:
-        """Refuse what client-go refuses, and what would ask questions that nobody is there to answer."""
+        """Reject configurations that client-go rejects, and interactive plugins."""
         where = f"{source}: exec"
         if not self.command:
             raise InputError(f"{where}.command", "there is no program to run")
         if self.api_version not in EXEC_VERSIONS:
             problem = f"this version of the protocol is not spoken here: {self.api_version!r}"
             raise InputError(f"{where}.apiVersion", problem, hint=f"write {' or '.join(EXEC_VERSIONS)}")
-        # Version v1 must say it, v1beta1 has a default.
+        # v1 requires the field, v1beta1 has a default.
         mode = self.interactive_mode or ("" if self.api_version.endswith("/v1") else "IfAvailable")
         if mode not in ("Never", "IfAvailable"):
             problem = f"a scheduler cannot be asked questions, and this says {self.interactive_mode!r}"
@@ -127,7 +127,7 @@ class ExecPlugin(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What such a program hands out: a token, a client certificate, or both."""
+    """The credentials of a plugin: a token, a client certificate, or both."""
 
     token: str = ""
     client_certificate_data: str = ""
@@ -136,7 +136,7 @@ class ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
-    """What such a program prints."""
+    """The output of a credential plugin."""
 
     kind: str = ""
     api_version: str = ""
@@ -212,7 +212,7 @@ class ExecCredentials:
             raise Unauthorized(f"{plugin.command}: did not end within {EXEC_SECONDS:g} s and was killed") from error
         finally:
             if not run.has_ended:
-                # With all that it has started: it is late, or nobody waits for it any more.
+                # Kill the whole process group: it timed out, or its caller was cancelled.
                 with suppress(ProcessLookupError):
                     os.killpg(transport.get_pid(), signal.SIGKILL)
                 await asyncio.wait((run.exited,), timeout=KILL_SECONDS)
@@ -243,7 +243,7 @@ class ProgramRun(asyncio.SubprocessProtocol):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is over, and nobody holds its output open."""
+        """Whether the process ended and its output is closed."""
         return self.ended.done() and not self.ended.cancelled()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -256,7 +256,7 @@ class ProgramRun(asyncio.SubprocessProtocol):
         self.exited.set_result(None)
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Let whoever waits go on."""
+        """Wake the waiting caller."""
         if not self.ended.done():
             self.ended.set_result(None)
 

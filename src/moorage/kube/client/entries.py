@@ -1,4 +1,4 @@
-"""The clusters and users of a kubeconfig: what may be written, and what contradicts itself."""
+"""The clusters and users of a kubeconfig: fields and contradictions."""
 
 import base64
 from collections.abc import Iterable, Mapping
@@ -18,12 +18,12 @@ PATHS: Final = {
     "user": ("client-certificate", "client-key", "tokenFile"),
     "context": (),
 }
-"""What is relative to the file it is written in."""
+"""Fields with paths relative to the kubeconfig."""
 ONE: Final = "keep one of the two"
 
 
 class NamedExtension(msgspec.Struct, frozen=True):
-    """Something of somebody else's in a kubeconfig."""
+    """An extension in a kubeconfig."""
 
     name: str = ""
     extension: Any = None
@@ -42,7 +42,7 @@ class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=Tr
     extensions: list[NamedExtension] | None = None
 
     def authority(self, source: str) -> bytes | Path | None:
-        """Return whom to trust, ``None`` for those the machine trusts."""
+        """Return the CA; ``None`` for the system CAs."""
         if self.certificate_authority_data:
             return from_base64(f"{source}: certificate-authority-data", self.certificate_authority_data)
         return Path(self.certificate_authority) if self.certificate_authority else None
@@ -69,7 +69,7 @@ class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=Tr
 
 
 class ContextEntry(msgspec.Struct, frozen=True):
-    """A context of a kubeconfig: which cluster, and as whom."""
+    """A context of a kubeconfig: a cluster and a user."""
 
     cluster: str
     user: str | None = None
@@ -136,7 +136,7 @@ def resolved(entry: Any, kind: str, folder: Path) -> Any:
 
 
 def impersonation(user: UserEntry) -> tuple[tuple[str, str], ...]:
-    """Return the headers by which we act as somebody else."""
+    """Return the impersonation headers."""
     if not user.act_as:
         return ()
     extra = [

@@ -1,4 +1,4 @@
-"""Events for users: what happened to a pod, said once and aggregated where it is stored."""
+"""Events for users, aggregated where they are stored."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from moorage.kube.api.meta import KubeObject
 
 
 class EventNote(Struct, frozen=True):
-    """Something worth telling the user; ``controller`` is the scheduler name it is reported under."""
+    """An event for the user; ``controller`` is the reporting scheduler name."""
 
     regarding: KubeObject
     reason: str

@@ -1,4 +1,4 @@
-"""Informers: list and watch resources until they are cancelled, whatever the server does meanwhile."""
+"""Informers: list and watch resources until cancelled, and recover from all server errors."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ REPEAT_SECONDS: Final = 300.0
 """The same problem is logged again after so long."""
 
 MIN_USEFUL_WATCH: Final = 1.0
-"""A watch that ends sooner and brought nothing counts as a failure, or we would ask again and again."""
+"""A watch that ends sooner without an event counts as a failure, to avoid a tight loop."""
 
 log = structlog.get_logger(__name__)
 
@@ -75,7 +75,7 @@ class Informer(Generic[T]):
 
     @property
     def machine(self) -> ListWatch[T]:
-        """What is known, and where the watch stands."""
+        """The known objects and the state of the watch."""
         return self._machine
 
     @property
@@ -88,7 +88,7 @@ class Informer(Generic[T]):
         await self._synced.wait()
 
     async def following(self) -> None:
-        """Wait until a watch is open, or the server says that there is no such kind; what pauses goes on at once."""
+        """Wait until a watch is open, or the server does not serve the kind; end a pause immediately."""
         self._hurry.set()
         await self._following.wait()
 
@@ -180,7 +180,7 @@ class Informer(Generic[T]):
 
     async def _recover(self, error: MoorageError) -> None:
         if isinstance(error, NotFound) and not self._machine.version:
-            # An older server, or a custom resource that nobody has defined yet: there are no such objects.
+            # An older server, or an undefined custom resource: there are no such objects.
             self._complain(self._absence())
             self._machine.absent()
             self._synced.set()
@@ -222,7 +222,7 @@ class Informer(Generic[T]):
 
 
 class Informers:
-    """One informer for each kind that somebody asked for, and only those; ``keeps`` says which texts are kept."""
+    """One informer per requested kind; ``keeps`` selects the kinds whose original text is kept."""
 
     def __init__(
         self,
@@ -291,7 +291,7 @@ class Informers:
 
     @property
     def problems(self) -> list[str]:
-        """What keeps informers from their work at the moment, one sentence for each."""
+        """Current problems of the informers, one sentence each."""
         return [f"{informer.kind.plural}: {informer.problem}" for informer in self.all if informer.problem is not None]
 
     async def synced(self) -> None:

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class Connection(Struct, frozen=True):
-    """Everything a client needs to talk to one API server; ``source`` says where it was found."""
+    """The connection settings of one API server; ``source`` is their origin."""
 
     server: str
     source: str
@@ -42,7 +42,7 @@ class Connection(Struct, frozen=True):
 
 
 class _Chosen(Struct, frozen=True):
-    """What a context of a kubeconfig stands for."""
+    """The resolved context of a kubeconfig."""
 
     source: str
     cluster: ClusterEntry
@@ -58,10 +58,10 @@ def load_connection(
     environ: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> Connection:
-    """Find out which server to talk to.
+    """Find the API server.
 
-    ``kubeconfig`` is a file; ``master`` replaces its server, or stands alone. Without either: the service account of
-    the pod we run in, else the files in ``KUBECONFIG``, else the one in the home folder. InputError says what is wrong.
+    ``kubeconfig`` is a file; ``master`` overrides its server, or is used alone. Without either: the service account of
+    the pod, the files in ``KUBECONFIG``, or the one in the home folder. Raise InputError if it is invalid.
     """
     env = os.environ if environ is None else environ
     time = clock or SteadyClock()
@@ -170,7 +170,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def is_json(name: str) -> bool:
-    """Tell whether a file seems to be JSON, which is read without PyYAML; who reads it says what is wrong with it."""
+    """Return whether a file looks like JSON, which is read without PyYAML; the parser reports its errors."""
     try:
         with Path(name).expanduser().open("rb") as file:
             return file.read(1) == b"{"
@@ -220,7 +220,7 @@ def _tls_of(cluster: ClusterEntry, user: UserEntry, source: str) -> ClientTls | 
 def _credentials(
     user: UserEntry, cluster: ClusterEntry, tls: ClientTls | None, source: str, clock: Clock
 ) -> Credentials:
-    """Return where the Authorization header comes from; as in client-go, a program is asked last."""
+    """Return the source of the Authorization header; as in client-go, a credential plugin is the last choice."""
     if user.token_file:
         return TokenFile(Path(user.token_file), clock)
     if user.token:

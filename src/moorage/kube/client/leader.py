@@ -1,8 +1,8 @@
-"""Leader election on a lease: of several replicas, one works.
+"""Leader election with a lease: one of several replicas is active.
 
-:class:`Election` decides and knows no I/O; :class:`LeaderElector` reads and writes the lease for it. Clocks of
-different machines are never compared: a lease runs out when *we* have seen no change of it for as long as it lasts.
-Our own time counts from when we *asked* for a renewal: others see it later, so we stop before they start.
+:class:`Election` decides without I/O; :class:`LeaderElector` reads and writes the lease. Clocks of different machines
+are never compared: a lease expires when *this* replica has seen no change for its duration. Our own time counts from
+the *request* for a renewal: others see it later, so we stop before they start.
 """
 
 import asyncio
@@ -40,16 +40,16 @@ class LeaseSettings(Struct, frozen=True):
     renew_deadline: float = 10.0
     retry_period: float = 2.0
     version: str = ""
-    """The version to stand for election with, if the API server is to elect; without one, whoever is first leads."""
+    """The version of the candidate if the API server elects; without one, the first replica leads."""
 
     @property
     def is_coordinated(self) -> bool:
-        """Whether the API server says who leads."""
+        """Whether the API server chooses the leader."""
         return bool(self.version)
 
 
 class Election:
-    """What is known of the lease, and what may be written to it."""
+    """The observed state of the lease, and the next write."""
 
     def __init__(self, settings: LeaseSettings, clock: Clock) -> None:
         self.settings = settings
@@ -59,11 +59,11 @@ class Election:
         self._lease: Lease | None = None
         self._asked_at = 0.0
         self.renewed_at = 0.0
-        """When we asked for what was granted last; others wait for at least the lease's duration from then on."""
+        """The time of the last granted request; other replicas wait for at least the lease duration from then."""
 
     @property
     def leader(self) -> str:
-        """Who leads, as far as we know; empty if nobody does."""
+        """The current leader; empty if there is none."""
         return (self._seen.holder_identity or "") if self._seen is not None else ""
 
     @property
@@ -73,7 +73,7 @@ class Election:
 
     @property
     def is_first(self) -> bool:
-        """Whether we made the lease: nobody has led before us whose last writes could still be on their way."""
+        """Whether this replica created the lease, so that no former leader can have writes in flight."""
         return self.is_leader and self._seen is not None and not self._seen.lease_transitions
 
     @property
@@ -82,14 +82,14 @@ class Election:
         return self._with(self._seen or LeaseSpec())
 
     def observe(self, lease: Lease | None) -> None:
-        """Take in the lease as the server has it, ``None`` if there is none; any change restarts its time."""
+        """Observe the lease of the server, ``None`` without one; any change restarts its time."""
         spec = lease.spec if lease is not None else None
         if spec != self._seen:
             self._seen_at = self._clock.now()
         self._lease, self._seen = lease, spec
 
     def bid(self) -> Lease | None:
-        """Return the lease to write to get or keep it, or ``None`` while somebody else's runs."""
+        """Return the lease to write to acquire or keep it, or ``None`` while another replica holds it."""
         now = self._clock.now()
         seen = self._seen or LeaseSpec()
         if seen.holder_identity and not self.is_leader and now < self._seen_at + (seen.lease_duration_seconds or 0):
@@ -144,14 +144,14 @@ class Election:
 
 
 class CoordinatedElection(Election):
-    """An election that the API server decides: a lease is neither made nor taken, only renewed.
+    """An election that the API server decides: a lease is neither created nor taken, only renewed.
 
-    Who is to make way for somebody else, the preferred holder, does so by renewing it no more.
+    A leader that must yield to the preferred holder stops renewing.
     """
 
     @property
     def is_first(self) -> bool:
-        """Never: the lease does not say whether somebody led by another one."""
+        """Always False: the lease does not show whether a replica led with another one."""
         return False
 
     def bid(self) -> Lease | None:
@@ -215,7 +215,7 @@ class LeaderElector:
                 raise result
 
     async def look(self) -> None:
-        """See who has the lease, without a bid for it: whoever is about to bid need not connect first then."""
+        """Read the lease without a bid, so that the connection is open for the bid."""
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(self.settings.renew_deadline):
                 self.election.observe(await self._read())
@@ -240,7 +240,7 @@ class LeaderElector:
         """Bid for the lease once; return whether it is ours now."""
         left = self.settings.renew_deadline if deadline is None else deadline - self.clock.now()
         if left <= 0:
-            # As after a machine slept: to write now could take the lease back from whoever got it meanwhile.
+            # For example after the machine slept: a write could take the lease from its new holder.
             return False
         try:
             async with asyncio.timeout(left):
@@ -252,7 +252,7 @@ class LeaderElector:
         return False
 
     async def _bid(self) -> bool:
-        # Whoever is to make way learns of it from the lease, so a coordinated one is read every time.
+        # A leader learns from the lease that it must yield, so a coordinated lease is read every time.
         reads = self.settings.is_coordinated or not self.election.is_leader
         is_written = not reads and await self._renew_unseen()
         if not is_written:

@@ -1,4 +1,4 @@
-"""Listing and watching one resource, without any I/O, and decoding what comes straight into structs.
+"""Listing and watching one resource, without I/O, and decoding events into structs.
 
 ::
 
@@ -8,8 +8,8 @@
             ▲                                             │  ▲                              │
             └──── 410 Gone, or a bookmark we missed ──────┘  └──────────────────────────────┘
 
-Whoever drives it asks :meth:`ListWatch.next_request` what to send, feeds back what arrives, and passes on the changes
-that come out. What is known is never dropped: a new list is compared with it, and only the differences are reported.
+The driver sends :meth:`ListWatch.next_request`, feeds the response, and forwards the resulting changes. Known objects
+are never dropped: a new list is compared with them, and only the differences are reported.
 """
 
 import re
@@ -38,7 +38,7 @@ from moorage.kube.client.api_errors import StatusAnswer, api_error
 T = TypeVar("T", bound=KubeObject)
 
 PAGE_SIZE: Final = 500
-"""Objects of the first page, and of the one that is asked for after a failure."""
+"""Number of objects in the first page, and in the first page after a failure."""
 MAX_PAGE_SIZE: Final = 10_000
 PAGE_BYTES: Final = 8 << 20
 """How long later pages are to be. For each page kube-apiserver goes through all that is left, so few are cheaper."""
@@ -47,7 +47,7 @@ _CONTINUE: Final = re.compile(rb'"continue":"([^"\\]+)"')
 MIN_WATCH: Final = 300
 MAX_WATCH: Final = 600
 UNFINISHED_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Pods that have ended hold nothing: the server is asked to leave them out, and reports their end as a deletion."""
+"""Finished pods use no resources: a field selector excludes them, and the server reports their end as a deletion."""
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +64,7 @@ class Change(Struct, Generic[T], frozen=True):
 
 
 class NextRequest(Struct, frozen=True):
-    """What to ask the server next."""
+    """The next request to the server."""
 
     path: str
     is_watch: bool
@@ -91,7 +91,7 @@ class ListWatch(Generic[T]):
         self._chance = chance or Random()
         self._known: dict[str, T] = {}
         self._listed: set[str] | None = None
-        """What has been seen of a list that is compared with what is known; ``None`` in the first, which is new."""
+        """Keys seen in a list that is compared with the known objects; ``None`` in the first list."""
         self._continue = ""
         self._version = ""
         self._rest = b""
@@ -103,7 +103,7 @@ class ListWatch(Generic[T]):
 
     @property
     def version(self) -> str:
-        """The version from which the watch goes on; empty while a list is due."""
+        """The resource version of the watch; empty while a list is due."""
         return self._version
 
     def next_request(self) -> NextRequest:
@@ -121,9 +121,9 @@ class ListWatch(Generic[T]):
         return self._page_request(self._continue)
 
     def following(self, body: bytes) -> NextRequest | None:
-        """Find in a page that was not taken in yet what to ask for next; ``None`` if it is not seen at a glance.
+        """Find the next request in a page before it is decoded; ``None`` if it is not found quickly.
 
-        With this the server makes the next page while we take in the last. It writes what stands here before the items.
+        So the server prepares the next page while this one is decoded. The server writes the metadata before the items.
         """
         head = body[: max(0, body.find(b'"items":', 0, MAX_HEAD))]
         found = _CONTINUE.search(head)
@@ -133,7 +133,7 @@ class ListWatch(Generic[T]):
         return self._page_request(found[1].decode())
 
     def _fit_pages(self, length: int) -> None:
-        """Ask for more or fewer objects from now on, going by how long a page of them was; at most twice as many."""
+        """Adjust the page size by the length of a page; at most double it."""
         fitting = self._page_size * PAGE_BYTES // max(1, length)
         self._page_size = max(self._first_size, min(fitting, 2 * self._page_size, MAX_PAGE_SIZE))
 
@@ -142,12 +142,12 @@ class ListWatch(Generic[T]):
         return NextRequest(f"{self._path}?{urlencode(query | self._selector)}", False)
 
     def page(self, body: bytes) -> list[Change[T]]:
-        """Take in a page of a list and return what is different from what is known."""
+        """Process a page of a list and return the differences from the known objects."""
         meta, things, malformed = self._decoding.page(body)
         if not meta.continue_ and not meta.resource_version:
             raise ApiError(f"the list of {self.kind.plural} has no resourceVersion to watch from")
         if self._listed is not None:
-            # What we knew of an object before it became malformed is better than nothing.
+            # The last valid version of an object is better than none.
             self._listed.update(malformed)
             self._listed.update([thing.key for thing in things])
         changes: list[Change[T]] = []
@@ -220,7 +220,7 @@ class ListWatch(Generic[T]):
 
 
 class ListMeta(Struct, frozen=True, rename="camel", gc=False):
-    """Where a list stands: its version, and where the next page begins."""
+    """The position in a list: its version and the next page."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
@@ -276,7 +276,7 @@ _VERIFIERS: Final[Mapping[type[KubeObject], Callable[[Any], object]]] = {
     ResourceClaim: share_claim,
     ResourceSlice: share_slice,
 }
-"""They work out what is needed anyway, and what an object with a quantity that is none does not have."""
+"""These compute derived values that are needed anyway, and fail for invalid quantities."""
 
 
 def _takes_as_is(_thing: KubeObject) -> None:
@@ -313,7 +313,7 @@ class Decoding(Generic[T]):
         return msgspec.json.Decoder(WatchEvent[self.kind])  # type: ignore[name-defined]
 
     def page(self, body: bytes) -> tuple[ListMeta, list[T], list[str]]:
-        """Decode a page: where it stands, its objects, and the keys of those malformed. ApiError if it is no list."""
+        """Decode a page: position, objects and keys of malformed objects. Raise ApiError if it is not a list."""
         if not self._one_by_one and len(body) > MAX_EMPTY:
             try:
                 page = self._page.decode(body)

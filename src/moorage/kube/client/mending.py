@@ -20,7 +20,7 @@ class Mending:
 
     def __init__(self, count: Callable[[str], None] = lambda _resource: None) -> None:
         self.relist: Callable[[Kind, str], None] = lambda _kind, _key: None
-        """Has an object of a kind delivered again, by its key; whoever lists puts it here."""
+        """Requests the redelivery of an object of a kind by its key; set by the informer."""
         self._count = count
         self.aside: dict[tuple[Kind, str], str] = {}
         """Objects that failed, with the version at which they failed twice; empty while they are listed again."""

@@ -9,12 +9,12 @@ from moorage.kube.api.meta import KubeObject
 
 
 def is_custom(thing: KubeObject) -> bool:
-    """Tell whether an object is of a kind that somebody defined in their cluster."""
+    """Return whether an object is a custom resource."""
     return type(thing) not in BUILT_IN
 
 
 def has_been_patched(content: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
-    """Tell whether an object has all that a JSON merge patch of ours says, whichever version it is.
+    """Return whether an object contains all values of a JSON merge patch, regardless of its version.
 
     >>> has_been_patched({"metadata": {"resourceVersion": "8"}, "b": 1}, {"metadata": {"resourceVersion": "7"}, "b": 1})
     True
@@ -35,7 +35,7 @@ def patch_between(before: KubeObject, after: KubeObject) -> dict[str, Any]:
     """Return the JSON merge patch that makes one version of an object of another."""
     if is_custom(after) or after.holds_json:
         return difference(to_data(before), to_data(after))
-    # Whoever changes an object replaces its status, or its metadata: the rest is the same and need not be written out.
+    # An update replaces status or metadata: identical parts need not be encoded.
     names = [name for name in after.__struct_fields__ if getattr(before, name) is not getattr(after, name)]
     return difference(to_data(_part(before, names)), to_data(_part(after, names)))
 

@@ -1,7 +1,7 @@
-"""Events for users (events.k8s.io/v1): written beside everything else, repeated ones as a series.
+"""Events for users (events.k8s.io/v1): written in the background, repeated ones as a series.
 
-Recording never waits. Up to a thousand events queue for the server; when it is too slow for them, the newest are
-dropped and counted, and no binding waits for it.
+Recording never waits. Up to a thousand events are queued; if the server is too slow, the newest are dropped and
+counted. Bindings never wait for events.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ REFRESH_SECONDS: Final = 30 * 60.0
 FINISH_SECONDS: Final = 6 * 60.0
 
 PASSING: Final = (Unreachable, ServerError, TooManyRequests)
-"""What may help itself."""
+"""Errors that a retry may resolve."""
 
 _EVENTS: Final = BY_TYPE[Event]
 CORE_EVENTS: Final = "/api/v1/namespaces/{namespace}/events"
@@ -46,7 +46,7 @@ SeriesKey: TypeAlias = tuple[str, str, str, str, tuple[str, ...], tuple[str, ...
 
 
 class EventMeta(Struct, frozen=True, gc=False):
-    """As much of an event's metadata as is ours to say."""
+    """The metadata fields that the recorder sets."""
 
     name: str
     namespace: str
@@ -64,7 +64,7 @@ class Reference(Struct, frozen=True, rename="camel", omit_defaults=True, gc=Fals
 
 
 class WrittenEvent(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An event as it is sent: our struct's fields, with kind and version."""
+    """An event in wire format: the fields of the struct with kind and version."""
 
     api_version: str
     kind: str
@@ -82,7 +82,7 @@ class WrittenEvent(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class CoreSource(Struct, frozen=True):
-    """Who reports a core event."""
+    """The reporter of a core event."""
 
     component: str
 
@@ -164,7 +164,7 @@ class EventRecorder:
         self._send(event)
 
     async def run(self) -> None:
-        """Refresh the series that go on and finish those that ended, until cancelled."""
+        """Refresh active series and finish ended ones, until cancelled."""
         since_refresh = 0.0
         while True:
             await asyncio.sleep(FINISH_SECONDS)
@@ -228,12 +228,12 @@ class EventRecorder:
                 except ApiError as error:
                     await self._try_again(event, error)
         finally:
-            # At once, not when the loop gets round to it: an event that comes meanwhile would find nobody to write it.
+            # Immediately, not in a later loop iteration: an event in between would find no writer.
             self._at_work -= 1
             self._writers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _try_again(self, event: WrittenEvent | CoreEvent, error: ApiError) -> None:
-        """Send something again and again while that may help; say so if it never gets through."""
+        """Send an event with retries while they may help; log a permanent failure."""
         tries = 1
         while tries < MAX_TRIES and isinstance(error, PASSING):
             pause = error.retry_after
@@ -250,7 +250,7 @@ class EventRecorder:
         if isinstance(error, PASSING):
             log.warning("event given up", reason=event.reason, tries=tries, error=str(error))
         elif isinstance(error, AlreadyExists):
-            # Its answer was lost, and it was sent again.
+            # The response was lost and the event was sent again.
             log.debug("event is there already", reason=event.reason)
         else:
             log.warning("event refused", reason=event.reason, error=str(error))

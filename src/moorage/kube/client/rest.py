@@ -1,7 +1,7 @@
-"""Requests to an API server: any verb on any resource and subresource, with errors that say what happens next.
+"""Requests to an API server: any verb on any resource and subresource, with typed errors.
 
-Every pod costs at least two requests, so this is the client's hot path: a request is put together as bytes, from parts
-that are made once.
+Every pod costs at least two requests, so this is the hot path of the client: a request is assembled as bytes from
+precomputed parts.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 
 Exchange: TypeAlias = tuple[str, int, float, int, int]
-"""A request that came to an end: method, status (0 if there was no answer), seconds, bytes sent, bytes received."""
+"""A finished request: method, status (0 without a response), seconds, bytes sent, bytes received."""
 OnExchange: TypeAlias = Callable[[Exchange], None]
 
 WATCH_SILENCE: Final = 150.0
@@ -84,7 +84,7 @@ class ApiClient:
         *,
         seconds: float = ANSWER_SECONDS,
     ) -> bytes:
-        """Send a request and return the body of the answer; an answer that is no success is raised."""
+        """Send a request and return the body of the response; raise an ApiError if it failed."""
         may_read_again, may_log_in_again = method == "GET" and not body, True
         while True:
             if self._expires_at != NEVER and self._expires_at <= self._clock.now():
@@ -126,7 +126,7 @@ class ApiClient:
             yield answer
 
     async def _renew(self) -> None:
-        """Get the Authorization header, once for all who wait for it."""
+        """Get the Authorization header; concurrent callers share one lookup."""
         if self._renewing is None:
             self._renewing = asyncio.ensure_future(self._renew_now())
             self._renewing.add_done_callback(self._renewed)
@@ -142,7 +142,7 @@ class ApiClient:
         self._renewing = None
 
     async def _has_other_credentials(self) -> bool:
-        """Ask for credentials again after they were refused; return whether these are others."""
+        """Refresh rejected credentials; return whether they changed."""
         before = self._identity()
         await self._renew()
         return self._identity() != before
@@ -153,7 +153,7 @@ class ApiClient:
         return self._authorization, tls and tls.context
 
     async def get(self, kind: type[T], name: str, namespace: str = "") -> T:
-        """Read one object as it is now."""
+        """Read one object."""
         return decoded(kind, await self.request("GET", kind_of(kind).path(name, namespace)))
 
     async def list(self, kind: type[T], namespace: str = "", query: str = "") -> list[T]:
@@ -172,7 +172,7 @@ class ApiClient:
         return decoded(type(thing), await self.request("POST", path, encoded(thing)))
 
     async def update(self, thing: T, subresource: str = "") -> T:
-        """Replace an object by what our struct knows of it: only for kinds that nobody else adds fields to."""
+        """Replace an object by the fields of its struct; only for kinds without fields of other writers."""
         path = kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
         return decoded(type(thing), await self.request("PUT", path, encoded(thing)))
 
@@ -185,7 +185,7 @@ class ApiClient:
         return decoded(type(thing), body)
 
     async def delete(self, thing: KubeObject) -> None:
-        """Ask for an object to be deleted."""
+        """Delete an object."""
         await self.request("DELETE", kind_of(type(thing)).path(thing.name, thing.namespace))
 
 
@@ -201,7 +201,7 @@ def encoded(thing: KubeObject) -> bytes:
 
 
 def decoded(kind: type[T], body: bytes) -> T:
-    """Read an object from JSON; ServerError if it is none."""
+    """Decode an object from JSON; raise ServerError if it is invalid."""
     try:
         return decode(kind, body)
     except UNREADABLE as error:

@@ -12,14 +12,14 @@ BEARER: Final = "Bearer "
 
 
 class BearerTokens:
-    """Who may call: whoever has one of the tokens, or everybody on this machine if there are none."""
+    """Callers with one of the tokens, or all local callers if there are no tokens."""
 
     def __init__(self, tokens: tuple[bytes, ...] = ()) -> None:
         self._tokens = tokens
 
     @classmethod
     def for_address(cls, file: Path | None, address: str) -> "BearerTokens":
-        """Read the tokens; InputError if there are none and others could reach the address."""
+        """Read the tokens; raise InputError if there are none and the address is reachable from outside."""
         tokens = () if file is None else _read(file)
         if not tokens and not is_loopback(address):
             problem = f"{address} can be reached by others, and there are no tokens"
@@ -30,7 +30,7 @@ class BearerTokens:
         return bool(self._tokens)
 
     def admit(self, request: HttpRequest) -> bool:
-        """Tell whether a request may come in."""
+        """Return whether a request is authorized."""
         header = request.header(b"authorization")
         given = header.removeprefix(BEARER).encode() if header.startswith(BEARER) else b""
         return not self._tokens or any(hmac.compare_digest(given, token) for token in self._tokens)

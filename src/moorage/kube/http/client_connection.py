@@ -18,8 +18,8 @@ MAX_RESPONSE: Final = 1 << 30
 class PooledConnection(asyncio.Protocol):
     """A connection that carries one request at a time.
 
-    A response is handed over whole, and the connection joins the ``idle`` ones until the next request; or the response
-    goes piece by piece to whoever called :meth:`stream`. The pool looks after ``deadline``.
+    A response is delivered as a whole, and the connection joins the ``idle`` ones until the next request. With
+    :meth:`stream`, the caller reads the response in pieces. The pool enforces ``deadline``.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, server: str, idle: "list[PooledConnection]") -> None:
@@ -42,14 +42,14 @@ class PooledConnection(asyncio.Protocol):
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nobody waits any more for the response that is to come."""
+        """Whether the caller of the pending response was cancelled."""
         return self._waiting is not None and self._waiting.cancelled()
 
     def send(self, request: bytes, seconds: float) -> asyncio.Future[Response]:
         """Send a request; the future is done when the response is complete.
 
-        Whoever gives up waiting leaves the connection busy, since nobody else shall get the response: it can be used
-        again if that comes soon, and is closed in the next sweep if not.
+        If the caller is cancelled, the connection stays busy, so that no other caller gets the response. It is reused
+        if the response arrives soon, and closed in the next sweep otherwise.
         """
         assert self.transport is not None
         self._sent_at = self._loop.time()
@@ -79,7 +79,7 @@ class PooledConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Feed the parser, and hand over what is complete."""
         if self._waiting is None and self._stream is None:
-            self.close()  # nobody asked: the server says good-bye
+            self.close()  # no request is pending: the server closes the connection
             return
         try:
             self._parser.feed(data)
@@ -154,11 +154,11 @@ class PieceStream:
 
     @property
     def retry_after(self) -> str | None:
-        """What stands in ``Retry-After``."""
+        """The value of ``Retry-After``."""
         return self._parser.retry_after
 
     def wake(self) -> None:
-        """Have whoever waits look at what has come since."""
+        """Wake the reader of the stream."""
         self._extend()
         if self._news is not None and not self._news.done():
             self._news.set_result(None)

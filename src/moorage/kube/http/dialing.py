@@ -1,4 +1,4 @@
-"""Connecting to a server: directly, or through a proxy that forwards, tunnels or speaks SOCKS5."""
+"""Connecting to a server: directly, or through an HTTP, CONNECT or SOCKS5 proxy."""
 
 import asyncio
 import ssl
@@ -46,7 +46,7 @@ class Dialer:
         return f"{host}:{self.port}"
 
     async def dial(self) -> PooledConnection:
-        """Make a connection; OSError if nobody is there, or if the proxy does not let us through."""
+        """Open a connection; raise OSError if the server or the proxy refuses."""
         if self.tls is not None:
             self.tls.refresh()
         if self._proxy is None:
@@ -62,14 +62,14 @@ class Dialer:
         return await self._tunnelled(self._proxy, self.tls.context)
 
     def keep_session(self, connection: PooledConnection) -> None:
-        """Have later connections resume the session of one on which an answer has come."""
+        """Let later connections resume the TLS session of a connection that received a response."""
         transport = connection.transport
         encrypted = transport.get_extra_info("ssl_object") if transport is not None else None
         if encrypted is not None and isinstance(encrypted.context, ResumingContext):
             encrypted.context.keep_session(encrypted)
 
     def forget_sessions(self) -> None:
-        """Have the next connection begin a session of its own."""
+        """Let the next connection start a new TLS session."""
         if self.tls is not None and isinstance(self.tls.context, ResumingContext):
             self.tls.context.forget_sessions()
 
@@ -124,7 +124,7 @@ class Dialer:
         host = proxy.hostname or ""
         encryption: dict[str, Any] = {}
         if proxy.scheme == "https":
-            # As in Go, the proxy is trusted by what is written for the cluster.
+            # As in Go, the cluster's CA also verifies the proxy.
             context = self.tls.context if self.tls is not None else client_context()
             encryption = {"ssl": context, "server_hostname": host}
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What goes over a connection: requests and replies as a server sees them, responses as a client does."""
+"""Messages: requests and replies of a server, responses of a client."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ class HttpRequest:
         self.transport = transport
 
     def header(self, name: bytes, default: str = "") -> str:
-        """Return what stands in a header, named in lower case."""
+        """Return the value of a header, by its lower-case name."""
         found = self.headers.get(name)
         return found.decode("latin-1") if found is not None else default
 
@@ -51,7 +51,7 @@ class HttpRequest:
 
 
 def _origin_form(target: bytes) -> bytes:
-    """Leave out the fragment, and the server that stands before the path in requests meant for a proxy."""
+    """Remove the fragment, and the server part of requests in proxy form."""
     if not target.startswith(b"/"):
         _, _, rest = target.partition(b"://")
         _, slash, path = rest.partition(b"/")
@@ -60,7 +60,7 @@ def _origin_form(target: bytes) -> bytes:
 
 
 class Reply(NamedTuple):
-    """What to answer a request with."""
+    """The reply to a request."""
 
     status: int
     body: bytes
@@ -83,15 +83,15 @@ class Sink(Protocol):
         ...
 
     def abort(self) -> None:
-        """Drop the connection and what it has not read."""
+        """Close the connection immediately and discard unsent data."""
         ...
 
 
 class ReplyStream(Protocol):
-    """A reply that is written as it comes about."""
+    """A reply that is written incrementally."""
 
     content_type: str
-    """What stands in its head."""
+    """The headers of the reply."""
 
     def start(self, sink: Sink) -> None:
         """Begin to write: the head is out."""
@@ -102,7 +102,7 @@ class ReplyStream(Protocol):
         ...
 
     def stop(self) -> None:
-        """Stop: nobody reads any more."""
+        """Stop: the client closed the connection."""
         ...
 
 
@@ -110,10 +110,10 @@ AnyReply = Reply | ReplyStream | Coroutine[Any, Any, Reply | ReplyStream]
 
 
 class HttpService(Struct, frozen=True):
-    """What a server does: ``answer`` requests, and ``refuse`` (a status and a sentence) what is not one.
+    """The callbacks of a server: ``answer`` handles requests, ``refuse`` (a status and a message) handles invalid ones.
 
-    ``check_head`` is asked with the headers of a request before its body is read; a reply refuses it. It is how only
-    those who authenticate get to send ``max_body`` bytes.
+    ``check_head`` is called with the headers of a request before its body is read; a reply rejects the request. So
+    only authenticated callers can send ``max_body`` bytes.
     """
 
     answer: Callable[[HttpRequest], AnyReply]
@@ -123,7 +123,7 @@ class HttpService(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True, gc=False):
-    """What a server answered."""
+    """The response of a server."""
 
     status: int
     body: bytes
@@ -135,7 +135,7 @@ class ResponseStream(Protocol):
 
     @property
     def retry_after(self) -> str | None:
-        """What stands in ``Retry-After``."""
+        """The value of ``Retry-After``."""
         ...
 
     async def begun(self) -> int:
@@ -172,7 +172,7 @@ def encoded_head(content_type: str, *, keeps_alive: bool) -> bytes:
 
 
 def _plain(text: str) -> str:
-    """Keep what a client sent, and gets back, from becoming a header of its own."""
+    """Prevent header injection by values that a client sent."""
     return "".join([letter if letter.isprintable() else " " for letter in text])
 
 
@@ -203,7 +203,7 @@ class _Dates:
 def _tail(keeps_alive: bool) -> bytes:
     now = int(time.time())
     if now != _Dates.second:
-        from email.utils import formatdate  # likewise
+        from email.utils import formatdate  # same as above
 
         _Dates.second, _Dates.line = now, f"Date: {formatdate(now, usegmt=True)}\r\n".encode()
     return _Dates.line if keeps_alive else _Dates.line + b"Connection: close\r\n"

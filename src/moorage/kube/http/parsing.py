@@ -1,8 +1,8 @@
-"""Requests and responses out of bytes, parsed in C by httptools, with limits on everything but a response's body.
+"""Parsing of requests and responses with httptools, with limits on everything except the body of a response.
 
-Nothing here reads or writes: both sides of a connection feed what arrives and look at what has become of it. A parser
-and its httptools parser refer to each other; :meth:`close` ends that, so that a closed connection is freed at once and
-not when the garbage is looked through, which is seldom.
+This module does no I/O: both sides of a connection feed received bytes and read the results. A parser and its httptools
+parser refer to each other; :meth:`close` breaks the cycle, so that a closed connection is freed immediately instead of
+in a garbage collection, which is rare.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ MAX_HEAD: Final = 1 << 17
 """Bytes of a request line or status line and the headers."""
 MAX_HEADERS: Final = 1000
 MAX_FRAMING_PER_BYTE: Final = 8
-"""A chunk of a single byte takes five bytes of framing; whoever sends more than this sends something else."""
+"""A chunk of one byte takes five bytes of framing; more overhead than this is an attack."""
 MAX_INTERIM: Final = 20
 """Responses such as ``100 Continue`` before the one that counts."""
 
@@ -27,14 +27,14 @@ _LENGTH: Final = re.compile(rb"\r\n(?:content-length|transfer-encoding):", re.IG
 
 
 class MalformedMessage(Exception):
-    """What came is not HTTP, or more of it than anybody should send."""
+    """The data is not HTTP, or exceeds a limit."""
 
 
 class RequestParser:
-    """Reads requests, which wait in ``requests`` with whether the connection is kept after them.
+    """Parses requests into ``requests``, each with whether the connection is kept alive.
 
-    What must not be answered becomes a ``refusal``, and nothing is read after it. Headers are taken from the head
-    only: whoever authenticates by a header must not find it in a trailer, which a proxy in front has not looked at.
+    An invalid request becomes a ``refusal``, and nothing after it is read. Trailers are ignored: authentication by a
+    header must not accept a trailer, which a proxy has not checked.
     """
 
     def __init__(self, service: HttpService, transport: asyncio.BaseTransport | None = None) -> None:
@@ -63,7 +63,7 @@ class RequestParser:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # Nothing else is spoken here: the request is answered as if it had not asked.
+            # Upgrades are not supported: the request is handled as if it had not requested one.
             self.is_upgrade = True
             self.has_begun = False
         except httptools.HttpParserError as error:
@@ -145,7 +145,7 @@ class RequestParser:
         self.refuse(413, f"Request entity too large: limit is {self._service.max_body}")
 
     def on_message_complete(self) -> None:
-        """Line the request up; it is not answered here, in the middle of parsing."""
+        """Append the request; it is not handled during parsing."""
         if self.refusal is not None:
             return
         method = self._parser.get_method().decode()
@@ -156,7 +156,7 @@ class RequestParser:
 
 
 def parse_request(data: bytes) -> HttpRequest:
-    """Read one request of our own that is there whole."""
+    """Parse one complete request of our own."""
     parser = RequestParser(_UNLIMITED)
     parser.feed(data)
     request, _ = parser.requests.popleft()
@@ -172,10 +172,10 @@ _UNLIMITED: Final = HttpService(answer=lambda request: Reply(200, request.body),
 
 
 class ResponseParser:
-    """Reads one response after another; after :meth:`take` the next one is expected.
+    """Parses one response after another; after :meth:`take` it expects the next one.
 
-    ``status`` is 0 until the head has come; ``pieces`` are of the body, and whoever reads a stream takes them out.
-    Interim responses (``100 Continue`` and the like) are skipped: the one that counts follows.
+    ``status`` is 0 until the head is complete; ``pieces`` contains the body, and a stream reader removes them. Interim
+    responses (such as ``100 Continue``) are skipped.
     """
 
     def __init__(self) -> None:
@@ -186,7 +186,7 @@ class ResponseParser:
         self._head = b""
         self._count = 0
         self._interim = 0
-        # The list takes the pieces itself: no call of ours stands between it and the parser.
+        # The parser appends to the list directly, without a Python call.
         self.on_body = self.pieces.append
         self._parser = httptools.HttpResponseParser(self)
 
@@ -208,7 +208,7 @@ class ResponseParser:
     def on_headers_complete(self) -> None:
         """Note the status."""
         if self.is_complete:
-            self.keeps_alive = False  # more came than was asked for
+            self.keeps_alive = False  # the server sent more than one response
             return
         status = self._parser.get_status_code()
         if status < 100:
@@ -217,7 +217,7 @@ class ResponseParser:
             self.status = status
 
     def on_message_complete(self) -> None:
-        """Note that the response is there; of what comes uninvited after it nothing is taken for it."""
+        """Mark the response as complete; data after it is not part of it."""
         if self.is_complete:
             return
         if not self.status:
@@ -243,12 +243,12 @@ class ResponseParser:
 
     @property
     def retry_after(self) -> str | None:
-        """What stands in ``Retry-After``."""
+        """The value of ``Retry-After``."""
         found = _RETRY_AFTER.search(self._head.partition(b"\r\n\r\n")[0])
         return None if found is None else found[1].decode(errors="replace").strip()
 
     def end_with_connection(self) -> bool:
-        """Take the end of the connection for that of the response, if it is one that says so by no other means."""
+        """Treat the end of the connection as the end of a response without a length."""
         if self.status and not self.is_complete and _LENGTH.search(self._head.partition(b"\r\n\r\n")[0]) is None:
             self.is_complete = True
             self._count = len(self.pieces)

@@ -1,7 +1,8 @@
 """A pool of HTTP/1.1 connections to one server.
 
-A full HTTP client takes five times the CPU for a request, most of it for what is not needed here: cookies, redirects,
-compression, parsed addresses and a timer for each request. Instead of timers, one sweep looks at all connections.
+A full HTTP client takes five times the CPU per request, mostly for features that are not needed here: cookies,
+redirects, compression, parsed URLs and a timer per request. Instead of timers, one periodic sweep checks all
+connections.
 """
 
 import asyncio
@@ -22,17 +23,17 @@ from moorage.kube.http.proxies import redacted
 from moorage.kube.http.tls import ClientTls
 
 ANSWER_SECONDS: Final = 65.0
-"""An API server gives up on a request after a minute; silence for longer means that nobody is there."""
+"""An API server aborts a request after a minute; a longer silence means that it is unreachable."""
 SWEEP_SECONDS: Final = 1.0
 REFRESH_SECONDS: Final = 300.0
 """How often certificates in files are compared with those in use, as client-go does."""
 
 
 class WriteGate(Struct, frozen=True):
-    """Whether anything may be written, looked at in the moment in which bytes leave.
+    """Whether writes are allowed, checked when bytes are sent.
 
-    What has left may be in the kernel, or on its way: it is given up after ``cut_seconds`` without a receipt, and at
-    once when the connection is closed, as it is when the process ends.
+    Sent bytes may still be in the kernel or on the wire. They are abandoned after ``cut_seconds`` without an
+    acknowledgement, and immediately when the connection is closed or the process ends.
     """
 
     is_open: Callable[[], bool]
@@ -53,7 +54,7 @@ class WriteGate(Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """What carries requests to a server: a pool of connections, or in tests a server in the same process."""
+    """The transport of requests: a pool of connections, or a server in the same process in tests."""
 
     @property
     def host_header(self) -> str:
@@ -74,7 +75,7 @@ class Transport(Protocol):
 
 
 class HttpPool:
-    """Connections to ``server``, a URL without a path, made as they are needed and kept for the next request."""
+    """Connections to ``server``, a URL without a path, opened on demand and reused."""
 
     def __init__(
         self,
@@ -105,9 +106,9 @@ class HttpPool:
         return self._dialer.host_header
 
     def send(self, request: bytes, seconds: float = ANSWER_SECONDS) -> Awaitable[Response]:
-        """Send a request; what is returned waits for the response, :class:`Unreachable` if none comes.
+        """Send a request; the returned awaitable yields the response or raises :class:`Unreachable`.
 
-        With a connection at hand it is sent at once, and no coroutine stands between the response and who waits for it.
+        With an idle connection the request is sent immediately, without a coroutine between response and caller.
         """
         if self._gate is not None:
             self._gate.check(request)
@@ -134,7 +135,7 @@ class HttpPool:
         try:
             yield connection.stream(request, max_silence)
         finally:
-            # Not worth keeping: a watch ends once in minutes, and may end in the middle of an answer.
+            # Not worth reusing: a watch ends once in minutes, possibly in the middle of a response.
             connection.close()
             self._all.discard(connection)
 
@@ -174,7 +175,7 @@ class HttpPool:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
-        """Close what has been unused, or has kept somebody waiting, for too long."""
+        """Close connections that were idle or without a response for too long."""
         self._sweeper = None
         now = self._time()
         for connection in [c for c in self._all if c.deadline <= now or not c.is_open or c.is_abandoned]:
@@ -187,12 +188,12 @@ class HttpPool:
         self._sweep_later()
 
     def _connect_anew(self) -> None:
-        """Use no connection again that was made before who we are, or whom we trust, has changed."""
+        """Stop reusing connections that were opened with an outdated identity or CA."""
         self._outdated = set(self._all)
         self._drop_outdated()
 
     def _drop_outdated(self) -> None:
-        """Close outdated connections as they fall idle; a watch, which is never used again, may go on to its end."""
+        """Close outdated connections when they become idle; a watch, which is never reused, may continue."""
         if not self._outdated:
             return
         for connection in self._outdated.intersection(self._idle):

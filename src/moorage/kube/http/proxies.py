@@ -1,4 +1,4 @@
-"""URLs of servers and proxies: which proxy is used, as whom, and what of a URL may be shown."""
+"""URLs of servers and proxies: proxy selection, credentials, and redaction."""
 
 import base64
 import os
@@ -31,7 +31,7 @@ def proxy_for(server: str, written: str, source: str, environ: Mapping[str, str]
 
 
 def environment_proxy(server: str, environ: Mapping[str, str]) -> str:
-    """Return what HTTPS_PROXY or HTTP_PROXY says, unless NO_PROXY excepts the server or it is on this machine."""
+    """Return HTTPS_PROXY or HTTP_PROXY, unless NO_PROXY covers the server or it is local."""
     address = urlsplit(server)
     proxy = _variable(environ, f"{address.scheme}_proxy")
     host = (address.hostname or "").lower()
@@ -101,7 +101,7 @@ def redacted(url: str) -> str:
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
-        # Not a URL: whatever stands before an @ may be a password.
+        # Not a URL: the text before an @ may be a password.
         return url.rpartition("@")[2]
     address, slash, path = rest.partition("/")
     # A password may have a slash in it that should have been escaped.
@@ -112,7 +112,7 @@ def redacted(url: str) -> str:
 
 
 def authorization(address: SplitResult) -> str:
-    """Return what an Authorization header says for the user in a URL; empty if there is none."""
+    """Return the Authorization header for the user in a URL; empty without one."""
     if address.username is None:
         return ""
     user = f"{unquote(address.username)}:{unquote(address.password or '')}"

@@ -49,9 +49,9 @@ class HttpServer:
         reuse_address: bool | None = None,
         reuse_port: bool | None = None,
     ) -> int:
-        """Begin to serve at an address, and return the port; OSError if it cannot be had.
+        """Listen on an address and return the port; raise OSError if it is unavailable.
 
-        ``tls`` is asked for every connection, so that certificates can be replaced.
+        ``tls`` is called for every connection, so that certificates can be replaced.
         """
         loop = asyncio.get_running_loop()
         sockets = await _bound(host, port, reuse_address is not False, bool(reuse_port))
@@ -65,7 +65,7 @@ class HttpServer:
         return found
 
     def _accept(self, listening: socket.socket, tls: Tls) -> None:
-        """Accept whoever waits, as far as there is room; with no file to be had for it, try again in a second."""
+        """Accept pending connections up to the limit; without free file descriptors, retry in a second."""
         loop = asyncio.get_running_loop()
         for _ in range(BACKLOG):
             if not self._make_room():
@@ -87,7 +87,7 @@ class HttpServer:
             arrival.begin(None if tls is None else tls())
 
     def _make_room(self) -> bool:
-        """Drop the connection that was quiet the longest if there are too many; return whether there is room now."""
+        """Close the connection that was idle the longest if there are too many; return whether there is room."""
         if len(self._connections) >= self._max_connections:
             quiet = max((c for c in self._connections if c.sweeps and not c.is_busy), key=_sweeps, default=None)
             if quiet is None:
@@ -106,7 +106,7 @@ class HttpServer:
             self._listen_again(listening, tls)
 
     def replace(self, arrival: Tracked, connection: Tracked) -> bool:
-        """Count a connection in the place of its arrival, unless that had to make room for another."""
+        """Register a connection in place of its handshake, unless that was closed to make room."""
         if arrival not in self._connections:
             return False
         del self._connections[arrival]
@@ -147,7 +147,7 @@ class HttpServer:
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether only this machine can reach an address."""
+    """Return whether an address is reachable only from this machine."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

@@ -1,7 +1,7 @@
-"""The server's side of a connection: requests are answered in the very call that reads them.
+"""The server's side of a connection: requests are handled in the call that reads them.
 
-A full framework takes five times the CPU for a request, most of it for what is not needed here: tasks, timers, routing
-tables and parsed addresses. Requests that come without waiting for a reply are answered in their order.
+A full framework takes five times the CPU per request, mostly for features that are not needed here: tasks, timers,
+routing tables and parsed URLs. Pipelined requests are handled in order.
 """
 
 import asyncio
@@ -52,10 +52,10 @@ class Tracked(Protocol):
 
 
 class Tracker(Protocol):
-    """Who keeps count of connections: the server."""
+    """The registry of connections: the server."""
 
     def replace(self, arrival: Tracked, connection: Tracked) -> bool:
-        """Count a connection in the place of its arrival, unless that had to make room for another."""
+        """Register a connection in place of its handshake, unless that was closed to make room."""
         ...
 
     def discard(self, connection: Tracked) -> None:
@@ -64,7 +64,7 @@ class Tracker(Protocol):
 
 
 class ServerConnection(asyncio.Protocol):
-    """Answers the requests of one client; the server has it :meth:`sweep` now and then."""
+    """Handles the requests of one client; the server calls :meth:`sweep` periodically."""
 
     def __init__(self, service: HttpService, tracker: Tracker, arrival: "Arrival") -> None:
         self.is_full = False
@@ -83,7 +83,7 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def transport(self) -> asyncio.Transport:
-        """What the bytes go through."""
+        """The transport of the connection."""
         assert self._transport is not None
         return self._transport
 
@@ -93,7 +93,7 @@ class ServerConnection(asyncio.Protocol):
         return self._task is not None or self._stream is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to serve, unless there have come too many connections meanwhile."""
+        """Start serving, unless the limit of connections was reached during the handshake."""
         self._transport = cast("asyncio.Transport", transport)
         self._parser = RequestParser(self._service, transport)
         arrival, self._arrival = self._arrival, None
@@ -101,7 +101,7 @@ class ServerConnection(asyncio.Protocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give up on what is under way: nobody waits for it. Whatever refers back to us is let go of."""
+        """Abort running requests and drop references to this object."""
         self._is_closing = True
         self._tracker.discard(self)
         if self._task is not None:
@@ -114,7 +114,7 @@ class ServerConnection(asyncio.Protocol):
             self._parser = None
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, and answer what is complete."""
+        """Feed the parser, and handle complete requests."""
         parser = self._parser
         if self._is_closing or parser is None:
             return
@@ -128,7 +128,7 @@ class ServerConnection(asyncio.Protocol):
         self._serve(parser)
 
     def eof_received(self) -> bool:
-        """Answer what was complete; half a request is refused."""
+        """Handle complete requests; reject a partial one."""
         parser = self._parser
         self._is_last = True
         self._keeps_alive = False
@@ -140,7 +140,7 @@ class ServerConnection(asyncio.Protocol):
         return self._task is not None or bool(parser.requests)
 
     def _serve(self, parser: RequestParser) -> None:
-        """Answer requests until there is none left, or the reply to one takes its time."""
+        """Handle requests until none is left or a reply is pending."""
         waiting = parser.requests
         while waiting and not (self.is_busy or self._is_closing or self.is_full):
             request, keeps_alive = waiting.popleft()
@@ -206,8 +206,8 @@ class ServerConnection(asyncio.Protocol):
             self._close()
 
     def _close(self) -> None:
-        """Close once everything is written. What the client still sends is read for a while, or it would find its
-        connection broken before it reads our reply.
+        """Close after everything is written. Incoming data is read for a while; otherwise the client's connection
+        would be reset before it reads the reply.
         """
         self._is_closing = True
         parser = self._parser
@@ -232,12 +232,12 @@ class ServerConnection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._serve_on)
 
     def pause_writing(self) -> None:
-        """Stop answering a client that does not read."""
+        """Stop handling requests of a client that does not read."""
         self.is_full = True
         self._read(False)
 
     def resume_writing(self) -> None:
-        """Go on where :meth:`pause_writing` stopped."""
+        """Continue after :meth:`pause_writing`."""
         self.is_full = False
         if self._stream is not None:
             self._stream.go_on()
@@ -253,7 +253,7 @@ class ServerConnection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def sweep(self) -> None:
-        """Close a connection that is of no more use, and one whose client takes minutes to say what it wants."""
+        """Close a connection that is unused, or whose client takes minutes to send a request."""
         parser = self._parser
         if self.is_busy or parser is None:
             return
@@ -282,9 +282,9 @@ class ServerConnection(asyncio.Protocol):
 
 
 class Arrival:
-    """A connection that has been accepted and is yet to be made, which for TLS takes a handshake.
+    """An accepted connection before its TLS handshake is complete.
 
-    This is not left to asyncio's own listener, which does not count those who never finish their handshake.
+    asyncio's own listener does not count connections that never finish their handshake.
     """
 
     is_busy = False
@@ -310,14 +310,14 @@ class Arrival:
                 ssl_handshake_timeout=seconds,
             )
         except (OSError, EOFError):
-            # Whoever speaks no TLS, or none of ours, is of no interest; nor is who hung up.
+            # Clients without a valid TLS handshake are ignored, as are clients that disconnected.
             self._client.close()
         finally:
             self._tracker.discard(self)
             self._task = None
 
     def sweep(self) -> None:
-        """Grow older; the handshake has a timeout of its own."""
+        """Age; the handshake has its own timeout."""
         self.sweeps += 1
 
     def shut(self) -> None:

@@ -1,4 +1,4 @@
-"""TLS contexts: whom we trust and who we are, from certificates in files or in memory."""
+"""TLS contexts: trusted CAs and client certificates, from files or memory."""
 
 import base64
 import binascii
@@ -23,10 +23,10 @@ _DER: Final = 2
 
 
 class ResumingContext(ssl.SSLContext):
-    """Resumes the session of an earlier connection to the same host: then nobody has to prove anew who it is.
+    """Resumes the TLS session of an earlier connection to the same host, which saves the full handshake.
 
-    A scheduler opens a connection for each kind that it follows, and proofs are most of what TLS costs both sides.
-    Sessions go with the context, so that they end when we trust others, or are somebody else.
+    A scheduler opens a connection per watched kind, and full handshakes are most of the cost of TLS on both sides.
+    Sessions belong to the context, so they end when the CA or the client certificate changes.
     """
 
     def __init__(self, _protocol: int) -> None:
@@ -45,21 +45,21 @@ class ResumingContext(ssl.SSLContext):
         return super().wrap_bio(incoming, outgoing, server_side, server_hostname, known)
 
     def keep_session(self, connection: ssl.SSLObject) -> None:
-        """Remember the session of a connection on which an answer has come; before that the server gives none."""
+        """Store the session of a connection that received a response; the server sends no ticket before that."""
         session = connection.session
         if session is not None and session.has_ticket:
             self._sessions[str(connection.server_hostname)] = session
 
     def forget_sessions(self) -> None:
-        """Begin anew: some servers refuse who would resume, instead of just not resuming."""
+        """Start a new session: some servers reject a resumed session instead of falling back."""
         self._sessions.clear()
 
 
 class ClientTls:
-    """Whom we trust and who we are when we connect to one server.
+    """The trusted CA and the client certificate for one server.
 
-    Files are read again by :meth:`refresh`: whoever rotates a certificate or an authority replaces the file. One that
-    cannot be used at the moment, because it is being written, leaves everything as it was.
+    :meth:`refresh` reads the files again, because rotation replaces them. A file that is invalid at the moment, because
+    it is being written, has no effect.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class ClientTls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """What the next connection is made with."""
+        """The context of the next connection."""
         return self._context
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call somebody when connections should be made anew."""
+        """Register a callback for changes that require new connections."""
         self._listeners.append(listener)
 
     def refresh(self) -> None:
-        """Read the files again, and take in what has changed in them."""
+        """Read the files again and apply changes."""
         if not any(isinstance(pem, Path) for pem in self._pems):
             return
         before = self._read
@@ -107,7 +107,7 @@ class ClientTls:
         self._notify()
 
     def show(self, certificate: str, key: str) -> None:
-        """Be who this certificate says from now on; InputError if it cannot be used."""
+        """Use this client certificate from now on; raise InputError if it is invalid."""
         shown = certificate.encode(), key.encode()
         if shown == self._shown:
             return
@@ -177,7 +177,7 @@ def verify_as_go(context: ssl.SSLContext) -> None:
 
 
 def trusting_context() -> ssl.SSLContext:
-    """Return a context that verifies nothing, for those who asked for it."""
+    """Return a context without verification, for ``insecure-skip-tls-verify``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -231,7 +231,7 @@ def readable(content: bytes) -> Iterator[str]:
 
 
 def from_base64(where: str, text: str) -> bytes:
-    """Decode what stands in a field whose name ends in ``-data``."""
+    """Decode a field whose name ends in ``-data``."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:

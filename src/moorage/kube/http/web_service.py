@@ -1,4 +1,4 @@
-"""A web service that is asked now and then: an extender, or whatever a plugin wants to know."""
+"""A client for web services, such as extenders and data sources of plugins."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from moorage.kube.http.tls import ClientTls
 
 DEFAULT_SECONDS: Final = 5.0
 MAX_QUOTED: Final = 200
-"""So much of an answer that is no success is shown."""
+"""Maximum length of an error response in a message."""
 
 
 class WebService:
-    """A service at a URL, over connections that are kept; the URL may have a path, a user and a password.
+    """A service at a URL, with reused connections; the URL may have a path, a user and a password.
 
-    ``headers`` go with every request. Of ``https`` the certificate is verified by the authorities that the machine
-    trusts, unless ``tls`` says otherwise. HTTPS_PROXY, HTTP_PROXY and NO_PROXY are respected.
+    ``headers`` are sent with every request. For ``https`` the system CAs verify the certificate, unless ``tls`` is
+    given. HTTPS_PROXY, HTTP_PROXY and NO_PROXY are respected.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class WebService:
         self._pool.close()
 
     async def send(self, method: str, path: str, body: bytes = b"", content_type: str = "application/json") -> Response:
-        """Send a request and return the answer, whatever its status; ServiceError if there is none in time."""
+        """Send a request and return the response with any status; raise ServiceError on a timeout."""
         about = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n" if body else ""
         head = f"{method} {self._path}{path} HTTP/1.1\r\n{self._headers}{about}\r\n"
         try:
@@ -70,7 +70,7 @@ class WebService:
             raise ServiceError(str(error)) from error
 
     async def get_json(self, path: str = "", query: Mapping[str, str] | None = None) -> Any:
-        """Ask for something and return the answer as plain data; ServiceError if that is no success, or no JSON."""
+        """Send a request and return the JSON response as plain data; raise ServiceError if it fails or is not JSON."""
         asked = f"{path}?{urlencode(query)}" if query else path
         try:
             answer = await self.send("GET", asked or "/")
@@ -86,7 +86,7 @@ class WebService:
 
 
 def web_address(url: str, where: str, example: str = "http://service.example:8080/path") -> SplitResult:
-    """Take a URL apart; InputError if it names no server. What is wrong with it is not shown: it may be a password."""
+    """Parse a URL; raise InputError without a server. The message omits the URL, which may contain a password."""
     try:
         address = urlsplit(url)
         is_usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
