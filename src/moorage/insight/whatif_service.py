@@ -107,23 +107,23 @@ class WhatIfService:
         if self._waiting >= MAX_WAITING:
             return Reply(429, _body({"error": "too many pending questions"}), headers=(("Retry-After", "1"),))
         try:
-            asked = msgspec.json.decode(request.body)
+            arguments = msgspec.json.decode(request.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return _problem(400, f"invalid JSON: {error}")
-        if not isinstance(asked, dict):
+        if not isinstance(arguments, dict):
             return _problem(400, "the body is not a JSON object")
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._worker, self._ask, question, asked)
+            return await asyncio.get_running_loop().run_in_executor(self._worker, self._ask, question, arguments)
         finally:
             self._waiting -= 1
 
-    def _ask(self, question: "Question", asked: dict[str, Any]) -> Reply:
+    def _ask(self, question: "Question", arguments: dict[str, Any]) -> Reply:
         try:
             session = self._current()
             with session.branch():
-                session.apply(*_edits(asked))
-                return Reply(200, _body(question(session, asked, self._options.seconds)))
+                session.apply(*_edits(arguments))
+                return Reply(200, _body(question(session, arguments, self._options.seconds)))
         except MoorageError as error:
             return _problem(422, str(error))
         except Exception:  # one question must not end the service
@@ -142,32 +142,32 @@ class WhatIfService:
         return self._session
 
 
-def _edits(asked: Mapping[str, Any]) -> list[Edit]:
-    edits = asked.get("edits") or []
+def _edits(arguments: Mapping[str, Any]) -> list[Edit]:
+    edits = arguments.get("edits") or []
     if not isinstance(edits, list):
         raise InputError("edits", "not a list")
     return [edit_from(edit) for edit in edits]
 
 
-def _explain(session: Session, asked: Mapping[str, Any], seconds: float) -> Any:
-    wanted = asked.get("pod")
-    if isinstance(wanted, dict):
-        session.apply(CreateObject(wanted))
-        wanted = ObjectId.of(wanted).key
-    if not isinstance(wanted, str):
+def _explain(session: Session, arguments: Mapping[str, Any], seconds: float) -> Any:
+    pod = arguments.get("pod")
+    if isinstance(pod, dict):
+        session.apply(CreateObject(pod))
+        pod = ObjectId.of(pod).key
+    if not isinstance(pod, str):
         raise InputError("pod", "expected the name of a pod, or a Pod object")
-    return explain_pod(session, wanted, node=str(asked.get("node") or ""), seconds=seconds).as_data()
+    return explain_pod(session, pod, node=str(arguments.get("node") or ""), seconds=seconds).as_data()
 
 
-def _capacity(session: Session, asked: Mapping[str, Any], _seconds: float) -> Any:
-    pod, most = asked.get("pod"), asked.get("most", MAX_REPLICAS)
+def _capacity(session: Session, arguments: Mapping[str, Any], _seconds: float) -> Any:
+    pod, most = arguments.get("pod"), arguments.get("most", MAX_REPLICAS)
     if not isinstance(pod, dict) or not isinstance(most, int) or not 0 < most <= MAX_REPLICAS:
         raise InputError("pod", f"expected a Pod object, and most as a number up to {MAX_REPLICAS}")
     return count_replicas(session, pod, most=most)
 
 
-def _place(session: Session, asked: Mapping[str, Any], _seconds: float) -> Any:
-    pods = asked.get("pods")
+def _place(session: Session, arguments: Mapping[str, Any], _seconds: float) -> Any:
+    pods = arguments.get("pods")
     if not isinstance(pods, list) or len(pods) > MAX_PODS or not all(isinstance(pod, dict) for pod in pods):
         raise InputError("pods", f"expected a list of up to {MAX_PODS} pods")
     decisions = []

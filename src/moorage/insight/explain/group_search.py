@@ -68,8 +68,8 @@ class GroupSubject(Subject):
 
     def _leave_out_other_domains(self, obstacles: Obstacles, placed: dict[str, str]) -> None:
         key = self.view.topology_key
-        known = self.session.groups().members(self.view.key)
-        homes = [pod.node_name for pod in known.scheduled()] if known is not None else []
+        members = self.session.groups().members(self.view.key)
+        homes = [pod.node_name for pod in members.scheduled()] if members is not None else []
         infos = [self.nodes.find(name) for name in (*placed.values(), *homes)]
         domains = {info.labels.get(key) for info in infos if info is not None}
         if key and domains:
@@ -79,19 +79,19 @@ class GroupSubject(Subject):
 
     def alike(self) -> list[ObjectId]:
         """Name the members that wait and are just like this one, this one first."""
-        wanted = _comparable(self.session, self.id)
+        own_spec = _comparable(self.session, self.id)
         names = (pod.key for pod in in_order(self.session, self.view.key))
-        others = (ObjectId("Pod", *name.split("/", 1)) for name in names if name != self.key)
-        return [self.id, *(found for found in others if _comparable(self.session, found) == wanted)]
+        pod_ids = (ObjectId("Pod", *name.split("/", 1)) for name in names if name != self.key)
+        return [self.id, *(pod_id for pod_id in pod_ids if _comparable(self.session, pod_id) == own_spec)]
 
     def _for_all(self, edits: Sequence[Edit]) -> list[Edit]:
-        made: list[Edit] = []
+        group_edits: list[Edit] = []
         for edit in edits:
             if isinstance(edit, PatchObject) and edit.target == self.id:
-                made += [replace(edit, target=target) for target in self.alike()]
+                group_edits += [replace(edit, target=target) for target in self.alike()]
             else:
-                made.append(edit)
-        return made
+                group_edits.append(edit)
+        return group_edits
 
     def _try(self, edits: Sequence[Edit]) -> Attempt | None:
         return super()._try(self._for_all(edits))
@@ -116,9 +116,9 @@ class GroupSubject(Subject):
         attempt = self.trial(*edits)
         if attempt is None:
             return None
-        whole = self._for_all(edits)
-        said = f"{text}, in all {len(self.alike())} pods" if len(whole) > len(edits) else text
-        return Remedy(kind, said, (*self.base, *whole), attempt, cost)
+        group_edits = self._for_all(edits)
+        description = f"{text}, in all {len(self.alike())} pods" if len(group_edits) > len(edits) else text
+        return Remedy(kind, description, (*self.base, *group_edits), attempt, cost)
 
 
 def _attempt(key: str, node: str) -> Attempt:
@@ -165,17 +165,19 @@ def _single(subject: GroupSubject) -> Iterator[Remedy]:
 
 def _need_fewer(subject: GroupSubject) -> Iterator[Remedy]:
     """Have the group start with fewer members: as many as there are places for."""
-    needed, name = subject.view.needed, subject.view.key.rpartition("/")[2]
-    if needed is None or needed < 2 or subject.view.is_met:
+    min_count, name = subject.view.needed, subject.view.key.rpartition("/")[2]
+    if min_count is None or min_count < 2 or subject.view.is_met:
         return
 
     def edits_for(count: int) -> list[Edit]:
         return [needing(subject.session, subject.view.key, count)]
 
-    found = subject.largest(1, needed, edits_for, subject.view.most)
-    if found is not None:
-        text = f"Lower minCount of the group {name} from {needed} to {found}, so that it starts with {found} pods"
-        if offer := subject.offer("group", text, *edits_for(found)):
+    largest = subject.largest(1, min_count, edits_for, subject.view.most)
+    if largest is not None:
+        text = (
+            f"Lower minCount of the group {name} from {min_count} to {largest}, so that it starts with {largest} pods"
+        )
+        if offer := subject.offer("group", text, *edits_for(largest)):
             yield offer
 
 
@@ -200,9 +202,9 @@ def _add_nodes(subject: GroupSubject) -> Iterator[Remedy]:
 
     for like in [info.name for info in shapes(subject)[:MAX_SHAPES]]:
         # The fewest are the largest of the negative numbers.
-        found = subject.largest(-most, 0, edits_for, -1) if most else None
-        if found is not None:
-            most, best = -found - 1, like
+        negated_count = subject.largest(-most, 0, edits_for, -1) if most else None
+        if negated_count is not None:
+            most, best = -negated_count - 1, like
     if best:
         like, count = best, most + 1
         text = f"Add a node like {like}" if count == 1 else f"Add {count} nodes like {like}"
@@ -214,20 +216,22 @@ def _make_room(subject: GroupSubject) -> Iterator[Remedy]:
     """Delete the fewest other pods, the least important first; disruption budgets are respected."""
     budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
     rows = subject.rows_where_only(*CURED_BY_LEAVING)
-    others = [pod for row in rows for pod in subject.nodes[row].pods.values() if pod.group_key != subject.view.key]
-    pods = may_leave(others, budgets)[:MAX_LEAVING]
+    candidates = [pod for row in rows for pod in subject.nodes[row].pods.values() if pod.group_key != subject.view.key]
+    pods = may_leave(candidates, budgets)[:MAX_LEAVING]
 
     def edits_for(fewer: int) -> list[Edit]:
         return [DeleteObject(ObjectId("Pod", pod.namespace, pod.name)) for pod in pods[:-fewer]]
 
-    found = subject.largest(-len(pods), 0, edits_for, -1) if pods else None
-    if found is None:
+    negated_count = subject.largest(-len(pods), 0, edits_for, -1) if pods else None
+    if negated_count is None:
         return
-    kept = pods[:-found]
-    for pod in [*kept]:
-        fewer = [other for other in kept if other is not pod]
-        if fewer and subject.trial(*(DeleteObject(ObjectId("Pod", other.namespace, other.name)) for other in fewer)):
-            kept = fewer
-    edits = [DeleteObject(ObjectId("Pod", pod.namespace, pod.name)) for pod in kept]
-    if offer := subject.offer("delete-pod", f"Delete {' and '.join(pod.key for pod in kept)}", *edits, cost=len(kept)):
+    victims = pods[:-negated_count]
+    for pod in [*victims]:
+        fewer = [victim for victim in victims if victim is not pod]
+        if fewer and subject.trial(*(DeleteObject(ObjectId("Pod", victim.namespace, victim.name)) for victim in fewer)):
+            victims = fewer
+    edits = [DeleteObject(ObjectId("Pod", pod.namespace, pod.name)) for pod in victims]
+    if offer := subject.offer(
+        "delete-pod", f"Delete {' and '.join(pod.key for pod in victims)}", *edits, cost=len(victims)
+    ):
         yield offer

@@ -19,8 +19,8 @@ GATES = ("spec", "schedulingGates")
 
 def pods_that_count(session: Session) -> list[Pod]:
     """List the pods that run or wait, and are not on their way out."""
-    found = (session.objects.find(known) for known in session.objects.known("Pod"))
-    return [pod for pod in found if isinstance(pod, Pod) and not pod.is_finished and not pod.is_terminating]
+    objects = (session.objects.find(target) for target in session.objects.known("Pod"))
+    return [pod for pod in objects if isinstance(pod, Pod) and not pod.is_finished and not pod.is_terminating]
 
 
 class GroupView(Struct, frozen=True):
@@ -65,8 +65,8 @@ def is_judged_with_its_group(session: Session, pod: Pod) -> bool:
 
 def described_key(session: Session, pod: Pod) -> str:
     """Name the group that a plugin puts a pod into, by whatever it knows; empty if none does."""
-    groups, seen = session.scheduler.cache.groups, session.scheduler.objects[Pod].find(pod.key)
-    key = None if groups is None or seen is None else group_key(seen)
+    groups, stored = session.scheduler.cache.groups, session.scheduler.objects[Pod].find(pod.key)
+    key = None if groups is None or stored is None else group_key(stored)
     return key if groups is not None and key and isinstance(groups.group(key), DescribedGroup) else ""
 
 
@@ -74,10 +74,14 @@ def view_group(session: Session, key: str, *, in_detail: bool = False) -> GroupV
     """Try a group, and then as many of its members as possible."""
     groups = session.groups()
     outcome = session.try_group(key, in_detail=in_detail)
-    known = groups.members(key)
-    assert known is not None
-    assert known.group is not None
-    members, scheduled, topology = known.known_count, known.scheduled_count, known.group.spec.topology_key or ""
+    group_members = groups.members(key)
+    assert group_members is not None
+    assert group_members.group is not None
+    members, scheduled, topology = (
+        group_members.known_count,
+        group_members.scheduled_count,
+        group_members.group.spec.topology_key or "",
+    )
     waiting = [pod.key for pod in in_order(session, key)]
     with session.branch():
         session.apply(*without_gates(session, waiting))
@@ -91,7 +95,7 @@ def view_group(session: Session, key: str, *, in_detail: bool = False) -> GroupV
         members=members,
         scheduled=scheduled,
         most=scheduled + sum(name in placed for name in waiting),
-        needed=known.group.min_count,
+        needed=group_members.group.min_count,
         blocked=next((name for name in waiting if name not in placed), ""),
         topology_key=topology if is_by_topology else "",
         domain=_domain(most, key) if most is not None else "",
@@ -108,18 +112,21 @@ def in_order(session: Session, key: str) -> list[Pod]:
 
 def place_most(session: Session, key: str) -> GroupOutcome | None:
     """Place as many members as go together, whatever the group needs; they stay. ``None`` if none has a place."""
-    known = session.groups().members(key)
-    assert known is not None
-    assert known.group is not None
+    group_members = session.groups().members(key)
+    assert group_members is not None
+    assert group_members.group is not None
     best = 0
-    while (wanted := max(best, known.scheduled_count) + 1) <= known.known_count:
+    while (target_count := max(best, group_members.scheduled_count) + 1) <= group_members.known_count:
         with session.branch():
-            session.apply(needing(session, key, wanted))
+            session.apply(needing(session, key, target_count))
             outcome = session.place_group(key, preempts=False)
         if not outcome.fits:
             break
-        best = max(wanted, known.scheduled_count + len([name for name in outcome.placed if _is_of(session, name, key)]))
-        if known.group.spec.topology_key is None:
+        best = max(
+            target_count,
+            group_members.scheduled_count + len([name for name in outcome.placed if _is_of(session, name, key)]),
+        )
+        if group_members.group.spec.topology_key is None:
             break  # in one place the first that fit are all there are; of several places another may hold more
     if not best:
         return None
@@ -161,8 +168,8 @@ def without_gates(session: Session, names: list[str]) -> list[Edit]:
 
 def group_named(session: Session, key: str) -> PodGroup | None:
     """Return a stored group by ``namespace/name``."""
-    found = session.objects.find(ObjectId("PodGroup", *key.split("/", 1)))
-    return found if isinstance(found, PodGroup) else None
+    group = session.objects.find(ObjectId("PodGroup", *key.split("/", 1)))
+    return group if isinstance(group, PodGroup) else None
 
 
 def group_facts(session: Session, pod: Pod) -> dict[str, Any] | None:
@@ -172,11 +179,13 @@ def group_facts(session: Session, pod: Pod) -> dict[str, Any] | None:
     if not key:
         return None
     everyone = pods_that_count(session)
-    members = [other for other in everyone if (described_key(session, other) if described else other.group_key) == key]
+    members = [
+        member for member in everyone if (described_key(session, member) if described else member.group_key) == key
+    ]
     fits = 0
     with session.branch():
-        for other in members:
-            fits += bool(other.node_name or session.place(other.key, preempts=False).node)
+        for member in members:
+            fits += bool(member.node_name or session.place(member.key, preempts=False).node)
     group = session.groups().group(key) if described else group_named(session, key)
     facts: dict[str, Any] = {"name": key.rpartition("/")[2], "members": len(members), "fits": fits}
     return facts if group is None or group.min_count is None else {**facts, "minCount": group.min_count}

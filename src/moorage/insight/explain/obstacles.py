@@ -55,20 +55,20 @@ class Obstacles(Struct):
 
     def where_only(self, names: Iterable[str], *, but_for_preemption: bool = False) -> list[int]:
         """Find the rows that only these plugins reject; preemption may remove obstacles that are not unresolvable."""
-        allowed = frozenset(names)
-        if not self._are_in(self.everywhere, allowed, but_for_preemption=False):
+        expected = frozenset(names)
+        if not self._are_in(self.everywhere, expected, but_for_preemption=False):
             return []
         return [
             row
-            for row, found in enumerate(self.rows)
-            if self._are_in(found, allowed, but_for_preemption=but_for_preemption)
+            for row, statuses in enumerate(self.rows)
+            if self._are_in(statuses, expected, but_for_preemption=but_for_preemption)
         ]
 
     @staticmethod
-    def _are_in(found: dict[str, Status], allowed: frozenset[str], *, but_for_preemption: bool) -> bool:
+    def _are_in(statuses: dict[str, Status], expected: frozenset[str], *, but_for_preemption: bool) -> bool:
         return all(
-            name in allowed or (but_for_preemption and status.code == Code.UNSCHEDULABLE)
-            for name, status in found.items()
+            name in expected or (but_for_preemption and status.code == Code.UNSCHEDULABLE)
+            for name, status in statuses.items()
         )
 
 
@@ -79,15 +79,15 @@ def find_obstacles(session: Session, pod: Pod, attempt: Attempt) -> Obstacles:
     state = CycleState()
     skipped: set[str] = set()
     for preparing in profile.pre_filter:
-        said = _prepared(preparing, state, pod, nodes)
-        if isinstance(said, NodeNames):
-            _narrow(obstacles, nodes, said, preparing.name)
-        elif isinstance(said, Status):
+        result = _prepared(preparing, state, pod, nodes)
+        if isinstance(result, NodeNames):
+            _narrow(obstacles, nodes, result, preparing.name)
+        elif isinstance(result, Status):
             skipped.add(preparing.name)
-            if said.code == Code.SKIP:
+            if result.code == Code.SKIP:
                 state.skipped_filters.add(preparing.name)
             else:
-                obstacles.everywhere[preparing.name] = said.by(preparing.name)
+                obstacles.everywhere[preparing.name] = result.by(preparing.name)
     for plugin in profile.filter:
         if plugin.name not in skipped:
             for row, status in _rejected(plugin, state, pod, nodes, np.arange(len(nodes))):
@@ -111,7 +111,7 @@ def _rejected(
     alive = None if len(rows) == len(nodes) else np.isin(np.arange(len(nodes)), rows)
     table = StatusTable()
     try:
-        found = list(rejected_rows(plugin, state, pod, nodes, table, alive))
+        rejections = list(rejected_rows(plugin, state, pod, nodes, table, alive))
     except PluginError as error:
         if len(rows) == 1:
             yield int(rows[0]), Status.error(str(error)).by(plugin.name)
@@ -119,7 +119,7 @@ def _rejected(
         for half in np.array_split(rows, 2):
             yield from _rejected(plugin, state, pod, nodes, half)
         return
-    for rejected, number in found:
+    for rejected, number in rejections:
         status = table[number]
         assert status is not None
         yield from ((int(row), status) for row in np.flatnonzero(rejected))
@@ -151,39 +151,41 @@ def _ask_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes: 
 
 def short_of(status: Status) -> tuple[str, ...]:
     """Read from a rejection what a node has too little of."""
-    found = [reason.removeprefix(INSUFFICIENT) for reason in status.reasons if reason.startswith(INSUFFICIENT)]
-    return tuple(found + [PODS for reason in status.reasons if reason == TOO_MANY_PODS])
+    resources = [reason.removeprefix(INSUFFICIENT) for reason in status.reasons if reason.startswith(INSUFFICIENT)]
+    return tuple(resources + [PODS for reason in status.reasons if reason == TOO_MANY_PODS])
 
 
 def without_resources(pod: Pod, names: AbstractSet[str]) -> Pod:
     """Return a copy of a pod whose containers do not request some resources."""
 
-    def less(asked: ResourceRequirements) -> ResourceRequirements:
-        requests = {name: amount for name, amount in asked.requests.items() if name not in names}
+    def less(requirements: ResourceRequirements) -> ResourceRequirements:
+        requests = {name: amount for name, amount in requirements.requests.items() if name not in names}
         return replace(
-            asked, requests=requests, limits={key: text for key, text in asked.limits.items() if key not in names}
+            requirements,
+            requests=requests,
+            limits={key: text for key, text in requirements.limits.items() if key not in names},
         )
 
-    def containers(listed: Iterable[Container]) -> tuple[Container, ...]:
-        return tuple(replace(item, resources=less(item.resources)) for item in listed)
+    def containers(items: Iterable[Container]) -> tuple[Container, ...]:
+        return tuple(replace(item, resources=less(item.resources)) for item in items)
 
     spec = pod.spec
     spec = replace(spec, containers=containers(spec.containers), init_containers=containers(spec.init_containers))
     return replace(pod, spec=spec)
 
 
-def _narrow(obstacles: Obstacles, nodes: NodeTable, said: NodeNames, plugin: str) -> None:
+def _narrow(obstacles: Obstacles, nodes: NodeTable, selected: NodeNames, plugin: str) -> None:
     for row, info in enumerate(nodes):
-        if info.name not in said.names:
+        if info.name not in selected.names:
             obstacles.rows[row].setdefault(plugin, NARROWED.by(plugin))
 
 
 def _add_nominated(obstacles: Obstacles, nodes: NodeTable, attempt: Attempt) -> None:
     """Add obstacles of the attempt itself: nodes that are nominated for other pods, and rejections of extenders."""
-    found = attempt.found.result if isinstance(attempt.found, ExtendedNodes) else attempt.found
-    if found is None or found.diagnosis.pre_filter is not None:
+    result = attempt.found.result if isinstance(attempt.found, ExtendedNodes) else attempt.found
+    if result is None or result.diagnosis.pre_filter is not None:
         return
-    statuses = found.diagnosis.statuses
+    statuses = result.diagnosis.statuses
     for row, met in enumerate(obstacles.rows):
         if not met and not attempt.fits_on(row):
             status = statuses[nodes[row].name]
@@ -193,5 +195,5 @@ def _add_nominated(obstacles: Obstacles, nodes: NodeTable, attempt: Attempt) -> 
 
 def rows_of(names: Iterable[str], nodes: NodeTable) -> RowArray:
     """Look the rows of some nodes up."""
-    found = (nodes.find(name) for name in names)
-    return np.array([info.row for info in found if info is not None], dtype=np.int64)
+    infos = (nodes.find(name) for name in names)
+    return np.array([info.row for info in infos if info is not None], dtype=np.int64)

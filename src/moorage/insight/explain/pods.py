@@ -57,8 +57,8 @@ def explain_pod(
         raise InputError(f"Pod {pod.key}", "the pod is being deleted")
     session.find_runner(pod)
     if node and session.scheduler.cache.node(node) is None:
-        known = session.scheduler.cache.nodes.names
-        raise InputError(f"--node {node}", "node not found", hint=did_you_mean(node, known))
+        node_names = session.scheduler.cache.nodes.names
+        raise InputError(f"--node {node}", "node not found", hint=did_you_mean(node, node_names))
     with session.branch():
         if pod.node_name:
             return _placed(session, pod, node)
@@ -68,8 +68,8 @@ def explain_pod(
             return _described(session, pod, key)
         explained = _waiting(session, pod)
         if with_changes and (not explained.decision.node or (node and _is_rejected(explained, node))):
-            found = search(session, pod.key, only_node=node, seconds=seconds, spared=spared)
-            explained = replace(explained, changes=tuple(map(_change, found.offers)), stopped=found.stopped)
+            result = search(session, pod.key, only_node=node, seconds=seconds, spared=spared)
+            explained = replace(explained, changes=tuple(map(_change, result.offers)), stopped=result.stopped)
         return _about_one_node(explained, node)
 
 
@@ -124,12 +124,12 @@ def explain_member(session: Session, pod: Pod, view: GroupView, seconds: float) 
     explained = PodExplanation(decision=decision, because=because, runner_up=runner_up, group=view.facts())
     if decision.node:
         return explained
-    seen, reasons = _what_stops_the_next(session, view)
-    plugins = sorted({*seen.unschedulable_plugins, *decision.unschedulable_plugins}) or ["GangScheduling"]
+    next_decision, reasons = _what_stops_the_next(session, view)
+    plugins = sorted({*next_decision.unschedulable_plugins, *decision.unschedulable_plugins}) or ["GangScheduling"]
     wakes = tuple(_wakes(session, pod, plugins))
-    found = search_group(session, view, Limits(monotonic() + seconds))
-    changes = tuple(_change(offer) for offer in found.offers)
-    return replace(explained, reasons=reasons, wakes=wakes, changes=changes, stopped=found.stopped)
+    result = search_group(session, view, Limits(monotonic() + seconds))
+    changes = tuple(_change(offer) for offer in result.offers)
+    return replace(explained, reasons=reasons, wakes=wakes, changes=changes, stopped=result.stopped)
 
 
 def _what_stops_the_next(session: Session, view: GroupView) -> tuple[Decision, tuple[ReasonGroup, ...]]:
@@ -141,8 +141,8 @@ def _what_stops_the_next(session: Session, view: GroupView) -> tuple[Decision, t
         session.apply(*without_gates(session, list(view.outcome.decisions)))
         place_most(session, view.key)
         attempt = session.try_pod(stuck, in_detail=True, preempts=False)
-        seen = _in_domain(session, attempt.decision, view)
-        return seen, tuple(group_reasons(seen, session.pod(stuck), session.scheduler.cache.nodes))
+        next_decision = _in_domain(session, attempt.decision, view)
+        return next_decision, tuple(group_reasons(next_decision, session.pod(stuck), session.scheduler.cache.nodes))
 
 
 def _in_domain(session: Session, decision: Decision, view: GroupView) -> Decision:
@@ -211,13 +211,13 @@ def group_reasons(
 ) -> list[ReasonGroup]:
     """Group the rejected nodes by reason, the largest group first."""
     if decision.pre_filter is not None:
-        said = decision.pre_filter
-        return [ReasonGroup(said.plugin, reason, len(nodes)) for reason in said.reasons]
+        pre_filter = decision.pre_filter
+        return [ReasonGroup(pre_filter.plugin, reason, len(nodes)) for reason in pre_filter.reasons]
     groups: dict[tuple[str, str], list[str]] = {}
     for name, entry in decision.nodes.items():
         for reason in entry.reasons if entry.is_rejected else ():
             groups.setdefault((entry.plugin, reason), []).append(name)
-    made = [
+    reason_groups = [
         ReasonGroup(
             plugin,
             reason,
@@ -229,7 +229,7 @@ def group_reasons(
         )
         for (plugin, reason), names in groups.items()
     ]
-    return sorted(made, key=lambda group: -group.nodes)
+    return sorted(reason_groups, key=lambda group: -group.nodes)
 
 
 def _alone(plugin: str, names: Iterable[str], nodes: NodeTable, obstacles: Obstacles) -> int:
@@ -277,12 +277,12 @@ def compare(session: Session, pod: Pod, decision: Decision, winner: str) -> tupl
 
 def _wakes(session: Session, pod: Pod, plugins: Iterable[str]) -> Iterator[WakingEvent]:
     registrations = session.find_runner(pod).profile.registrations()
-    seen: set[tuple[str, str]] = set()
+    listed_events: set[tuple[str, str]] = set()
     for plugin in plugins:
         for registration in registrations.get(plugin, ()):
             for name in event_names(registration.event):
-                if (name, plugin) not in seen:
-                    seen.add((name, plugin))
+                if (name, plugin) not in listed_events:
+                    listed_events.add((name, plugin))
                     yield WakingEvent(name, plugin)
 
 
@@ -292,9 +292,9 @@ def event_names(event: ClusterEvent) -> list[str]:
     >>> event_names(ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_TAINT))
     ['Node/Add', 'Node/UpdateNodeTaint']
     """
-    whole = ClusterEvent(event.resource, event.action).label.removeprefix(str(event.resource))
-    if whole:
-        return [f"{event.resource}/{whole}"]
+    label = ClusterEvent(event.resource, event.action).label.removeprefix(str(event.resource))
+    if label:
+        return [f"{event.resource}/{label}"]
     parts = [action for action in Action if action & event.action]
     if event.action & Action.UPDATE == Action.UPDATE:
         parts = [action for action in parts if not action & Action.UPDATE] + [Action.UPDATE]

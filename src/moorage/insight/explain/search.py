@@ -97,16 +97,16 @@ def search(
 
 def collected(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
     """Collect distinct offers until there are no more or a limit is reached; sort them."""
-    found = SearchResult()
+    result = SearchResult()
     try:
         for offer in offers:
-            if all(offer.edits != known.edits for known in found.offers):
-                found.offers.append(offer)
+            if all(offer.edits != earlier.edits for earlier in result.offers):
+                result.offers.append(offer)
     except LimitReached as limit:
-        found.stopped = str(limit)
-    found.trials = limits.trials
-    found.offers.sort(key=_intrusiveness)
-    return found
+        result.stopped = str(limit)
+    result.trials = limits.trials
+    result.offers.sort(key=_intrusiveness)
+    return result
 
 
 def _intrusiveness(offer: Remedy) -> tuple[int, list[int], int, int]:
@@ -186,12 +186,12 @@ def _single(subject: Subject) -> Iterator[Remedy]:
 def by_plugin(subject: Subject) -> Iterator[Remedy]:
     """Try what can be done about the plugins that are in the way."""
     preempting: Subject | None = None
-    tried: set[tuple[object, ...]] = set()
+    attempted: set[tuple[object, ...]] = set()
     for plugin in subject.obstacles.plugins():
         for fix in FIXES.get(plugin, ()):
-            if (fix, _family(plugin)) in tried:
+            if (fix, _family(plugin)) in attempted:
                 continue
-            tried.add((fix, _family(plugin)))
+            attempted.add((fix, _family(plugin)))
             offers = list(_tried(fix, subject, plugin))
             if not offers and subject.may_preempt:
                 preempting = preempting or subject.preempting()
@@ -213,10 +213,10 @@ def _family(plugin: str) -> tuple[str, ...]:
 
 def _obstacles_of(subject: Subject, row: int) -> list[str]:
     """Name the sorts of obstacles on a row, each by the first plugin of its family that is met."""
-    found: dict[tuple[str, ...], str] = {}
+    by_family: dict[tuple[str, ...], str] = {}
     for plugin in subject.obstacles.of(row):
-        found.setdefault(_family(plugin), plugin)
-    return list(found.values())
+        by_family.setdefault(_family(plugin), plugin)
+    return list(by_family.values())
 
 
 def together(subject: Subject) -> Iterator[Remedy]:
@@ -249,12 +249,12 @@ def _rows_by_obstacles(subject: Subject) -> dict[int, dict[tuple[str, ...], list
     return grouped
 
 
-def _cleared(subject: Subject, plugins: Sequence[str], row: int, whole: Subject) -> Iterator[Remedy]:
+def _cleared(subject: Subject, plugins: Sequence[str], row: int, original: Subject) -> Iterator[Remedy]:
     """Remove the obstacles of a node one after the other; skip changes that are not needed."""
-    first, *rest = plugins
-    if not rest:
+    first, *later_plugins = plugins
+    if not later_plugins:
         for offer in _last(subject, first, row):
-            if whole.cannot_do_without(*offer.edits[len(whole.base) :]):
+            if original.cannot_do_without(*offer.edits[len(original.base) :]):
                 yield offer
         return
     for idea in _ideas(subject, first, row):
@@ -263,8 +263,8 @@ def _cleared(subject: Subject, plugins: Sequence[str], row: int, whole: Subject)
         except InputError:
             continue
         # One change may remove several obstacles: a cordon may have a taint, too.
-        left = [plugin for plugin in rest if plugin in nested.obstacles.of(row)]
-        for offer in _cleared(nested, left, row, whole) if left else ():
+        remaining = [plugin for plugin in later_plugins if plugin in nested.obstacles.of(row)]
+        for offer in _cleared(nested, remaining, row, original) if remaining else ():
             parts = (idea.kind, *(offer.parts or (offer.kind,)))
             yield replace(offer, text=f"{idea.text}. {offer.text}", parts=parts)
 

@@ -239,11 +239,11 @@ class Subject:
 
     def trial(self, *edits: Edit) -> Attempt | None:
         """Make some edits and try the pod: what came of it if it fits then, else ``None``."""
-        known = tuple(repr(edit) for edit in edits)
-        if known not in self._tried:
+        cache_key = tuple(repr(edit) for edit in edits)
+        if cache_key not in self._tried:
             self.limits.spend()
-            self._tried[known] = self._try(edits)
-        return self._tried[known]
+            self._tried[cache_key] = self._try(edits)
+        return self._tried[cache_key]
 
     def _try(self, edits: Sequence[Edit]) -> Attempt | None:
         session = self.session
@@ -254,8 +254,8 @@ class Subject:
                 return None
             if self._aim is not None:
                 plugins, row = self._aim
-                attempt, left = self._look()
-                return None if any(plugin in left.of(row) for plugin in plugins) else attempt
+                attempt, obstacles = self._look()
+                return None if any(plugin in obstacles.of(row) for plugin in plugins) else attempt
             return self._placed()
 
     def _placed(self) -> Attempt | None:
@@ -282,12 +282,12 @@ class Subject:
 
         A row drops a port when one of the pods that share it is removed, as upstream does.
         """
-        tried = self.session.pod(self.key)
+        own_pod = self.session.pod(self.key)
         info = self.nodes.find(node)
-        if not tried.host_ports or info is None:
+        if not own_pod.host_ports or info is None:
             return False
-        used = [port for pod in info.pods.values() if pod.uid != tried.uid for port in pod.host_ports]
-        return ports_conflict(tried.host_ports, used)
+        host_ports = [port for pod in info.pods.values() if pod.uid != own_pod.uid for port in pod.host_ports]
+        return ports_conflict(own_pod.host_ports, host_ports)
 
     def largest(self, low: int, high: int, edits_for: Callable[[int], Sequence[Edit]], guess: int) -> int | None:
         """Find the largest amount with which the pod fits, between a low one and one with which it does not.
@@ -327,19 +327,19 @@ class Subject:
         for item in items:
             if self.trial(*edits_for([item])):
                 return [item]
-        kept = list(items)
+        remaining = list(items)
         for item in items:
-            fewer = [other for other in kept if other is not item]
+            fewer = [candidate for candidate in remaining if candidate is not item]
             if fewer and self.trial(*edits_for(fewer)):
-                kept = fewer
-        return kept
+                remaining = fewer
+        return remaining
 
     def cannot_do_without(self, *edits: Edit) -> bool:
         """Return whether edits help together, and each of them is necessary; a configuration is not tried again."""
         if any(isinstance(edit, EditConfig) for edit in edits):
             return True
-        rest = [tuple(other for other in edits if other is not edit) for edit in edits]
-        return all(self.trial(*fewer) is None for fewer in rest) and self.trial(*edits) is not None
+        subsets = [tuple(candidate for candidate in edits if candidate is not edit) for edit in edits]
+        return all(self.trial(*fewer) is None for fewer in subsets) and self.trial(*edits) is not None
 
     def offer(self, kind: str, text: str, *edits: Edit, cost: int = 0) -> Remedy | None:
         """Make a change known if it helps."""

@@ -65,28 +65,28 @@ class NamedWorkload(Struct, frozen=True):
         return label_matcher(convert(LabelSelector, selector)) if selector else label_set_matcher(labels)
 
 
-def find_workload(session: Session, wanted: str, namespace: str) -> NamedWorkload | None:
+def find_workload(session: Session, text: str, namespace: str) -> NamedWorkload | None:
     """Find a workload such as ``deployment/web``; return ``None`` if the text names a pod."""
-    word, slash, name = wanted.partition("/")
+    word, slash, name = text.partition("/")
     kind = _kind(word, WORKLOADS) if slash else None
     if kind is None:
-        _check_is_pod(session, wanted)
+        _check_is_pod(session, text)
         return None
     target = ObjectId(kind.name, namespace, name)
-    known = [ObjectId.of(content) for content in session.objects.contents() if content.get("kind") == kind.name]
-    if target not in known:
-        raise missing(target, (found.key for found in known))
+    targets = [ObjectId.of(content) for content in session.objects.contents() if content.get("kind") == kind.name]
+    if target not in targets:
+        raise missing(target, (candidate.key for candidate in targets))
     return NamedWorkload(target, session.objects.content(target))
 
 
-def _check_is_pod(session: Session, wanted: str) -> None:
+def _check_is_pod(session: Session, text: str) -> None:
     """Refuse other kinds of objects, unless a namespace is called so."""
-    word, slash, name = wanted.partition("/")
+    word, slash, name = text.partition("/")
     kind = _kind(word, [name for name in BY_NAME if name != "Pod"]) if slash else None
     if kind is not None and ObjectId("Pod", word, name) not in session.objects:
-        known = ", ".join(sorted(known.lower() for known in WORKLOADS))
-        hint = f"use a pod (NAME or NAMESPACE/NAME) or KIND/NAME, where KIND is one of {known}"
-        raise InputError(wanted, f"a {kind.name} cannot be scheduled", hint=hint)
+        kinds = ", ".join(sorted(kinds.lower() for kinds in WORKLOADS))
+        hint = f"use a pod (NAME or NAMESPACE/NAME) or KIND/NAME, where KIND is one of {kinds}"
+        raise InputError(text, f"a {kind.name} cannot be scheduled", hint=hint)
 
 
 def _kind(word: str, names: Iterable[str]) -> Kind | None:
@@ -109,33 +109,37 @@ def explain_workload(
         own += _made_as_gang(session, workload, title) if not own else []
         gang = next((pod.group_key for pod in own if is_judged_with_its_group(session, pod)), None)
         if gang is not None:
-            whole = _explain_group(session, gang, title, seconds)
+            group_explanation = _explain_group(session, gang, title, seconds)
             names = {pod.key for pod in own}
-            return whole if whole.next is None else replace(whole, next=_of_template(whole.next, workload, names))
+            return (
+                group_explanation
+                if group_explanation.next is None
+                else replace(group_explanation, next=_of_template(group_explanation.next, workload, names))
+            )
     running = [pod for pod in own if pod.node_name]
     waiting = [pod.key for pod in own if not pod.node_name]
     placed = {pod.key for pod in running}
-    wanted = max(workload.wanted, len(running))
-    _check_count(title, wanted)
+    pod_count = max(workload.wanted, len(running))
+    _check_count(title, pod_count)
     fits = len(running)
     with session.branch():
-        while fits < wanted:
+        while fits < pod_count:
             is_made = not waiting
             key = waiting.pop(0) if waiting else _make(session, workload, fits)
             if not session.place(key, preempts=False).node:
                 # One that goes for another of the same workload would come back and wait itself.
                 explained = explain_pod(session, key, seconds=seconds, spared=frozenset(placed))
                 return WorkloadExplanation(
-                    title, fits, wanted, _of_template(explained, workload, {key}) if is_made else explained
+                    title, fits, pod_count, _of_template(explained, workload, {key}) if is_made else explained
                 )
             placed.add(key)
             fits += 1
-    return WorkloadExplanation(title, fits, wanted)
+    return WorkloadExplanation(title, fits, pod_count)
 
 
-def _check_count(title: str, wanted: int) -> None:
-    if wanted > MAX_PODS:
-        raise InputError(title, f"too many pods: {wanted}", hint=f"the limit is {MAX_PODS}")
+def _check_count(title: str, pod_count: int) -> None:
+    if pod_count > MAX_PODS:
+        raise InputError(title, f"too many pods: {pod_count}", hint=f"the limit is {MAX_PODS}")
 
 
 def _is_of(pod: Pod, workload: NamedWorkload) -> bool:
@@ -152,24 +156,24 @@ def _is_of(pod: Pod, workload: NamedWorkload) -> bool:
 
 def _made_as_gang(session: Session, workload: NamedWorkload, title: str) -> list[Pod]:
     """Create the group and the pods of a Job with gang scheduling; none if groups are disabled."""
-    asked = workload.spec.get("scheduling") if workload.id.kind == "Job" else None
-    if not asked or session.scheduler.cache.groups is None:
+    scheduling = workload.spec.get("scheduling") if workload.id.kind == "Job" else None
+    if not scheduling or session.scheduler.cache.groups is None:
         return []
     _check_count(title, workload.wanted)
     target = ObjectId("PodGroup", workload.id.namespace, workload.id.name)
     metadata = {"name": target.name, "namespace": target.namespace}
     head = {"apiVersion": BY_NAME[target.kind].api_version, "kind": target.kind, "metadata": metadata}
-    session.apply(CreateObject({**head, "spec": _group_spec(asked, workload)}))
-    named = {"schedulingGroup": {"podGroupName": target.name}}
-    keys = [_make(session, workload, number, named) for number in range(workload.wanted)]
+    session.apply(CreateObject({**head, "spec": _group_spec(scheduling, workload)}))
+    group_reference = {"schedulingGroup": {"podGroupName": target.name}}
+    keys = [_make(session, workload, number, group_reference) for number in range(workload.wanted)]
     return [session.pod(key) for key in keys]
 
 
-def _group_spec(asked: Mapping[str, Any], workload: NamedWorkload) -> dict[str, Any]:
-    policy = asked.get("schedulingPolicy") or {"basic": {}}
+def _group_spec(scheduling: Mapping[str, Any], workload: NamedWorkload) -> dict[str, Any]:
+    policy = scheduling.get("schedulingPolicy") or {"basic": {}}
     if "gang" in policy:
         policy = {"gang": {"minCount": (policy["gang"] or {}).get("minCount") or max(1, workload.wanted)}}
-    settings = {name: asked[name] for name in ("schedulingConstraints", "disruptionMode") if name in asked}
+    settings = {name: scheduling[name] for name in ("schedulingConstraints", "disruptionMode") if name in scheduling}
     priority = ((workload.spec.get("template") or {}).get("spec") or {}).get("priorityClassName")
     return {"schedulingPolicy": policy, **settings, **({"priorityClassName": priority} if priority else {})}
 
@@ -187,8 +191,8 @@ def _make(session: Session, workload: NamedWorkload, number: int, more: Mapping[
         target = ObjectId("PersistentVolumeClaim", workload.id.namespace, f"{volume}-{name}")
         if target not in session.objects:
             head = {"apiVersion": "v1", "kind": target.kind}
-            named = {"name": target.name, "namespace": target.namespace}
-            session.apply(CreateObject({**head, "metadata": named, "spec": claim.get("spec") or {}}))
+            claim_metadata = {"name": target.name, "namespace": target.namespace}
+            session.apply(CreateObject({**head, "metadata": claim_metadata, "spec": claim.get("spec") or {}}))
         source = {"name": volume, "persistentVolumeClaim": {"claimName": target.name}}
         spec["volumes"] = [*(item for item in spec.get("volumes") or () if item.get("name") != volume), source]
     session.apply(CreateObject({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
@@ -209,9 +213,9 @@ def _change_of_template(change: PossibleChange, pods: AbstractSet[str], workload
             patch = [{**operation, "path": f"/spec/template{operation['path']}"} for operation in edit["patch"]]
             owner = workload.id.as_data(str(workload.content.get("apiVersion", "")))
             is_fixed = workload.id.kind == "Job"
-            made = {"object": owner, "apply": "replace" if is_fixed else "patch", "patch": patch}
+            template_edit = {"object": owner, "apply": "replace" if is_fixed else "patch", "patch": patch}
             # An edit of all pods of a group is one edit of the template.
-            edits += [made] if made not in edits else []
+            edits += [template_edit] if template_edit not in edits else []
         elif target.get("kind") == "PodGroup" and workload.id.kind == "Job":
             moved = [{**operation, "path": f"/spec/scheduling{operation['path'][5:]}"} for operation in edit["patch"]]
             owner = workload.id.as_data(str(workload.content.get("apiVersion", "")))
@@ -226,8 +230,8 @@ def _explain_group(session: Session, key: str, title: str, seconds: float) -> Wo
     groups = session.scheduler.cache.groups
     if groups is None:
         return _one_by_one(session, key, title, seconds)
-    known = groups.members(key)
-    if known is None or not known.known_count:
+    group_members = groups.members(key)
+    if group_members is None or not group_members.known_count:
         return WorkloadExplanation(title, 0, 0)
     with session.branch():
         view = view_group(session, key, in_detail=True)

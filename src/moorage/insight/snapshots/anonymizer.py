@@ -66,13 +66,13 @@ class Anonymizer:
 
     def anonymized(self, contents: Iterable[Any]) -> list[Any]:
         """Rename everything in some objects."""
-        listed = list(contents)
-        for content in listed:
+        objects = list(contents)
+        for content in objects:
             self._know_drivers(content)
             self._know_members(content)
-        for content in listed:
+        for content in objects:
             self._know_claims(content)
-        return [self._walk(content, "") for content in listed]
+        return [self._walk(content, "") for content in objects]
 
     def name(self, text: str) -> str:
         """Return the other name of a name.

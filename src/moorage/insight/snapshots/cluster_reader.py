@@ -100,9 +100,9 @@ async def read_cluster(
                 return ([], "") if may_lack else error
 
     answers = await asyncio.gather(*(read(kind) for kind in KINDS))
-    refused = [kind for kind, answer in zip(KINDS, answers, strict=True) if isinstance(answer, Forbidden)]
-    if refused:
-        raise missing_permissions(refused, client.connection.source)
+    forbidden = [kind for kind, answer in zip(KINDS, answers, strict=True) if isinstance(answer, Forbidden)]
+    if forbidden:
+        raise missing_permissions(forbidden, client.connection.source)
     contents: list[Content] = []
     versions: dict[str, str] = {}
     for kind, answer in zip(KINDS, answers, strict=True):
@@ -116,20 +116,20 @@ async def read_cluster(
 
 def missing_permissions(kinds: Sequence[Kind], source: str) -> InputError:
     """Return an error that lists the missing permissions."""
-    listed = ", ".join(kind.full_name for kind in kinds)
+    names = ", ".join(kind.full_name for kind in kinds)
     hint = "; ".join(
         f'allow verb "list" on resource "{kind.plural}" of apiGroup "{kind.group}" in all namespaces' for kind in kinds
     )
-    return InputError(source, f"no permission to list {listed}", hint=hint)
+    return InputError(source, f"no permission to list {names}", hint=hint)
 
 
 async def _read_kind(
-    client: ApiClient, kind: Kind, with_annotations: bool, whole: bool, progress: ShowReading
+    client: ApiClient, kind: Kind, with_annotations: bool, all_fields: bool, progress: ShowReading
 ) -> tuple[list[Content], str]:
     query = {"limit": str(PAGE_SIZE)}
     if kind.name == "Pod":
         query["fieldSelector"] = RUNNING
-    found: list[Content] = []
+    contents: list[Content] = []
     version = ""
     while True:
         body = await client.request("GET", f"{kind.path()}?{urlencode(query)}")
@@ -137,17 +137,17 @@ async def _read_kind(
             page = msgspec.json.decode(body, type=_Page)
         except UNREADABLE as error:
             raise InputError(kind.full_name, f"the server returned an invalid list: {error}") from error
-        found += [_taken(kind, item, with_annotations, whole) for item in page.items or ()]
+        contents += [_taken(kind, item, with_annotations, all_fields) for item in page.items or ()]
         version = version or page.metadata.resource_version
-        progress(kind.full_name, len(found), len(found) + (page.metadata.remaining_item_count or 0))
+        progress(kind.full_name, len(contents), len(contents) + (page.metadata.remaining_item_count or 0))
         if not page.metadata.continue_:
-            return found, version
+            return contents, version
         # The pages of one list show one moment: the server sees to that by the token.
         query["continue"] = page.metadata.continue_
 
 
-def _taken(kind: Kind, item: msgspec.Raw, with_annotations: bool, whole: bool) -> Content:
-    if whole:
+def _taken(kind: Kind, item: msgspec.Raw, with_annotations: bool, all_fields: bool) -> Content:
+    if all_fields:
         return _whole(kind, msgspec.json.decode(item))
     # Through JSON, so that lists are lists: operations of a patch know no others.
     data = msgspec.json.decode(msgspec.json.encode(decode(kind.type, bytes(item))))
@@ -168,9 +168,9 @@ def _taken(kind: Kind, item: msgspec.Raw, with_annotations: bool, whole: bool) -
 def _leave_annotations(content: Content, with_annotations: bool) -> None:
     metadata = content.get("metadata") or {}
     if not with_annotations and "annotations" in metadata:
-        kept = {key: text for key, text in metadata.pop("annotations").items() if key in KEPT_ANNOTATIONS}
-        if kept:
-            metadata["annotations"] = kept
+        annotations = {key: text for key, text in metadata.pop("annotations").items() if key in KEPT_ANNOTATIONS}
+        if annotations:
+            metadata["annotations"] = annotations
 
 
 def _whole(kind: Kind, content: Content) -> Content:

@@ -46,18 +46,20 @@ def _arguments(
             if item.get("whenUnsatisfiable") == "DoNotSchedule"
         ]
         if hard and not subject.pod.spec.topology_spread_constraints:
-            made = [put(view, (*path, "defaultConstraints", n, "whenUnsatisfiable"), "ScheduleAnyway") for n in hard]
-            yield "Relax the default topology spread constraints to whenUnsatisfiable: ScheduleAnyway", made
+            operations = [
+                put(view, (*path, "defaultConstraints", n, "whenUnsatisfiable"), "ScheduleAnyway") for n in hard
+            ]
+            yield "Relax the default topology spread constraints to whenUnsatisfiable: ScheduleAnyway", operations
 
 
 def leave_out_plugins(subject: Subject, plugins: set[str]) -> Iterator[Remedy]:
     """Switch a plugin off that is in the way: the last resort."""
     view = _view(subject)
-    for place, profile in enumerate(view["profiles"]):
+    for number, profile in enumerate(view["profiles"]):
         if profile["schedulerName"] != subject.pod.scheduler_name:
             continue
         for plugin in sorted(plugins - INDISPENSABLE):
-            operations = _without(profile.get("plugins") or {}, ("profiles", place, "plugins"), plugin, view)
+            operations = _without(profile.get("plugins") or {}, ("profiles", number, "plugins"), plugin, view)
             text = f"Disable the plugin {plugin} in the profile {profile['schedulerName']}"
             if (offer := _offer(subject, text, operations)) is not None:
                 yield offer
@@ -66,10 +68,10 @@ def leave_out_plugins(subject: Subject, plugins: set[str]) -> Iterator[Remedy]:
 
 def _without(points: dict[str, Any], path: tuple[str | int, ...], plugin: str, view: dict[str, Any]) -> list[Operation]:
     operations: list[Operation] = []
-    for point, listed in points.items():
-        enabled = (listed or {}).get("enabled") or []
-        found = [n for n, item in enumerate(enabled) if item.get("name") == plugin]
-        operations += [remove(*path, point, "enabled", n) for n in reversed(found)]
+    for point, plugin_set in points.items():
+        enabled = (plugin_set or {}).get("enabled") or []
+        numbers = [n for n, item in enumerate(enabled) if item.get("name") == plugin]
+        operations += [remove(*path, point, "enabled", n) for n in reversed(numbers)]
     disabled = (points.get("multiPoint") or {}).get("disabled")
     entry = {"name": plugin}
     if disabled:

@@ -39,13 +39,13 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     curable = subject.rows_where_only(*CURED_BY_LEAVING)
     budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
     ranked = sorted(curable, key=lambda row: _weight(subject, row))
-    if found := next(delete_from(subject, ranked), None):
-        yield found
+    if remedy := next(delete_from(subject, ranked), None):
+        yield remedy
         return
     met = {name for row in ranked[:MAX_NODES] for name in subject.obstacles.of(row)} & ABOUT_OTHERS
     if met or subject.obstacles.everywhere.keys() & ABOUT_OTHERS:
-        others = (pod for info in subject.nodes for pod in _others(subject, info) if _concerns(pod, subject.pod))
-        for pod in may_leave(others, budgets)[:MAX_PODS]:
+        candidates = (pod for info in subject.nodes for pod in _others(subject, info) if _concerns(pod, subject.pod))
+        for pod in may_leave(candidates, budgets)[:MAX_PODS]:
             if offer := _offer(subject, [pod]):
                 yield offer
                 return
@@ -70,28 +70,28 @@ def _others(subject: Subject, node: NodeInfo) -> list[Pod]:
 
 def _weight(subject: Subject, row: int) -> float:
     """Prefer nodes that are short of little, and of few things."""
-    node, found = subject.nodes[row], subject.obstacles.of(row)
-    fit = found.get("NodeResourcesFit")
+    node, obstacles = subject.nodes[row], subject.obstacles.of(row)
+    fit = obstacles.get("NodeResourcesFit")
     names = short_of(fit) if fit is not None else ()
-    asked = subject.pod.requests
-    return len(found) + sum(
-        shortage(node, name, asked.get(name, 0)) / max(1, node.allocatable.get(name, 0)) for name in names
+    requests = subject.pod.requests
+    return len(obstacles) + sum(
+        shortage(node, name, requests.get(name, 0)) / max(1, node.allocatable.get(name, 0)) for name in names
     )
 
 
-def _concerns(other: Pod, pod: Pod) -> bool:
-    affinity = other.spec.affinity
+def _concerns(neighbour: Pod, pod: Pod) -> bool:
+    affinity = neighbour.spec.affinity
     has_anti = affinity is not None and affinity.pod_anti_affinity is not None
-    return has_anti or other.namespace == pod.namespace or pod.spec.affinity is not None
+    return has_anti or neighbour.namespace == pod.namespace or pod.spec.affinity is not None
 
 
 def may_leave(pods: Iterable[Pod], budgets: Budgets) -> list[Pod]:
     """List the pods that may go, the least important first: none that a budget protects, or that comes back at once."""
     able = [pod for pod in pods if not _returns(pod)]
     ordered = sorted(able, key=lambda pod: (not pod.is_terminating, pod.priority, _size(pod), pod.key))
-    protected, others = budgets.split(ordered)
+    protected, unprotected = budgets.split(ordered)
     del protected
-    return others
+    return unprotected
 
 
 def _returns(pod: Pod) -> bool:
@@ -104,20 +104,20 @@ def _size(pod: Pod) -> int:
 
 
 def _delete(subject: Subject, pods: list[Pod]) -> Remedy | None:
-    def edits_for(chosen: Sequence[Pod]) -> list[Edit]:
-        return [DeleteObject(ObjectId("Pod", pod.namespace, pod.name)) for pod in chosen]
+    def edits_for(victims: Sequence[Pod]) -> list[Edit]:
+        return [DeleteObject(ObjectId("Pod", pod.namespace, pod.name)) for pod in victims]
 
     if not pods or subject.trial(*edits_for(pods)) is None:
         return None
     for pod in pods:
         if offer := _offer(subject, [pod]):
             return offer
-    kept = list(pods)
+    remaining = list(pods)
     for pod in reversed(pods):  # the most important are spared first
-        fewer = [other for other in kept if other is not pod]
+        fewer = [victim for victim in remaining if victim is not pod]
         if fewer and subject.trial(*edits_for(fewer)) is not None:
-            kept = fewer
-    return _offer(subject, kept)
+            remaining = fewer
+    return _offer(subject, remaining)
 
 
 def _offer(subject: Subject, pods: Sequence[Pod]) -> Remedy | None:
@@ -146,17 +146,17 @@ def raise_priority(subject: Subject) -> Iterator[Remedy]:
             ) is not None and offer.attempt.nominated_node:
                 yield offer
                 return
-    running = {other.priority for info in subject.nodes for other in info.pods.values()}
+    running = {running_pod.priority for info in subject.nodes for running_pod in info.pods.values()}
     values = [value + 1 for value in sorted(running) if pod.priority <= value < MAX_USER_PRIORITY]
     if pod.spec.preemption_policy == "Never":
         values.insert(0, pod.priority)  # perhaps it is important enough, and only must not preempt
     for value in values:
         name = f"priority-{value}"
         if value <= MAX_USER_PRIORITY and ObjectId("PriorityClass", "", name) not in subject.session.objects:
-            made: dict[str, Any] = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-            made |= {"metadata": {"name": name}, "value": value}
+            new_class: dict[str, Any] = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+            new_class |= {"metadata": {"name": name}, "value": value}
             text = f"Create a priority class with value {value} and set it, so that the pod can preempt other pods"
-            edits = (CreateObject(made), *_with_class(subject, name))
+            edits = (CreateObject(new_class), *_with_class(subject, name))
             if (
                 offer := preempting.offer("priority", text, *edits, cost=2)
             ) is not None and offer.attempt.nominated_node:
@@ -166,7 +166,7 @@ def raise_priority(subject: Subject) -> Iterator[Remedy]:
 
 def _classes(subject: Subject) -> list[tuple[str, int]]:
     """List the classes that preempt, the lowest first; those of the system are for its own pods."""
-    found = (subject.session.objects.find(known) for known in subject.session.objects.known("PriorityClass"))
+    found = (subject.session.objects.find(target) for target in subject.session.objects.known("PriorityClass"))
     classes = [item for item in found if isinstance(item, PriorityClass) and item.preemption_policy != "Never"]
     if subject.pod.namespace != SYSTEM_NAMESPACE:
         classes = [item for item in classes if not item.name.startswith(SYSTEM_CLASSES)]

@@ -20,23 +20,27 @@ def drop_terms(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Remove the fewest required terms of pod affinity and anti-affinity."""
     affinity = subject.content.get("spec", {}).get("affinity") or {}
     terms = [
-        (field, place)
+        (field, number)
         for field in ("podAffinity", "podAntiAffinity")
-        for place, _ in enumerate((affinity.get(field) or {}).get(REQUIRED) or ())
+        for number, _ in enumerate((affinity.get(field) or {}).get(REQUIRED) or ())
     ]
 
-    def edits_for(chosen: Sequence[tuple[str, int]]) -> list[Edit]:
+    def edits_for(selected: Sequence[tuple[str, int]]) -> list[Edit]:
         draft = subject.draft()
         for field in ("podAffinity", "podAntiAffinity"):
-            places = [place for name, place in chosen if name == field]
-            draft.do(*remove_items(("spec", "affinity", field, REQUIRED), places))
+            numbers = [number for name, number in selected if name == field]
+            draft.do(*remove_items(("spec", "affinity", field, REQUIRED), numbers))
         return [draft.edit()]
 
-    found = subject.fewest(terms, edits_for)
-    if found is not None:
-        said = [f"the required {_words(field)} term {_term_text(affinity[field][REQUIRED][at])}" for field, at in found]
+    removable = subject.fewest(terms, edits_for)
+    if removable is not None:
+        descriptions = [
+            f"the required {_words(field)} term {_term_text(affinity[field][REQUIRED][at])}" for field, at in removable
+        ]
         if (
-            offer := subject.offer("affinity", f"Remove {' and '.join(said)}", *edits_for(found), cost=len(found))
+            offer := subject.offer(
+                "affinity", f"Remove {' and '.join(descriptions)}", *edits_for(removable), cost=len(removable)
+            )
         ) is not None:
             yield offer
 
@@ -59,38 +63,40 @@ def drop_labels(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Drop labels of the pod by which others keep it away, or by which it is counted."""
     labels = subject.content.get("metadata", {}).get("labels") or {}
 
-    def edits_for(chosen: Sequence[str]) -> list[Edit]:
+    def edits_for(selected: Sequence[str]) -> list[Edit]:
         draft = subject.live_draft()
-        for key in chosen:
+        for key in selected:
             draft.remove("metadata", "labels", key)
         return [draft.edit()]
 
-    found = subject.fewest(list(labels), edits_for)
-    if found is not None:
-        names = " and ".join(f"{key}={labels[key]}" for key in found)
+    removable = subject.fewest(list(labels), edits_for)
+    if removable is not None:
+        names = " and ".join(f"{key}={labels[key]}" for key in removable)
         text = f"Remove the label {names} from the pod: other pods select it"
-        if offer := subject.offer("label", text, *edits_for(found), cost=len(found)):
+        if offer := subject.offer("label", text, *edits_for(removable), cost=len(removable)):
             yield offer
 
 
 def free_ports(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Do without the ports of the node that are taken: as few as there are on some node."""
-    wanted = list(_written_ports(subject))
+    host_ports = list(_written_ports(subject))
     sets: dict[tuple[int, ...], None] = {}
     for row in rows:
-        used = subject.nodes[row].used_ports
-        taken = tuple(n for n, (_, _, port) in enumerate(wanted) if ports_conflict((port,), used))
-        if taken:
-            sets.setdefault(taken)
-    for taken in sorted(sets, key=len)[:MAX_SETS]:
+        used_ports = subject.nodes[row].used_ports
+        conflicts = tuple(n for n, (_, _, port) in enumerate(host_ports) if ports_conflict((port,), used_ports))
+        if conflicts:
+            sets.setdefault(conflicts)
+    for conflicts in sorted(sets, key=len)[:MAX_SETS]:
         draft = subject.draft()
         is_host = bool(subject.pod.spec.host_network)
-        for number in sorted(taken, reverse=True):
-            (kind, container), place, _ = wanted[number]
-            path = ("spec", kind, container, "ports", place)
+        for number in sorted(conflicts, reverse=True):
+            (kind, container), index, _ = host_ports[number]
+            path = ("spec", kind, container, "ports", index)
             draft.remove(*path) if is_host else draft.remove(*path, "hostPort")
-        said = ", ".join(f"{wanted[n][2].port}/{wanted[n][2].protocol}" for n in taken)
-        if (offer := subject.offer("port", f"Remove the host port {said}", draft.edit(), cost=len(taken))) is not None:
+        description = ", ".join(f"{host_ports[n][2].port}/{host_ports[n][2].protocol}" for n in conflicts)
+        if (
+            offer := subject.offer("port", f"Remove the host port {description}", draft.edit(), cost=len(conflicts))
+        ) is not None:
             yield offer
             return
 
@@ -101,45 +107,45 @@ def _written_ports(subject: Subject) -> Iterator[tuple[tuple[str, int], int, Hos
     for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
         for number, container in enumerate(containers):
             if kind == "containers" or container.is_sidecar:
-                for place, port in enumerate(container.ports):
+                for index, port in enumerate(container.ports):
                     if port.host_port > 0:
-                        found = HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
-                        yield (kind, number), place, found
+                        host_port = HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+                        yield (kind, number), index, host_port
 
 
 def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Raise the skew of a spread constraint as little as possible, or make the constraint a preference."""
     constraints = subject.content.get("spec", {}).get("topologySpreadConstraints") or []
-    hard = [place for place, item in enumerate(constraints) if item.get("whenUnsatisfiable") == HARD]
+    hard = [index for index, item in enumerate(constraints) if item.get("whenUnsatisfiable") == HARD]
     path = ("spec", "topologySpreadConstraints")
-    for place in hard:
+    for index in hard:
 
-        def skewed(skew: int, place: int = place) -> list[Edit]:
+        def skewed(skew: int, index: int = index) -> list[Edit]:
             # The smallest skew that will do is the largest of the negative ones.
-            return [subject.draft().put((*path, place, "maxSkew"), -skew).edit()]
+            return [subject.draft().put((*path, index, "maxSkew"), -skew).edit()]
 
-        now = int(constraints[place].get("maxSkew", 1))
-        found = subject.largest(-MAX_SKEW, -now, skewed, -now - 1)
-        if found is not None:
-            key = constraints[place].get("topologyKey")
-            text = f"Raise maxSkew of the topology spread over {key} from {now} to {-found}"
-            if offer := subject.offer("spread", text, *skewed(found), cost=1):
+        now = int(constraints[index].get("maxSkew", 1))
+        negated_skew = subject.largest(-MAX_SKEW, -now, skewed, -now - 1)
+        if negated_skew is not None:
+            key = constraints[index].get("topologyKey")
+            text = f"Raise maxSkew of the topology spread over {key} from {now} to {-negated_skew}"
+            if offer := subject.offer("spread", text, *skewed(negated_skew), cost=1):
                 yield offer
                 return
 
-    def softened(chosen: Sequence[int]) -> list[Edit]:
+    def softened(softened_indexes: Sequence[int]) -> list[Edit]:
         draft = subject.draft()
-        for at in chosen:
+        for at in softened_indexes:
             draft.put((*path, at, "whenUnsatisfiable"), SOFT)
             if "minDomains" in constraints[at]:
                 draft.remove(*path, at, "minDomains")
         return [draft.edit()]
 
-    chosen = subject.fewest(hard, softened)
-    if chosen is not None:
-        keys = " and ".join(str(constraints[at].get("topologyKey")) for at in chosen)
+    softened_indexes = subject.fewest(hard, softened)
+    if softened_indexes is not None:
+        keys = " and ".join(str(constraints[at].get("topologyKey")) for at in softened_indexes)
         text = f"Relax the topology spread over {keys} to whenUnsatisfiable: {SOFT}"
-        if offer := subject.offer("spread", text, *softened(chosen), cost=2):
+        if offer := subject.offer("spread", text, *softened(softened_indexes), cost=2):
             yield offer
 
 
@@ -151,10 +157,10 @@ def label_domain(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         missing = [key for key in keys if key not in node.labels]
         if len(missing) != 1:
             continue
-        known = sorted({text for text in subject.nodes.label(missing[0]).values if text is not None})
-        for text in [*known[:MAX_SETS], f"{node.name}"]:
+        values = sorted({text for text in subject.nodes.label(missing[0]).values if text is not None})
+        for text in [*values[:MAX_SETS], f"{node.name}"]:
             edit = label_edit(subject, node.name, {missing[0]: text})
-            said = f"Add the label {missing[0]}={text} to node {node.name}"
-            if offer := subject.offer("node-label", said, edit, cost=2):
+            description = f"Add the label {missing[0]}={text} to node {node.name}"
+            if offer := subject.offer("node-label", description, edit, cost=2):
                 yield offer
                 return

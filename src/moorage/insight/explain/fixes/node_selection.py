@@ -20,22 +20,22 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     for row in rows:
         for way in _ways(subject, subject.nodes[row]):
             ways.setdefault(way, 0)
-    found: set[str] = set()
+    offered: set[str] = set()
     for way in sorted(ways, key=lambda way: _size(subject, way))[:MAX_SETS]:
         keys, term, expressions, fields = way
         draft = subject.draft()
         for key in keys:
             draft.remove("spec", "nodeSelector", key)
-        said = [f"{key}={(subject.pod.spec.node_selector or {})[key]} from its node selector" for key in keys]
+        descriptions = [f"{key}={(subject.pod.spec.node_selector or {})[key]} from its node selector" for key in keys]
         if term is not None:
-            said.append(_drop(draft, subject, term, expressions, fields))
+            descriptions.append(_drop(draft, subject, term, expressions, fields))
         kind = "affinity" if term is not None else "selector"
-        if kind in found:
+        if kind in offered:
             continue
         if (
-            offer := subject.offer(kind, f"Remove {' and '.join(said)}", draft.edit(), cost=_size(subject, way))
+            offer := subject.offer(kind, f"Remove {' and '.join(descriptions)}", draft.edit(), cost=_size(subject, way))
         ) is not None:
-            found.add(kind)
+            offered.add(kind)
             yield offer
 
 
@@ -57,7 +57,7 @@ def _ways(subject: Subject, node: NodeInfo) -> Iterator[tuple[Any, ...]]:
     if demands.affinity is None or required is None or _is_met(subject, node):
         yield (keys, None, (), ())
         return
-    for place, term in enumerate(required.node_selector_terms):
+    for index, term in enumerate(required.node_selector_terms):
         try:
             matcher = node_term_matcher(term)
         except SelectorError:
@@ -68,7 +68,7 @@ def _ways(subject: Subject, node: NodeInfo) -> Iterator[tuple[Any, ...]]:
             for n, item in enumerate(matcher.fields)
             if not item.accepts(node.name if item.key == NODE_NAME_FIELD else None)
         )
-        yield (keys, place, unmet, misnamed)
+        yield (keys, index, unmet, misnamed)
     yield (keys, -1, (), ())
 
 
@@ -84,15 +84,15 @@ def _names_conflict(subject: Subject) -> bool:
     return "NodeAffinity" in subject.obstacles.everywhere
 
 
-def _drop(draft: Draft, subject: Subject, place: int, expressions: tuple[int, ...], fields: tuple[int, ...]) -> str:
+def _drop(draft: Draft, subject: Subject, index: int, expressions: tuple[int, ...], fields: tuple[int, ...]) -> str:
     terms = _terms(subject)
-    if _is_dropped_whole(subject, place, expressions, fields):
+    if _is_dropped_whole(subject, index, expressions, fields):
         draft.remove(*REQUIRED)
         return "its required node affinity"
-    path = (*REQUIRED, "nodeSelectorTerms", place)
+    path = (*REQUIRED, "nodeSelectorTerms", index)
     draft.do(*remove_items((*path, "matchExpressions"), expressions))
     draft.do(*remove_items((*path, "matchFields"), fields))
-    term = terms[place]
+    term = terms[index]
     dropped = [*(term.match_expressions[n] for n in expressions), *(term.match_fields[n] for n in fields)]
     texts = [" ".join((item.key, item.operator, ",".join(item.values))).strip() for item in dropped]
     return f"{' and '.join(repr(text) for text in texts)} from its required node affinity"
@@ -104,9 +104,9 @@ def _terms(subject: Subject) -> tuple[NodeSelectorTerm, ...]:
     return required.node_selector_terms
 
 
-def _is_dropped_whole(subject: Subject, place: int, expressions: tuple[int, ...], fields: tuple[int, ...]) -> bool:
+def _is_dropped_whole(subject: Subject, index: int, expressions: tuple[int, ...], fields: tuple[int, ...]) -> bool:
     """Return whether a term would become empty, which matches nothing, or stays unchanged."""
-    return place < 0 or not (expressions or fields) or _becomes_empty(_terms(subject)[place], expressions, fields)
+    return index < 0 or not (expressions or fields) or _becomes_empty(_terms(subject)[index], expressions, fields)
 
 
 def _becomes_empty(term: NodeSelectorTerm, expressions: tuple[int, ...], fields: tuple[int, ...]) -> bool:

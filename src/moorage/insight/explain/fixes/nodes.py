@@ -22,15 +22,15 @@ MAX_OFFERS: Final = 2
 
 def tolerate(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Tolerate the fewest taints of a node."""
-    found = 0
+    count = 0
     for taints, _ in _untolerated(subject, rows):
         draft = subject.live_draft()
         draft.append(("spec", "tolerations"), [_toleration(taint) for taint in taints])
         text = f"Tolerate {_listed(taint.text for taint in taints)}"
         if offer := subject.offer("toleration", text, draft.edit(), cost=len(taints)):
             yield offer
-            found += 1
-            if found == MAX_OFFERS:
+            count += 1
+            if count == MAX_OFFERS:
                 return
 
 
@@ -39,9 +39,9 @@ def untaint(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     for taints, row in _untolerated(subject, rows):
         name = subject.nodes[row].name
         draft = subject.draft_of("Node", name)
-        listed = draft.content.get("spec", {}).get("taints") or []
-        places = [place for place, item in enumerate(listed) if _is_one_of(item, taints)]
-        draft.do(*remove_items(("spec", "taints"), places))
+        node_taints = draft.content.get("spec", {}).get("taints") or []
+        indexes = [index for index, item in enumerate(node_taints) if _is_one_of(item, taints)]
+        draft.do(*remove_items(("spec", "taints"), indexes))
         text = f"Remove the taint {_listed(taint.text for taint in taints)} from node {name}"
         if offer := subject.offer("node-taint", text, draft.edit(), cost=len(taints)):
             yield offer
@@ -50,13 +50,13 @@ def untaint(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
 
 def _untolerated(subject: Subject, rows: list[int]) -> list[tuple[tuple[Taint, ...], int]]:
     """List the sets of taints that keep the pod off, each with a node that has no others; the smallest first."""
-    found: dict[tuple[Taint, ...], int] = {}
+    rows_by_taints: dict[tuple[Taint, ...], int] = {}
     for row in rows:
         keeping = (taint for taint in subject.nodes[row].taints if taint.keeps_pods_off)
         taints = tuple(dict.fromkeys(taint for taint in keeping if not subject.pod.tolerates(taint)))
         if taints:
-            found.setdefault(taints, row)
-    return sorted(found.items(), key=lambda item: len(item[0]))[:MAX_SETS]
+            rows_by_taints.setdefault(taints, row)
+    return sorted(rows_by_taints.items(), key=lambda item: len(item[0]))[:MAX_SETS]
 
 
 def _toleration(taint: Taint) -> dict[str, str]:
@@ -85,19 +85,19 @@ def uncordon(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         if not draft.content.get("spec", {}).get("unschedulable"):
             continue
         draft.remove("spec", "unschedulable")
-        listed = draft.content.get("spec", {}).get("taints") or []
-        draft.do(*remove_items(("spec", "taints"), _cordon_taints(listed, subject)))
+        node_taints = draft.content.get("spec", {}).get("taints") or []
+        draft.do(*remove_items(("spec", "taints"), _cordon_taints(node_taints, subject)))
         if offer := subject.offer("cordon", f"Uncordon node {name}", draft.edit()):
             yield offer
             return
 
 
-def _cordon_taints(listed: list[Mapping[str, Any]], subject: Subject) -> list[int]:
+def _cordon_taints(node_taints: list[Mapping[str, Any]], subject: Subject) -> list[int]:
     """Find the taint that goes with a cordon, if the pod minds it."""
     taint = Taint(UNSCHEDULABLE, "", "NoSchedule")
     if subject.pod.tolerates(taint):
         return []
-    return [place for place, item in enumerate(listed) if item.get("key") == UNSCHEDULABLE]
+    return [index for index, item in enumerate(node_taints) if item.get("key") == UNSCHEDULABLE]
 
 
 def tolerate_cordon(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
@@ -112,13 +112,13 @@ def tolerate_cordon(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
 
 def declare_features(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Have a node declare the features that the pod needs: one that lacks the fewest."""
-    needed = required_features(subject.pod)
-    lacking = {row: needed.difference(subject.nodes[row].node.status.declared_features) for row in rows}
+    features = required_features(subject.pod)
+    lacking = {row: features.difference(subject.nodes[row].node.status.declared_features) for row in rows}
     for row in sorted(rows, key=lambda row: len(lacking[row]))[:MAX_OFFERS]:
         name = subject.nodes[row].name
         draft = subject.draft_of("Node", name)
-        listed = draft.content.get("status", {}).get("declaredFeatures") or []
-        draft.put(("status", "declaredFeatures"), sorted({*listed, *lacking[row]}))
+        declared = draft.content.get("status", {}).get("declaredFeatures") or []
+        draft.put(("status", "declaredFeatures"), sorted({*declared, *lacking[row]}))
         text = f"Upgrade the kubelet of node {name}, so that it supports {_listed(sorted(lacking[row]))}"
         if offer := subject.offer("node-feature", text, draft.edit()):
             yield offer
@@ -127,13 +127,13 @@ def declare_features(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
 
 def label_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Give a node the labels that the pod or the profile demands: the fewest."""
-    tried: set[tuple[tuple[str, str | None], ...]] = set()
-    wanted = [(labels, row) for row in rows if (labels := _missing_labels(subject, subject.nodes[row])) is not None]
-    for labels, row in sorted(wanted, key=lambda item: len(item[0])):
+    tried_labels: set[tuple[tuple[str, str | None], ...]] = set()
+    changes = [(labels, row) for row in rows if (labels := _missing_labels(subject, subject.nodes[row])) is not None]
+    for labels, row in sorted(changes, key=lambda item: len(item[0])):
         key = tuple(sorted(labels.items()))
-        if not labels or key in tried or len(tried) > MAX_SETS:
+        if not labels or key in tried_labels or len(tried_labels) > MAX_SETS:
             continue
-        tried.add(key)
+        tried_labels.add(key)
         name = subject.nodes[row].name
         edit = label_edit(subject, name, labels)
         text = f"{_label_text(labels)} node {name}"
@@ -155,12 +155,12 @@ def label_edit(subject: Subject, name: str, labels: Mapping[str, str | None]) ->
 
 def _label_text(labels: Mapping[str, str | None]) -> str:
     added = [f"{key}={text}" for key, text in labels.items() if text is not None]
-    taken = [key for key, text in labels.items() if text is None]
+    removed = [key for key, text in labels.items() if text is None]
     parts = ([f"the label {_listed(added)} to"] if added else []) + (
-        [f"the label {_listed(taken)} from"] if taken else []
+        [f"the label {_listed(removed)} from"] if removed else []
     )
-    if added and taken:
-        return f"Add the label {_listed(added)} to, and remove {_listed(taken)} from,"
+    if added and removed:
+        return f"Add the label {_listed(added)} to, and remove {_listed(removed)} from,"
     return f"Add {parts[0]}" if added else f"Remove {parts[0]}"
 
 
@@ -174,9 +174,9 @@ def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] |
     return None if HOSTNAME in changed and node.labels.get(HOSTNAME) == node.name else changed
 
 
-def _demanded(subject: Subject, given: Mapping[str, str], name: str) -> dict[str, str] | None:
+def _demanded(subject: Subject, current_labels: Mapping[str, str], name: str) -> dict[str, str] | None:
     """Return the smallest change of labels that satisfies the pod and its profile; ``None`` if there is none."""
-    labels = dict(given)
+    labels = dict(current_labels)
     demands = read_demands(subject.pod)
     _satisfy(labels, demands.labels.requirements if demands.labels is not EVERYTHING else ())
     affinities = [demands.affinity] if demands.affinity is not None else []
@@ -222,36 +222,38 @@ def add_node(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Add a copy of the smallest node that fits; without nodes, add one of the size of the pod."""
     if subject.only_node:
         return
-    known = shapes(subject)
-    for info in known[:MAX_SHAPES]:
+    node_shapes = shapes(subject)
+    for info in node_shapes[:MAX_SHAPES]:
         node, *beside = clone_node(subject, info.name, free_name(subject, info.name))
-        needed = _needed(subject, node, beside)
-        if offer := subject.offer("add-node", f"Add a node like {info.name}", node, *needed):
+        extra_edits = _needed(subject, node, beside)
+        if offer := subject.offer("add-node", f"Add a node like {info.name}", node, *extra_edits):
             yield offer
             return
-    made = _made_to_measure(subject) if not known else None
-    if made is not None and (
-        offer := subject.offer("add-node", "Add a node: the cluster has none", CreateObject(made))
+    new_node = _made_to_measure(subject) if not node_shapes else None
+    if new_node is not None and (
+        offer := subject.offer("add-node", "Add a node: the cluster has none", CreateObject(new_node))
     ):
         yield offer
 
 
 def shapes(subject: Subject) -> list[NodeInfo]:
     """Return a node of every shape that there is, the smallest first."""
-    found: dict[tuple[Any, ...], NodeInfo] = {}
+    by_shape: dict[tuple[Any, ...], NodeInfo] = {}
     for info in subject.nodes:
-        found.setdefault(_shape(info), info)
-    return sorted(found.values(), key=lambda info: (info.allocatable.get("cpu", 0), info.allocatable.get("memory", 0)))
+        by_shape.setdefault(_shape(info), info)
+    return sorted(
+        by_shape.values(), key=lambda info: (info.allocatable.get("cpu", 0), info.allocatable.get("memory", 0))
+    )
 
 
 def _needed(subject: Subject, node: Edit, beside: list[Edit]) -> list[Edit]:
     """Leave out what comes with a node and does not matter to the pod."""
-    kept = list(beside)
+    remaining = list(beside)
     for edit in beside:
-        fewer = [other for other in kept if other is not edit]
+        fewer = [candidate for candidate in remaining if candidate is not edit]
         if subject.trial(node, *fewer):
-            kept = fewer
-    return kept
+            remaining = fewer
+    return remaining
 
 
 def _shape(info: NodeInfo) -> tuple[Any, ...]:
@@ -270,19 +272,19 @@ def free_name(subject: Subject, like: str) -> str:
 def clone_node(subject: Subject, like: str, name: str) -> list[Edit]:
     """Describe a new node like another one, with the CSI drivers and devices that come with such a node."""
     objects = subject.session.objects
-    made: list[Edit] = [CreateObject(cloned_node(objects.content(ObjectId("Node", "", like)), name))]
+    edits: list[Edit] = [CreateObject(cloned_node(objects.content(ObjectId("Node", "", like)), name))]
     if subject.pod.spec.volumes and ObjectId("CSINode", "", like) in objects:
         csi = objects.content(ObjectId("CSINode", "", like))
-        made.append(CreateObject({**_headed(csi, name), "spec": copy.deepcopy(csi.get("spec", {}))}))
+        edits.append(CreateObject({**_headed(csi, name), "spec": copy.deepcopy(csi.get("spec", {}))}))
     if subject.pod.spec.resource_claims or any("/" in resource for resource in subject.pod.requests):
-        for found in objects.known("ResourceSlice"):
-            content = objects.content(found)
+        for slice_id in objects.known("ResourceSlice"):
+            content = objects.content(slice_id)
             spec = content.get("spec") or {}
             if spec.get("nodeName") == like:
                 pool = {**spec.get("pool", {}), "name": f"{(spec.get('pool') or {}).get('name', '')}-{name}"}
-                head = _headed(content, f"{found.name}-{name}")
-                made.append(CreateObject({**head, "spec": {**copy.deepcopy(spec), "nodeName": name, "pool": pool}}))
-    return made
+                head = _headed(content, f"{slice_id.name}-{name}")
+                edits.append(CreateObject({**head, "spec": {**copy.deepcopy(spec), "nodeName": name, "pool": pool}}))
+    return edits
 
 
 def _headed(content: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -292,7 +294,7 @@ def _headed(content: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _made_to_measure(subject: Subject) -> dict[str, Any] | None:
     from moorage.insight.explain.fixes.resources import written
 
-    asked = {name: written(name, amount) for name, amount in subject.pod.requests.items() if amount}
+    requests = {name: written(name, amount) for name, amount in subject.pod.requests.items() if amount}
     for name in ("node-1", *_names_asked_for(subject)):
         own = dict.fromkeys((HOSTNAME, *topology_keys(subject)), name)
         labels = _demanded(subject, own, name)
@@ -301,7 +303,7 @@ def _made_to_measure(subject: Subject) -> dict[str, Any] | None:
                 "apiVersion": "v1",
                 "kind": "Node",
                 "metadata": {"name": name, "labels": labels},
-                "status": {"allocatable": {**asked, "pods": "110"}, "capacity": {**asked, "pods": "110"}},
+                "status": {"allocatable": {**requests, "pods": "110"}, "capacity": {**requests, "pods": "110"}},
             }
     return None
 

@@ -40,11 +40,11 @@ def written(resource: str, amount: int) -> str:
     return str(amount)
 
 
-def shortage(node: NodeInfo, resource: str, asked: int) -> int:
+def shortage(node: NodeInfo, resource: str, request: int) -> int:
     """Return how much of something a node has too little for a pod."""
     if resource == PODS:
         return len(node.pods) + 1 - node.allocatable.get(PODS, 0)
-    return asked - (node.allocatable.get(resource, 0) - node.requested.get(resource, 0))
+    return request - (node.allocatable.get(resource, 0) - node.requested.get(resource, 0))
 
 
 def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourcesFit") -> Iterator[Remedy]:
@@ -54,9 +54,9 @@ def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourc
         status = subject.obstacles.of(row).get(plugin)
         if status is not None and (names := short_of(status)) and PODS not in names:
             groups.setdefault(names, []).append(row)
-    for names, places in sorted(groups.items(), key=lambda item: len(item[0])):
+    for names, group_rows in sorted(groups.items(), key=lambda item: len(item[0])):
         try:
-            offer = _lowered(subject, names, places)
+            offer = _lowered(subject, names, group_rows)
         except InputError:
             continue
         if offer is not None:
@@ -65,16 +65,16 @@ def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourc
 
 def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remedy | None:
     """Lower several resources: the others as far as the best node needs it, then each as little as possible."""
-    asked = subject.pod.requests
+    requests = subject.pod.requests
     best = min(
         subject.infos(rows),
-        key=lambda node: sum(shortage(node, name, asked[name]) / max(1, asked[name]) for name in names),
+        key=lambda node: sum(shortage(node, name, requests[name]) / max(1, requests[name]) for name in names),
     )
-    targets = {name: _steps(name, asked[name] - shortage(best, name, asked[name])) for name in names}
+    targets = {name: _steps(name, requests[name] - shortage(best, name, requests[name])) for name in names}
 
-    def edits_for(chosen: Mapping[str, int]) -> list[Edit]:
+    def edits_for(amounts: Mapping[str, int]) -> list[Edit]:
         draft = subject.draft()
-        for name, steps in chosen.items():
+        for name, steps in amounts.items():
             lower(draft, subject, name, steps * unit_of(name))
         return [draft.edit()] if draft.operations else []
 
@@ -83,11 +83,11 @@ def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remed
         def with_steps(steps: int, name: str = name) -> list[Edit]:
             return edits_for({**targets, name: steps})
 
-        highest = -(-asked[name] // unit_of(name))
-        found = subject.largest(0, highest, with_steps, max(0, targets[name]))
-        if found is None:
+        highest = -(-requests[name] // unit_of(name))
+        best_steps = subject.largest(0, highest, with_steps, max(0, targets[name]))
+        if best_steps is None:
             return None
-        targets[name] = found
+        targets[name] = best_steps
     if len(names) > 1 and any(
         subject.trial(*edits_for({k: v for k, v in targets.items() if k != name})) for name in names
     ):
@@ -120,32 +120,32 @@ def lower(draft: Draft, subject: Subject, resource: str, most: int) -> list[str]
 
     Return descriptions of the changes.
     """
-    said: list[str] = []
+    descriptions: list[str] = []
     spec = subject.pod.spec
     scale = NANO // 1000 if resource == CPU else NANO
     overhead = nano_value(spec.overhead.get(resource, 0)) if spec.overhead else 0
     limit = max(0, most * scale - overhead)
     level = spec.resources.requests.get(resource) if spec.resources is not None else None
     if level is not None and nano_value(level) > limit:
-        said.append(f"the {resource} request of the pod from {level} to {written(resource, limit // scale)}")
+        descriptions.append(f"the {resource} request of the pod from {level} to {written(resource, limit // scale)}")
         _write(draft, ("spec", "resources"), resource, limit // scale)
-    parts = [ContainerAsk("containers", place, item, resource) for place, item in enumerate(spec.containers)]
-    parts += [ContainerAsk("initContainers", place, item, resource) for place, item in enumerate(spec.init_containers)]
+    parts = [ContainerAsk("containers", index, item, resource) for index, item in enumerate(spec.containers)]
+    parts += [ContainerAsk("initContainers", index, item, resource) for index, item in enumerate(spec.init_containers)]
     step = unit_of(resource) * scale
     while excess := _excess(parts, limit):
         over, members = excess
         hungriest = max(members, key=lambda part: part.now)
-        rest = max(0, hungriest.now - over)
-        hungriest.now = rest // step * step
+        remaining = max(0, hungriest.now - over)
+        hungriest.now = remaining // step * step
     for part in parts:
         if part.now < part.asked:
             if level is not None:
                 _forgo(draft, part, resource)
                 continue
             amount = written(resource, part.now // scale)
-            said.append(f"the {resource} request of container {part.name} from {part.said} to {amount}")
+            descriptions.append(f"the {resource} request of container {part.name} from {part.said} to {amount}")
             _write(draft, ("spec", part.kind, part.place, "resources"), resource, part.now // scale)
-    return said
+    return descriptions
 
 
 def _forgo(draft: Draft, part: ContainerAsk, resource: str) -> None:
@@ -180,10 +180,10 @@ def _excess(parts: Sequence[ContainerAsk], limit: int) -> tuple[int, list[Contai
 
 def _write(draft: Draft, path: tuple[str | int, ...], resource: str, amount: int) -> None:
     """Write a request; of what cannot be overcommitted, the limit as well."""
-    found: Any = draft.content
+    parent: Any = draft.content
     for step in path:
-        found = (found.get(step) if isinstance(found, dict) else found[step]) or {}
-    limits, requests = found.get("limits") or {}, found.get("requests") or {}
+        parent = (parent.get(step) if isinstance(parent, dict) else parent[step]) or {}
+    limits, requests = parent.get("limits") or {}, parent.get("requests") or {}
     is_shared = resource in NATIVE
     if not is_shared and resource in limits:
         draft.put((*path, "limits", resource), written(resource, amount))
@@ -193,12 +193,12 @@ def _write(draft: Draft, path: tuple[str | int, ...], resource: str, amount: int
 
 def enlarge_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     """Give the node that is least short just as much as is missing."""
-    asked = subject.pod.requests
+    requests = subject.pod.requests
 
     def missing(row: int) -> dict[str, int]:
         status = subject.obstacles.of(row).get("NodeResourcesFit")
         names = short_of(status) if status is not None else ()
-        return {name: shortage(subject.nodes[row], name, asked.get(name, 0)) for name in names}
+        return {name: shortage(subject.nodes[row], name, requests.get(name, 0)) for name in names}
 
     def weight(row: int) -> float:
         node = subject.nodes[row]
@@ -226,37 +226,39 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Rem
 
     totals = {name: steps_for(name, amount * subject.pods) for name, amount in short.items()}
     for name, amount in short.items():
-        rest = {other: steps for other, steps in totals.items() if other != name}
-        if rest and subject.trial(*edits_for(rest)):
-            totals = rest  # of several pods the one that is short of it may go elsewhere then
+        other_totals = {resource: steps for resource, steps in totals.items() if resource != name}
+        if other_totals and subject.trial(*edits_for(other_totals)):
+            totals = other_totals  # of several pods the one that is short of it may go elsewhere then
             continue
 
-        def with_fewer(fewer: int, name: str = name, rest: Mapping[str, int] = rest) -> list[Edit]:
-            return edits_for({**rest, name: -fewer})
+        def with_fewer(fewer: int, name: str = name, other_totals: Mapping[str, int] = other_totals) -> list[Edit]:
+            return edits_for({**other_totals, name: -fewer})
 
         # The smallest amount that will do is the largest of the negative ones.
-        found = subject.largest(-totals[name] - 1, -(have[name] // unit_of(name)), with_fewer, -steps_for(name, amount))
-        if found is None:
+        negated_steps = subject.largest(
+            -totals[name] - 1, -(have[name] // unit_of(name)), with_fewer, -steps_for(name, amount)
+        )
+        if negated_steps is None:
             return None
-        totals[name] = -found
+        totals[name] = -negated_steps
     more = [f"{written(name, steps * unit_of(name) - have[name])} {name}" for name, steps in totals.items()]
     return subject.offer("node-capacity", f"Add {' and '.join(more)} to node {node.name}", *edits_for(totals))
 
 
 def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Request less of extended resources that devices provide."""
-    for name, asked in subject.pod.requests.items():
-        if "/" in name and asked:
+    for name, request in subject.pod.requests.items():
+        if "/" in name and request:
 
             def edits_for(amount: int, name: str = name) -> list[Edit]:
                 draft = subject.draft()
                 lower(draft, subject, name, amount)
                 return [draft.edit()] if draft.operations else []
 
-            found = subject.largest(0, asked, edits_for, asked - 1)
-            if found is not None:
+            largest = subject.largest(0, request, edits_for, request - 1)
+            if largest is not None:
                 draft = subject.draft()
-                lowered = lower(draft, subject, name, found)
+                lowered = lower(draft, subject, name, largest)
                 if offer := subject.offer("request", _sentence(lowered), draft.edit()):
                     yield offer
 

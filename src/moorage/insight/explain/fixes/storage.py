@@ -15,32 +15,32 @@ MAX_NODES: Final = 8
 def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Remove the fewest volumes."""
     volumes = subject.content.get("spec", {}).get("volumes") or []
-    places = [place for place, volume in enumerate(subject.pod.spec.volumes) if not volume.is_plain]
+    indexes = [index for index, volume in enumerate(subject.pod.spec.volumes) if not volume.is_plain]
 
-    def edits_for(chosen: Sequence[int]) -> list[Edit]:
+    def edits_for(selected: Sequence[int]) -> list[Edit]:
         draft = subject.draft()
-        for place in sorted(chosen, reverse=True):
-            name = volumes[place].get("name")
+        for index in sorted(selected, reverse=True):
+            name = volumes[index].get("name")
             _drop_from_containers(draft, ("volumeMounts",), name)
             _drop_from_containers(draft, ("volumeDevices",), name)
-            draft.remove("spec", "volumes", place)
+            draft.remove("spec", "volumes", index)
         return [draft.edit()]
 
-    found = subject.fewest(places, edits_for)
-    if found is not None:
-        names = " and ".join(str(volumes[place].get("name")) for place in found)
-        if offer := subject.offer("volume", f"Remove the volume {names}", *edits_for(found), cost=5):
+    removable = subject.fewest(indexes, edits_for)
+    if removable is not None:
+        names = " and ".join(str(volumes[index].get("name")) for index in removable)
+        if offer := subject.offer("volume", f"Remove the volume {names}", *edits_for(removable), cost=5):
             yield offer
 
 
 def _drop_from_containers(draft: Draft, path: tuple[str, ...], name: Any) -> None:
     for kind in CONTAINERS:
         for number, container in enumerate(draft.content.get("spec", {}).get(kind) or ()):
-            listed: Any = container
+            mounts: Any = container
             for step in path:
-                listed = (listed or {}).get(step)
-            places = [place for place, item in enumerate(listed or ()) if item.get("name") == name]
-            draft.do(*remove_items(("spec", kind, number, *path), places))
+                mounts = (mounts or {}).get(step)
+            indexes = [index for index, item in enumerate(mounts or ()) if item.get("name") == name]
+            draft.do(*remove_items(("spec", kind, number, *path), indexes))
 
 
 def make_claim(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
@@ -51,7 +51,7 @@ def make_claim(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
         if source is None or ObjectId("PersistentVolumeClaim", subject.pod.namespace, source.claim_name) in objects:
             continue
         for name in _provisioning(subject)[:MAX_NODES]:
-            made = {
+            claim = {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
                 "metadata": {"name": source.claim_name, "namespace": subject.pod.namespace},
@@ -62,7 +62,7 @@ def make_claim(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
                 },
             }
             text = f"Create the claim {source.claim_name} with the storage class {name}"
-            if offer := subject.offer("claim", text, CreateObject(made), cost=1):
+            if offer := subject.offer("claim", text, CreateObject(claim), cost=1):
                 yield offer
                 return
 
@@ -75,12 +75,14 @@ def change_class(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
         if claim is None or claim.spec.volume_name:
             continue
         target = ObjectId("PersistentVolumeClaim", subject.pod.namespace, name)
-        for other in [item for item in _provisioning(subject) if item != claim.spec.storage_class_name][:MAX_NODES]:
+        for class_name in [item for item in _provisioning(subject) if item != claim.spec.storage_class_name][
+            :MAX_NODES
+        ]:
             draft = Draft(target, subject.session.objects.content(target), must_replace=True)
-            edit = draft.put(("spec", "storageClassName"), other).edit()
+            edit = draft.put(("spec", "storageClassName"), class_name).edit()
             was = f" from {claim.spec.storage_class_name}" if claim.spec.storage_class_name else ""
             if offer := subject.offer(
-                "claim", f"Change the storage class of the claim {name}{was} to {other}", edit, cost=2
+                "claim", f"Change the storage class of the claim {name}{was} to {class_name}", edit, cost=2
             ):
                 yield offer
                 return
@@ -124,12 +126,12 @@ def make_volume(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
         metadata: dict[str, Any] = {"name": made_name}
         if claim.spec.selector is not None and claim.spec.selector.match_labels:
             metadata["labels"] = dict(claim.spec.selector.match_labels)
-        made = {
+        volume = {
             "apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata,
             "spec": spec, "status": {"phase": "Available"},
         }  # fmt: skip
         text = f"Create a volume for the claim {name}"
-        if offer := subject.offer("volume", text, CreateObject(made), cost=2):
+        if offer := subject.offer("volume", text, CreateObject(volume), cost=2):
             yield offer
             return
 
@@ -139,20 +141,20 @@ def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     lister = subject.session.scheduler.objects[CSINode]
     for row in rows[:MAX_NODES]:
         node = lister.get(subject.nodes[row].name)
-        for place, driver in enumerate(node.spec.drivers if node is not None else ()):
+        for index, driver in enumerate(node.spec.drivers if node is not None else ()):
             count = driver.allocatable.count if driver.allocatable is not None else None
             if node is None or count is None:
                 continue
 
-            def edits_for(less: int, place: int = place, name: str = node.name) -> list[Edit]:
+            def edits_for(less: int, index: int = index, name: str = node.name) -> list[Edit]:
                 draft = subject.draft_of("CSINode", name)
-                return [draft.put(("spec", "drivers", place, "allocatable", "count"), -less).edit()]
+                return [draft.put(("spec", "drivers", index, "allocatable", "count"), -less).edit()]
 
             most = count + len(subject.nodes[row].pods) * 8 + len(subject.pod.spec.volumes) + 1
-            found = subject.largest(-most, -count, edits_for, -count - 1)
-            if found is not None:
-                text = f"Raise the volume limit of {driver.name} on node {node.name} from {count} to {-found}"
-                if offer := subject.offer("node-capacity", text, *edits_for(found), cost=2):
+            negated_limit = subject.largest(-most, -count, edits_for, -count - 1)
+            if negated_limit is not None:
+                text = f"Raise the volume limit of {driver.name} on node {node.name} from {count} to {-negated_limit}"
+                if offer := subject.offer("node-capacity", text, *edits_for(negated_limit), cost=2):
                     yield offer
                     return
 
@@ -161,39 +163,39 @@ def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Remove the fewest resource claims."""
     claims = subject.content.get("spec", {}).get("resourceClaims") or []
 
-    def edits_for(chosen: Sequence[int]) -> list[Edit]:
+    def edits_for(selected: Sequence[int]) -> list[Edit]:
         draft = subject.draft()
-        for place in sorted(chosen, reverse=True):
-            _drop_from_containers(draft, ("resources", "claims"), claims[place].get("name"))
-            draft.remove("spec", "resourceClaims", place)
+        for index in sorted(selected, reverse=True):
+            _drop_from_containers(draft, ("resources", "claims"), claims[index].get("name"))
+            draft.remove("spec", "resourceClaims", index)
         return [draft.edit()]
 
-    found = subject.fewest(list(range(len(claims))), edits_for)
-    if found is not None:
-        names = " and ".join(str(claims[place].get("name")) for place in found)
-        if offer := subject.offer("claim", f"Remove the claim {names}", *edits_for(found), cost=5):
+    removable = subject.fewest(list(range(len(claims))), edits_for)
+    if removable is not None:
+        names = " and ".join(str(claims[index].get("name")) for index in removable)
+        if offer := subject.offer("claim", f"Remove the claim {names}", *edits_for(removable), cost=5):
             yield offer
 
 
 def loosen_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Remove the fewest device selectors and constraints."""
     paths = [
-        (target, path, said)
+        (target, path, description)
         for target in _device_claims(subject)
-        for path, said in _demands(subject.session.objects.content(target))
+        for path, description in _demands(subject.session.objects.content(target))
     ]
 
-    def edits_for(chosen: Sequence[tuple[ObjectId, tuple[str | int, ...], str]]) -> list[Edit]:
+    def edits_for(selected: Sequence[tuple[ObjectId, tuple[str | int, ...], str]]) -> list[Edit]:
         drafts: dict[ObjectId, Draft] = {}
-        for target, path, _ in reversed(chosen):
+        for target, path, _ in reversed(selected):
             content = subject.session.objects.content(target)
             drafts.setdefault(target, Draft(target, content, must_replace=True)).remove(*path)
         return [draft.edit() for draft in drafts.values()]
 
-    found = subject.fewest(paths, edits_for)
-    if found is not None:
-        said = " and ".join(f"{text} of the claim {target.name}" for target, _, text in found)
-        if offer := subject.offer("claim", f"Remove {said}", *edits_for(found), cost=2):
+    removable = subject.fewest(paths, edits_for)
+    if removable is not None:
+        description = " and ".join(f"{text} of the claim {target.name}" for target, _, text in removable)
+        if offer := subject.offer("claim", f"Remove {description}", *edits_for(removable), cost=2):
             yield offer
 
 
@@ -212,16 +214,16 @@ def _device_claims(subject: Subject) -> Iterator[ObjectId]:
 
 def _demands(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """List the device requirements of a claim, in the order of the manifest."""
-    asked = (content.get("spec") or {}).get("devices") or {}
-    for at, request in enumerate(asked.get("requests") or ()):
+    devices = (content.get("spec") or {}).get("devices") or {}
+    for at, request in enumerate(devices.get("requests") or ()):
         way = ("spec", "devices", "requests", at)
         if (request.get("exactly") or {}).get("selectors"):
             yield (*way, "exactly", "selectors"), f"the selectors of request {request.get('name')}"
         for number, option in enumerate(request.get("firstAvailable") or ()):
             if option.get("selectors"):
-                place = (*way, "firstAvailable", number, "selectors")
-                yield place, f"the selectors of request {request.get('name')}/{option.get('name')}"
-    if asked.get("constraints"):
+                path = (*way, "firstAvailable", number, "selectors")
+                yield path, f"the selectors of request {request.get('name')}/{option.get('name')}"
+    if devices.get("constraints"):
         yield ("spec", "devices", "constraints"), "the constraints"
 
 
@@ -229,19 +231,19 @@ def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     """Request fewer devices in a claim, as many as fit."""
     for target in _device_claims(subject):
         content = subject.session.objects.content(target)
-        for place, request in enumerate(((content.get("spec") or {}).get("devices") or {}).get("requests") or ()):
+        for index, request in enumerate(((content.get("spec") or {}).get("devices") or {}).get("requests") or ()):
             count = int((request.get("exactly") or {}).get("count") or 1)
             if count < 2:
                 continue
 
-            def edits_for(wanted: int, place: int = place, target: ObjectId = target) -> list[Edit]:
+            def edits_for(device_count: int, index: int = index, target: ObjectId = target) -> list[Edit]:
                 draft = Draft(target, subject.session.objects.content(target), must_replace=True)
-                return [draft.put(("spec", "devices", "requests", place, "exactly", "count"), wanted).edit()]
+                return [draft.put(("spec", "devices", "requests", index, "exactly", "count"), device_count).edit()]
 
-            found = subject.largest(1, count, edits_for, count - 1)
-            if found is not None:
+            largest = subject.largest(1, count, edits_for, count - 1)
+            if largest is not None:
                 where = f"the request {request['name']} of the claim {target.name}"
-                text = f"Request {found} instead of {count} devices in {where}"
-                if offer := subject.offer("claim", text, *edits_for(found), cost=1):
+                text = f"Request {largest} instead of {count} devices in {where}"
+                if offer := subject.offer("claim", text, *edits_for(largest), cost=1):
                     yield offer
                     return
