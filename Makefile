@@ -110,6 +110,9 @@ docs: $(INSTALLED)  ## Build the documentation site into .site (warnings are err
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	MOORAGE_DOCS=1 $(PYTEST) -n $(JOBS) tests/docs
 
+report: $(INSTALLED)  ## Print the largest files and the longest functions
+	$(BIN)/python -m manual.sizes
+
 guard: $(INSTALLED)  ## Fail if a placed pod costs more calls or memory than recorded; needs no clock
 	$(BIN)/python -m benchmarks.guard
 

@@ -10,7 +10,7 @@ from moorage.cluster.offline import InstantApi
 from moorage.common.clock import SystemClock
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
-from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE

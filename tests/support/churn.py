@@ -18,7 +18,7 @@ from moorage.kube.api.node import HOSTNAME_LABEL
 from moorage.kube.api.selectors import LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
-from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE

@@ -27,7 +27,7 @@ from moorage.kube.api.pod_groups import (
 )
 from moorage.kube.client.event_note import EventNote
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy

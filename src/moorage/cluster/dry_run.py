@@ -23,7 +23,7 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.decisions.attempts import AttemptLog, ShowProgress, not_tried
 from moorage.scheduler.decisions.decision import Decision
 from moorage.scheduler.decisions.group_decisions import GroupDecision, group_decision
-from moorage.scheduler.engine.binding.binder import PendingBinding
+from moorage.scheduler.engine.binding.binding_phases import PendingBinding
 from moorage.scheduler.engine.effects import Effects, OnFailure
 from moorage.scheduler.engine.failures import FailureHandler
 from moorage.scheduler.engine.group_results import GroupAttempt

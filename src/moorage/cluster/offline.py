@@ -30,7 +30,7 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.client.informer import OnChanges
 from moorage.kube.client.list_watch import Change
 from moorage.kube.patches import merge_patch
-from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.framework.handle import ClusterApi
 from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.wiring.http_extender import HttpExtender

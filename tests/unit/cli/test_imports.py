@@ -24,7 +24,7 @@ HEAVY = {
         "moorage.scheduler.daemon.serving.server",
     ),
     "what is rarely needed of the standard library": ("fractions", "hashlib", "shutil", "tempfile"),
-    "what only groups need": ("moorage.scheduler.engine.groups.cycle",),
+    "what only groups need": ("moorage.scheduler.engine.groups.group_cycle",),
     "the rest of Moorage": (
         "moorage.cluster.apiserver",
         "moorage.cluster",

@@ -27,7 +27,7 @@ from moorage.kube.client.event_note import EventNote
 from moorage.kube.client.informer import OnChanges
 from moorage.kube.client.rest import MERGE_PATCH, decoded
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.wiring.api_writer import ApiWriter
 from moorage.scheduler.wiring.loop import SchedulingLoop

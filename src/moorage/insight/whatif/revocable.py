@@ -3,7 +3,7 @@
 from typing import Final
 
 from moorage.scheduler.decisions.attempts import AttemptLog
-from moorage.scheduler.engine.binding.binder import PendingBinding
+from moorage.scheduler.engine.binding.binding_phases import PendingBinding
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.effects import Effects, OnFailure

@@ -5,7 +5,8 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from moorage.scheduler.engine.binding.binder import Binder, PendingBinding
+from moorage.scheduler.engine.binding.binder import Binder
+from moorage.scheduler.engine.binding.binding_phases import PendingBinding
 from moorage.scheduler.engine.failures import FailureHandler
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Parked

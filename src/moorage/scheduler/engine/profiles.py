@@ -10,7 +10,7 @@ from itertools import chain
 from moorage.kube.api.meta import KubeObject
 from moorage.scheduler.config.expansion import expand_plugins
 from moorage.scheduler.config.types import SchedulerConfiguration
-from moorage.scheduler.engine.binding.binder import BindingPhases
+from moorage.scheduler.engine.binding.binding_phases import BindingPhases
 from moorage.scheduler.engine.cycle.filter import Rotation
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.event_handlers import events_of_listed

@@ -12,7 +12,7 @@ from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.kube.client.event_note import EventNote
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config.types import SchedulerConfiguration
-from moorage.scheduler.engine.binding.binder import PendingBinding, Undo
+from moorage.scheduler.engine.binding.binding_phases import PendingBinding, Undo
 from moorage.scheduler.engine.cycle.post_filter import NOT_RUN
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import (
@@ -48,7 +48,7 @@ from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.state.pod_groups import PodGroups
 
 if TYPE_CHECKING:
-    from moorage.scheduler.engine.groups.cycle import GroupCycle
+    from moorage.scheduler.engine.groups.group_cycle import GroupCycle
 
 MAX_BINDINGS = 256
 """While so many bindings wait for the API server, no further pod is tried."""
@@ -116,7 +116,7 @@ class Scheduler:
     def _build_groups(self) -> "GroupCycle | None":
         if self.cache.groups is None:
             return None
-        from moorage.scheduler.engine.groups.cycle import GroupCycle
+        from moorage.scheduler.engine.groups.group_cycle import GroupCycle
 
         return GroupCycle(self, self.cache.groups)
 

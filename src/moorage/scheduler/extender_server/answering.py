@@ -13,7 +13,7 @@ from moorage.kube.api.cluster import PodDisruptionBudget
 from moorage.kube.api.gated import pod_adapter
 from moorage.kube.api.meta import ObjectMeta
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.binding.binder import BindingPhases, PendingBinding, Undo
+from moorage.scheduler.engine.binding.binding_phases import BindingPhases, PendingBinding, Undo
 from moorage.scheduler.engine.cycle.filter import SearchRequest
 from moorage.scheduler.engine.cycle.search_result import SeveralNodes, is_feasible
 from moorage.scheduler.engine.outcomes import Diagnosis, NodeScope

@@ -14,7 +14,7 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.client.informer import OnChanges
 from moorage.kube.client.mending import Mending
 from moorage.scheduler.config.types import ExtenderConfig
-from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.effects import CLUSTER_EFFECTS, Effects
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.scheduler import Scheduler

@@ -15,7 +15,7 @@ from moorage.insight.page.api_types import WaitingGroup
 from moorage.insight.page.live_cluster import PAUSE_SECONDS, LiveCluster
 from moorage.insight.page.observer import PageObserver
 from moorage.insight.page.suggestions import SuggestionSearch
-from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.observing import AttemptObserver, observed_by
 from moorage.scheduler.engine.outcomes import Outcome
 from moorage.scheduler.queue.entities import QueuedPodInfo

@@ -9,7 +9,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.binding.task_pool import TaskBackground
 
 
 async def noting(done: list[str], name: str) -> None:

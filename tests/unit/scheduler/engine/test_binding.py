@@ -15,7 +15,7 @@ from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.engine.binding.binder import parallel_groups
+from moorage.scheduler.engine.binding.binding_phases import parallel_groups
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.plugin import (
     PermitPlugin,

@@ -13,7 +13,7 @@ from moorage.common.errors import ExtenderError
 from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
-from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
 from moorage.scheduler.engine.reference import score_all

@@ -16,7 +16,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_
 from moorage.kube.http.messages import Response, ResponseStream
 from moorage.kube.http.pool import Transport
 from moorage.scheduler.daemon.metrics.sampling import PluginSampler, status_of
-from moorage.scheduler.engine.binding.binder import PendingBinding
+from moorage.scheduler.engine.binding.binding_phases import PendingBinding
 from moorage.scheduler.engine.extension_points import Point
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.observing import AttemptObserver

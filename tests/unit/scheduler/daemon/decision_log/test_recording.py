@@ -13,7 +13,7 @@ from moorage.scheduler.daemon.decision_log.recording import RUNNERS_UP, Decision
 from moorage.scheduler.decisions.attempts import node_entries
 from moorage.scheduler.decisions.decision import NodeEntry, Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
-from moorage.scheduler.engine.binding.binder import TaskBackground
+from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.observing import AttemptObserver, observed_by
