@@ -119,6 +119,11 @@ class QueueingHint(Enum):
     SKIP = "QueueSkip"
 
 
+def queue_if(helps: bool) -> QueueingHint:
+    """Return QUEUE if an event may help a pod, otherwise SKIP."""
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
 HintFunction: TypeAlias = Callable[[Pod, Any, Any], QueueingHint]
 """Called with the pending pod and the object before and after the event (``None`` if it does not exist)."""
 

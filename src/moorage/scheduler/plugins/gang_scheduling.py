@@ -7,7 +7,7 @@ from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.group_plugins import PlacementFeasiblePlugin
 from moorage.scheduler.framework.groups import DescribedGroup, Group, GroupTree
 from moorage.scheduler.framework.plugin import PermitPlugin, PreEnqueuePlugin, Wait
@@ -138,17 +138,17 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
 
     def after_pod_added(self, pod: Pod, _old: None, new: Pod) -> QueueingHint:
         """Queue if another pod of the same tree was added."""
-        return self._if(self._root(pod) is not None and self._root(pod) == self._root(new))
+        return queue_if(self._root(pod) is not None and self._root(pod) == self._root(new))
 
     def after_group_added(self, pod: Pod, _old: None, new: Group) -> QueueingHint:
         """Queue if a group of the same tree was added."""
         above = self._groups.root_of_group(new)
-        return self._if(above is not None and self._root(pod) == _place(above))
+        return queue_if(above is not None and self._root(pod) == _place(above))
 
     def after_group_changed(self, pod: Pod, old: PodGroup, new: PodGroup) -> QueueingHint:
         """Queue if the minimum count of the pod's own group decreased."""
         before, after = old.min_count, new.min_count
-        return self._if(group_key(pod) == new.key and before is not None and after is not None and after < before)
+        return queue_if(group_key(pod) == new.key and before is not None and after is not None and after < before)
 
     def _root(self, pod: Pod) -> tuple[bool, str] | None:
         if not self._groups.with_composites:
@@ -156,10 +156,6 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             return None if key is None else (False, key)
         root = self._groups.root_of(pod)
         return None if root is None else _place(root)
-
-    @staticmethod
-    def _if(helps: bool) -> QueueingHint:
-        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
 def _place(group: Group) -> tuple[bool, str]:

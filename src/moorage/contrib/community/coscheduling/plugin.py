@@ -22,7 +22,7 @@ from moorage.kube.api.pod_groups import PodGroup
 from moorage.kube.api.requests import countable
 from moorage.scheduler.config.community_args import CoschedulingArgs
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.events import QueueingHint
+from moorage.scheduler.framework.events import QueueingHint, queue_if
 from moorage.scheduler.framework.group_plugins import GroupSourcePlugin
 from moorage.scheduler.framework.groups import DescribedGroup, Group, GroupTree
 from moorage.scheduler.framework.node_statuses import NodeStatuses
@@ -197,7 +197,7 @@ class Coscheduling(
 
     def after_group_changed(self, pod: Pod, old: PodGroup, new: PodGroup) -> QueueingHint:
         """Queue if the pod's group changed in any way: the problem may be fixed."""
-        return self._if(group_key(pod) == new.key)
+        return queue_if(group_key(pod) == new.key)
 
 
 def _problem(members: Members) -> str:

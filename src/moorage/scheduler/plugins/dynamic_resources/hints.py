@@ -5,7 +5,7 @@ from typing import Final
 
 from moorage.kube.api.devices import ResourceClaim
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.handle import Lister
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimProblem, ClaimTracker
 
@@ -81,14 +81,14 @@ class DeviceHints:
         """Queue any pod if devices were released, and users of the claim after other changes."""
         had_devices = old is not None and old.status.allocation is not None
         if new is None:
-            return _queue_if(old is None or had_devices)
+            return queue_if(old is None or had_devices)
         try:
             uses_claim = any(claim.uid == new.uid for claim in list(self._claims.iter_claims(pod)))
         except ClaimProblem:
             return QueueingHint.SKIP
         if had_devices and new.status.allocation is None:
             return QueueingHint.QUEUE
-        return _queue_if(uses_claim and (old is None or old.status != new.status))
+        return queue_if(uses_claim and (old is None or old.status != new.status))
 
     def after_pod(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
         """Queue the pod if all its claims can be used."""
@@ -100,7 +100,3 @@ class DeviceHints:
             self._awaiting.add(pod.key, problem.claim)
             return QueueingHint.SKIP
         return QueueingHint.QUEUE
-
-
-def _queue_if(helps: bool) -> QueueingHint:
-    return QueueingHint.QUEUE if helps else QueueingHint.SKIP

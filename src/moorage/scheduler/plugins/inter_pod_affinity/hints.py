@@ -6,7 +6,7 @@ from moorage.kube.api.affinity_terms import NO_LABELS, AffinityTerm, affinity_te
 from moorage.kube.api.cluster import Namespace
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, match_all
 from moorage.scheduler.state.pod_index import PodIndex
 
@@ -117,7 +117,7 @@ class ExtraHints:
             labels = self._namespaces.find_labels(pod.namespace)
             own = affinity_terms(old).anti_affinity
             helps = any(term.matches(pod.namespace, pod.labels, labels) for term in own)
-        return _queue_if(helps)
+        return queue_if(helps)
 
     def after_node(self, pod: Pod, old: Node | None, new: Node | None) -> QueueingHint:
         """Queue when a node was added, deleted, or changed its domain for a key of the pod's or matching terms."""
@@ -131,8 +131,8 @@ class ExtraHints:
                 return QueueingHint.QUEUE
         keys = {term.topology_key for term in terms.anti_affinity} | self._keys_avoiding(pod)
         if old is None:
-            return _queue_if(bool(keys))
-        return _queue_if(any(key in before and before[key] != after.get(key) for key in keys))
+            return queue_if(bool(keys))
+        return queue_if(any(key in before and before[key] != after.get(key) for key in keys))
 
     def after_namespace(self, pod: Pod, old: Namespace | None, new: Namespace) -> QueueingHint:
         """Queue when the pod's terms select the namespace or no longer do, or when others no longer avoid it."""
@@ -146,7 +146,7 @@ class ExtraHints:
         if new.name != pod.namespace:
             return QueueingHint.SKIP
         avoiding = self._pods.anti_affinity.about(pod.namespace, pod.labels, before)
-        return _queue_if(not all(group.term.matches(pod.namespace, pod.labels, new.labels) for group in avoiding))
+        return queue_if(not all(group.term.matches(pod.namespace, pod.labels, new.labels) for group in avoiding))
 
     def _keys_avoiding(self, pod: Pod) -> set[str]:
         """Return the topology keys of existing pods' anti-affinity terms that match this pod."""
@@ -158,7 +158,3 @@ class ExtraHints:
 def _keys(terms: Sequence[IncomingTerm], assigned: Pod) -> set[str]:
     """Return the topology keys of the terms that match a pod."""
     return {term.topology_key for term in terms if term.matches(assigned)}
-
-
-def _queue_if(helps: bool) -> QueueingHint:
-    return QueueingHint.QUEUE if helps else QueueingHint.SKIP

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, ConstraintSource
 
 
@@ -39,17 +39,17 @@ class SpreadHints:
             return QueueingHint.SKIP
         constraints = self._source.hard(pod)
         if old is not None and new is not None:
-            return _queue_if(_match_changed(constraints, old, new))
+            return queue_if(_match_changed(constraints, old, new))
         assigned = new if new is not None else old
         assert assigned is not None
-        return _queue_if(any(constraint.matcher.matches(assigned.labels) for constraint in constraints))
+        return queue_if(any(constraint.matcher.matches(assigned.labels) for constraint in constraints))
 
     def after_own_change(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
         """Queue when the pod's tolerations change the included nodes, or when the pod's own match changes."""
         constraints = self._source.hard(pod)
         if old.spec.tolerations != new.spec.tolerations and any(item.honors_taints for item in constraints):
             return QueueingHint.QUEUE
-        return _queue_if(_match_changed(constraints, old, new))
+        return queue_if(_match_changed(constraints, old, new))
 
     def after_node(self, pod: Pod, old: Node | None, new: Node | None) -> QueueingHint:
         """Queue when a node joined, left or changed a domain."""
@@ -57,9 +57,9 @@ class SpreadHints:
         was_in = old is not None and _has_all_keys(old, constraints)
         is_in = new is not None and _has_all_keys(new, constraints)
         if old is None or new is None:
-            return _queue_if(was_in or is_in)
+            return queue_if(was_in or is_in)
         moved = any(old.labels.get(item.topology_key) != new.labels.get(item.topology_key) for item in constraints)
-        return _queue_if(was_in != is_in or (is_in and (moved or old.taints != new.taints)))
+        return queue_if(was_in != is_in or (is_in and (moved or old.taints != new.taints)))
 
 
 def _is_involved(assigned: Pod, pod: Pod) -> bool:
@@ -74,7 +74,3 @@ def _match_changed(constraints: Constraints, old: Pod, new: Pod) -> bool:
     return old.labels != new.labels and any(
         item.matcher.matches(old.labels) != item.matcher.matches(new.labels) for item in constraints
     )
-
-
-def _queue_if(helps: bool) -> QueueingHint:
-    return QueueingHint.QUEUE if helps else QueueingHint.SKIP

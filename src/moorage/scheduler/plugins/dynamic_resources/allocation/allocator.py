@@ -353,7 +353,9 @@ class Search:
         if not self._is_free(claim, alternative, device) or (consumes and not self._features.partitionable):
             return False
         # Only the first share of a device consumes counters.
-        draws = consumes and not (device.is_shareable and self._has_shares(device.id))
+        draws = consumes and not (
+            device.is_shareable and (self._allocated.is_shared(device.id) or self._shares.get(device.id))
+        )
         if draws and not self._counters.draw(device, pool):
             return False
         if not self._is_acceptable(claim, request, alternative, device):
@@ -381,9 +383,6 @@ class Search:
             self._release_constraints(claim, request, alternative)
             return False
         return True
-
-    def _has_shares(self, device: DeviceId) -> bool:
-        return self._allocated.is_shared(device) or bool(self._shares.get(device))
 
     def _satisfies_constraints(self, claim: int, request: str, alternative: Alternative, device: PooledDevice) -> bool:
         for number, constraint in enumerate(self._constraints[claim]):

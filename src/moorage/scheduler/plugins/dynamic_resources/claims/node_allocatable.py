@@ -148,7 +148,11 @@ def _uncovered(pod: Pod, extra: Mapping[str, int], statuses: Sequence[NodeAlloca
             continue
         pod_limit = nano_value(level.limits[name])
         for container in (*pod.spec.init_containers, *pod.spec.containers):
-            own = claimed_nanos(_for_one(status) for status in statuses if container.name in status.containers)
+            own = claimed_nanos(
+                replace(status, containers=status.containers[:1])
+                for status in statuses
+                if container.name in status.containers
+            )
             limit = container.resources.limits.get(name)
             if limit is not None and name in own and pod_limit < nano_value(limit) + own[name]:
                 text = f"is insufficient to cover the limit and DRA overhead for container {container.name}"
@@ -160,22 +164,14 @@ def _uncovered(pod: Pod, extra: Mapping[str, int], statuses: Sequence[NodeAlloca
     return None
 
 
-def _for_one(status: NodeAllocatableClaimStatus) -> NodeAllocatableClaimStatus:
-    """Return the status with a single container."""
-    return replace(status, containers=status.containers[:1])
-
-
 def _too_large(pod: Pod, extra: Mapping[str, int], node: NodeInfo) -> Status | None:
     statuses = []
     level = pod.spec.resources.requests if pod.spec.resources is not None else {}
     for name, amount in sorted(extra.items()):
-        required = pod.requests.get(name, 0) + (0 if name in level else _units(name, amount))
+        units = -(-amount // (MILLI if name == CPU else NANO))
+        required = pod.requests.get(name, 0) + (0 if name in level else units)
         capacity = node.allocatable.get(name, 0)
         if required > capacity - node.requested.get(name, 0):
             reason = f"Insufficient {name}"
             statuses.append(Status.unresolvable(reason) if required > capacity else Status.unschedulable(reason))
     return combined(statuses) if statuses else None
-
-
-def _units(name: str, nanos: int) -> int:
-    return -(-nanos // (MILLI if name == CPU else NANO))

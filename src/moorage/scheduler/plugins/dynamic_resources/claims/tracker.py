@@ -142,7 +142,9 @@ class ClaimTracker:
     def _count(self, uid: str) -> None:
         """Update the allocated devices after a change of a claim's stored or pending allocation."""
         before, after = self._counted.get(uid), self._in_flight.get(uid) or self._stored.get(uid)
-        if before is after or (before is not None and after is not None and _same_devices(before, after)):
+        if before is after or (
+            before is not None and after is not None and before.devices.results == after.devices.results
+        ):
             return
         if before is not None:
             self.allocated.remove(before)
@@ -233,7 +235,3 @@ def _is_made_for(claim: ResourceClaim, pod: Pod, group: str | None) -> bool:
 
 def _version(claim: ResourceClaim) -> int:
     return to_int64(claim.metadata.resource_version) or 0
-
-
-def _same_devices(left: AllocationResult, right: AllocationResult) -> bool:
-    return left.devices.results == right.devices.results
