@@ -1,4 +1,4 @@
-"""The parts of a scheduler whose every step can be taken back."""
+"""The effects of a what-if session: placements that can be undone, and no writes."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 
 
 class LastAttempt(AttemptLog):
-    """Keeps what the last attempt found, and describes every node only when that is wanted."""
+    """Keeps the search result of the last attempt; node details are optional."""
 
     def __init__(self) -> None:
         super().__init__(with_nodes=False)
@@ -24,16 +24,16 @@ class LastAttempt(AttemptLog):
         self.last_group: GroupAttempt | None = None
 
     def group_ended(self, attempt: GroupAttempt) -> None:
-        """Note what came of a group."""
+        """Keep the attempt of a group."""
         self.last_group = attempt
         super().group_ended(attempt)
 
-    def describe_nodes(self, wanted: bool) -> None:
-        """Choose whether every node is described."""
-        self._with_nodes = wanted
+    def describe_nodes(self, enabled: bool) -> None:
+        """Set whether decisions describe every node."""
+        self._with_nodes = enabled
 
     def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
-        """Note what was found for a pod."""
+        """Keep the search result."""
         self.last = found
         super().found(queued, runner, found)
 

@@ -1,4 +1,4 @@
-"""A session: a cluster and a policy, the real scheduler with the real plugins, and branches that can be undone.
+"""A what-if session: a cluster, a scheduler with its real plugins, and changes that can be undone.
 
 >>> from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 >>> from moorage.kube.manifests import documents_of
@@ -51,9 +51,9 @@ from moorage.scheduler.wiring.policy import Policy
 
 
 class Session:
-    """A cluster in which things can be tried out; must be closed, or used in a ``with`` block.
+    """A cluster in which changes and placements can be tried out. Close it, or use it in a ``with`` block.
 
-    ``honours_nominations``: nodes to which other pods are nominated are kept for them, as in a live cluster.
+    With ``honours_nominations``, nominated nodes are reserved for their pods, as in a live cluster.
     """
 
     def __init__(self, documents: Iterable[Document], policy: Policy, *, honours_nominations: bool = True) -> None:
@@ -63,14 +63,14 @@ class Session:
         self.objects = WrittenObjects(documents, policy.features)
         self._clock = VirtualClock(self.objects.given.now)
         self._runner = VirtualRunner(self._clock)
-        self._watching = LastAttempt()
+        self._attempts = LastAttempt()
         self._offline = self._runner.run(self._start_scheduler())
         self.scheduler: Scheduler = self._offline.scheduler
         assert isinstance(self.scheduler.binder, RevocablePlacements)
         self._binder = self.scheduler.binder
         self._undo: list[Callable[[], None]] = []
         self._steps: list[int] = []
-        """Where each thing that was done began in ``_undo``."""
+        """The position in ``_undo`` at which each step began."""
         if not honours_nominations:
             for pod in self.objects.given.waiting:
                 self.scheduler.queue.nominator.remove(pod)
@@ -86,19 +86,19 @@ class Session:
         plugins: Iterable[type[Plugin] | str] = (),
         feature_gates: str = "",
     ) -> Self:
-        """Open a session on files, objects, a snapshot, or (if none is given) the live cluster that kubectl would use.
+        """Open a session on files, objects or a snapshot; by default, on the cluster of the current kubectl context.
 
-        ``plugins`` are classes, or named as ``module:Class``; they are enabled beside the default ones, unless
-        ``config`` (a file, or its text) says otherwise. The live cluster is only read. Notes go to the log.
+        ``plugins`` are classes or ``module:Class``. They are enabled in addition to the default plugins, unless
+        ``config`` (a file or its text) disables them. The live cluster is only read. Notes are logged.
         """
-        from moorage.insight.whatif.opening import policy_of, read_cluster_of
+        from moorage.insight.whatif.sources import load_session_cluster, load_session_policy
 
-        policy = policy_of(config, plugins, feature_gates)
-        loaded = read_cluster_of(cluster, str(snapshot), str(kubeconfig), context)
+        policy = load_session_policy(config, plugins, feature_gates)
+        loaded = load_session_cluster(cluster, str(snapshot), str(kubeconfig), context)
         return cls(loaded.documents, policy, honours_nominations=loaded.honours_nominations)
 
     async def _start_scheduler(self) -> OfflineScheduler[DiscardingApi]:
-        observers, tuning = Observers(attempts=self._watching), Tuning(effects=REVOCABLE_EFFECTS)
+        observers, tuning = Observers(attempts=self._attempts), Tuning(effects=REVOCABLE_EFFECTS)
         offline = OfflineScheduler(self.policy, DiscardingApi(), self._clock, observers=observers, tuning=tuning)
         cluster = self.objects.given
         offline.load((*cluster.objects, *cluster.custom_objects()), arrival_interval=1.0)
@@ -106,7 +106,7 @@ class Session:
         return offline
 
     def close(self) -> None:
-        """Give back what the session holds."""
+        """Close the plugins and the loop of the session."""
         self._runner.run(self._offline.close())
         self._runner.close()
 
@@ -117,75 +117,79 @@ class Session:
         self.close()
 
     def pod(self, key: str) -> Pod:
-        """Find a pod by ``namespace/name``; InputError with a suggestion if there is none."""
+        """Find a pod by ``namespace/name``; raise InputError with a suggestion if it does not exist."""
         namespace, _, name = key.rpartition("/")
-        wanted = ObjectId("Pod", namespace or "default", name)
-        found = self.objects.find(wanted)
-        if not isinstance(found, Pod):
-            raise missing(wanted, (known.key for known in self.objects.known("Pod")))
-        return found
+        target = ObjectId("Pod", namespace or "default", name)
+        pod = self.objects.find(target)
+        if not isinstance(pod, Pod):
+            raise missing(target, (other.key for other in self.objects.known("Pod")))
+        return pod
 
     def pods(self) -> Rows:
-        """List all pods, with the nodes that they have now."""
-        found = []
-        for known in self.objects.known("Pod"):
-            pod = self.objects.find(known)
+        """List all pods with their current nodes."""
+        rows = []
+        for target in self.objects.known("Pod"):
+            pod = self.objects.find(target)
             assert isinstance(pod, Pod)
             placed = self.scheduler.cache.pod(pod.uid) or pod
             row = {"pod": pod.key, "node": placed.node_name, "priority": pod.priority}
-            found.append({**row, "scheduler": pod.scheduler_name, "phase": pod.status.phase})
-        return found
+            rows.append({**row, "scheduler": pod.scheduler_name, "phase": pod.status.phase})
+        return rows
 
     def filter(self, pod: Pod | str | Content, plugin: str = "") -> Rows:
-        """Say of every node whether it will do for a pod, and why not: by the whole profile, or by one plugin of it.
+        """Filter all nodes for a pod, by the whole profile or by one of its plugins.
 
-        One row a node: node, fits, plugin, code, reason. A pod that has a node is judged as if it had none.
+        Return one row per node: node, fits, plugin, code, reason. A placed pod is filtered as if it were pending.
         """
-        return self._ask(filter_rows, pod, plugin)
+        return self._make_rows(filter_rows, pod, plugin)
 
     def score(self, pod: Pod | str | Content, plugin: str = "") -> Rows:
-        """Score the nodes that will do for a pod, the best first: by the whole profile, or by one plugin of it.
+        """Score the feasible nodes for a pod, by the whole profile or by one of its plugins; the best node comes first.
 
-        One row a node: node, total and what each plugin adds to it; of one plugin: weighed, normalized and raw.
+        Return one row per node: node, total, and the score of each plugin; for one plugin: weighed, normalized and raw.
         """
-        return self._ask(score_rows, pod, plugin)
+        return self._make_rows(score_rows, pod, plugin)
 
-    def _ask(self, ask: Callable[[ProfileRunner, Pod, str], Rows], pod: Pod | str | Content, plugin: str) -> Rows:
+    def _make_rows(
+        self, make: Callable[[ProfileRunner, Pod, str], Rows], pod: Pod | str | Content, plugin: str
+    ) -> Rows:
         async def work(waiting: Pod) -> Rows:
-            return ask(self.find_runner(waiting), waiting, plugin)
+            return make(self.find_runner(waiting), waiting, plugin)
 
         with self.branch():
-            waiting = self._given(pod)
+            waiting = self._resolve(pod)
             if placed := self.scheduler.cache.pod(waiting.uid):
                 waiting = self.unplace(placed)
             return self._runner.run(work(waiting))
 
-    def _given(self, pod: Pod | str | Content) -> Pod:
-        """Find a pod, or create it if it is written out and not there yet."""
+    def _resolve(self, pod: Pod | str | Content) -> Pod:
+        """Find a pod by name, or create it from a manifest if it does not exist."""
         if isinstance(pod, Pod):
             return pod
         if isinstance(pod, str):
             return self.pod(pod)
         target = ObjectId.of(pod)
         if target.kind != "Pod":
-            raise InputError(f"{target.kind} {target.key}", "this is not a pod", hint="give a Pod, or its name")
+            raise InputError(
+                f"{target.kind} {target.key}", "not a Pod", hint="pass a Pod manifest, or namespace/name of a pod"
+            )
         if target not in self.objects:
             self._apply(CreateObject(pod))
         return self.pod(target.key)
 
     def find_runner(self, pod: Pod) -> ProfileRunner:
-        """Return the profile that is to place a pod; InputError if it is another scheduler's."""
+        """Return the profile of a pod; raise InputError if no profile has its schedulerName."""
         runner = self.scheduler.runners.get(pod.scheduler_name)
         if runner is None:
-            known = sorted(self.scheduler.runners)
-            hint = did_you_mean(pod.scheduler_name, known) or f"give --config a profile of that name; {known} are known"
-            problem = f"it asks for the scheduler {pod.scheduler_name!r}, which is not one of this configuration"
+            names = sorted(self.scheduler.runners)
+            hint = did_you_mean(pod.scheduler_name, names) or f"add a profile to --config; its profiles are {names}"
+            problem = f"the configuration has no profile for schedulerName {pod.scheduler_name!r}"
             raise InputError(f"Pod {pod.key}", problem, hint=hint)
         return runner
 
     @contextmanager
     def branch(self) -> Iterator[Self]:
-        """Undo everything that is done in a block when it ends."""
+        """Undo all changes of the block at its end."""
         mark = self.mark()
         try:
             yield self
@@ -193,29 +197,29 @@ class Session:
             self.roll_back(mark)
 
     def mark(self) -> int:
-        """Return what :meth:`roll_back` needs to come back to how things are now."""
+        """Return the current state for :meth:`roll_back`."""
         return len(self._undo)
 
     def roll_back(self, mark: int) -> None:
-        """Undo everything that was done since a mark."""
+        """Undo all changes since a mark."""
         while len(self._undo) > mark:
             self._undo.pop()()
         while self._steps and self._steps[-1] >= mark:
             self._steps.pop()
 
     def undo(self) -> None:
-        """Take back the last thing that was done: an edit, or a placement. InputError if there is nothing."""
+        """Undo the last edit or placement; raise InputError if there is none."""
         if not self._steps:
-            raise InputError("undo", "nothing has been done yet, or all of it was undone")
+            raise InputError("undo", "nothing to undo")
         self.roll_back(self._steps[-1])
 
-    def _done(self, mark: int) -> None:
-        """Note that what was done since a mark is one step to undo."""
+    def _end_step(self, mark: int) -> None:
+        """Combine all changes since a mark into one step for :meth:`undo`."""
         if len(self._undo) > mark:
             self._steps.append(mark)
 
     def apply(self, *edits: Edit) -> None:
-        """Change the cluster; InputError, with nothing changed, if one of the edits cannot be made."""
+        """Apply edits to the cluster; raise InputError and change nothing if one of them is invalid."""
         mark = self.mark()
         try:
             for edit in edits:
@@ -223,7 +227,7 @@ class Session:
         except BaseException:
             self.roll_back(mark)
             raise
-        self._done(mark)
+        self._end_step(mark)
 
     def _apply(self, edit: Edit) -> None:
         match edit:
@@ -239,7 +243,7 @@ class Session:
                 was = self.objects.remember(edit.target)
                 self._follow(edit.target, self.objects.deleted(edit.target), None, was)
             case EditConfig():
-                raise InputError("config", "a session keeps its configuration; open another one with the new one")
+                raise InputError("config", "the configuration of a session cannot change; open a new session")
 
     def _follow(
         self,
@@ -248,11 +252,11 @@ class Session:
         after: KubeObject | None,
         was: tuple[Document | None, KubeObject | None],
     ) -> None:
-        """Have the scheduler know of a change, and note how to take it back."""
+        """Report a change to the scheduler, and record how to undo it."""
         self._undo.append(partial(self.objects.restore, target, was))
-        self._tell(before, after)
+        self._report(before, after)
 
-    def _tell(self, before: KubeObject | None, after: KubeObject | None) -> None:
+    def _report(self, before: KubeObject | None, after: KubeObject | None) -> None:
         if type(before if after is None else after) in self._offline.kinds:
             self._deliver(before, after)
             self._undo.append(partial(self._deliver, after, before))
@@ -263,90 +267,92 @@ class Session:
             self.scheduler.queue.nominator.remove(after)
 
     def unplace(self, pod: Pod) -> Pod:
-        """Take a pod off its node, as if it had never been placed; return it as it waits then."""
+        """Remove a pod from its node, as if it had never been placed; return the pending pod."""
         metadata = replace(pod.metadata, deletion_timestamp=None)
         waiting = replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""))
-        self._tell(pod, None)
-        self._tell(None, waiting)
+        self._report(pod, None)
+        self._report(None, waiting)
         return waiting
 
     def try_pod(self, pod: Pod | str | Content, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
-        """Try a pod, and leave everything as it was; ``preempts``: if it fits nowhere, look for victims."""
+        """Try a pod and undo the placement; ``preempts=False`` skips preemption."""
         with self.branch():
             return self.place(pod, in_detail=in_detail, preempts=preempts)
 
     def place(self, pod: Pod | str | Content, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
-        """Try a pod; if it fits, it stays on its node until the branch ends, or :meth:`undo`."""
+        """Try a pod; if it fits, it stays on its node until the branch ends, or until :meth:`undo`."""
         mark = self.mark()
-        waiting = self._given(pod)
+        waiting = self._resolve(pod)
         if placed := self.scheduler.cache.pod(waiting.uid):
-            hint = "undo() takes a placement back, unplace() takes any pod off its node"
-            raise InputError(f"Pod {waiting.key}", f"it is on {placed.node_name} already", hint=hint)
+            hint = "call undo() to undo a placement, or unplace() to remove any pod from its node"
+            raise InputError(f"Pod {waiting.key}", f"already on node {placed.node_name}", hint=hint)
         if waiting.is_terminating:
-            raise InputError(f"Pod {waiting.key}", "it is being deleted, and gets no node any more")
+            raise InputError(f"Pod {waiting.key}", "the pod is being deleted")
         runner = self.find_runner(waiting)
         gates = tuple(status for plugin in runner.profile.pre_enqueue if (status := _gate(plugin, waiting)) is not None)
         groups = self.scheduler.cache.groups
         if not gates and groups is not None and waiting.group_key and groups.root_of(waiting) is None:
-            # The queue keeps it aside without asking any plugin.
-            gates = (Status.unresolvable(f"its group {waiting.group_key}, or one above that, is not there"),)
-        self._watching.describe_nodes(in_detail)
+            # The queue holds it back without calling any plugin.
+            gates = (
+                Status.unresolvable(f"its pod group {waiting.group_key}, or a parent of that group, does not exist"),
+            )
+        self._attempts.describe_nodes(in_detail)
         attempt = self._runner.run(self._attempt(waiting, runner, gates, preempts))
-        self._done(mark)
+        self._end_step(mark)
         return attempt
 
     async def _attempt(self, pod: Pod, runner: ProfileRunner, gates: tuple[Status, ...], preempts: bool) -> Attempt:
-        watching, binder = self._watching, self._binder
-        watching.last = None
+        attempts, binder = self._attempts, self._binder
+        attempts.last = None
         nominator = self.scheduler.queue.nominator
         if nominated := nominator.node_of(pod):
-            # A placement would end it, and for the pod itself only its status counts.
+            # A placement would end the nomination, and for the pod itself only its status counts.
             nominator.remove(pod)
             self._undo.append(partial(nominator.add, pod, nominated))
         runner.filtering.rotation.start = 0
         await self.scheduler.try_pod(QueuedPodInfo(pod, self._clock.now()), preempts=preempts)
-        decision = replace(watching.decisions.pop(pod.uid), attempts=0)
+        decision = replace(attempts.decisions.pop(pod.uid), attempts=0)
         self._undo += [placed.undo.unwind for placed in binder.take()]
-        found, watching.last = watching.last, None
+        found, attempts.last = attempts.last, None
         return Attempt(decision, found, gates)
 
     def groups(self) -> PodGroups:
-        """Return the groups of pods; InputError if there are none in this configuration."""
+        """Return the pod groups; raise InputError if the feature gate is off."""
         groups = self.scheduler.cache.groups
         if groups is None:
-            raise InputError("PodGroup", "groups are not looked at", hint="--feature-gates GenericWorkload=true")
+            raise InputError("PodGroup", "pod groups are disabled", hint="pass --feature-gates GenericWorkload=true")
         return groups
 
     def try_group(self, key: str, *, in_detail: bool = False, preempts: bool = True) -> GroupOutcome:
-        """Try a group of pods as a whole, with the tree that it is part of, and leave everything as it was."""
+        """Try a pod group with the tree that it belongs to, and undo the placements."""
         with self.branch():
             return self.place_group(key, in_detail=in_detail, preempts=preempts)
 
     def place_group(self, key: str, *, in_detail: bool = False, preempts: bool = True) -> GroupOutcome:
-        """Try a group of pods as a whole; if it fits, its members stay on their nodes until the branch ends."""
+        """Try a pod group; if it fits, its members stay on their nodes until the branch ends."""
         queued = self.queued_group(key)
         if queued is None:
             return GroupOutcome()
         runner = self.find_runner(queued.members[0].pod)
         gates = (_gate(plugin, member.pod) for member in queued.members for plugin in runner.profile.pre_enqueue)
-        held = tuple(status for status in gates if status is not None)
-        self._watching.describe_nodes(in_detail)
+        rejections = tuple(status for status in gates if status is not None)
+        self._attempts.describe_nodes(in_detail)
         mark = self.mark()
-        outcome = self._runner.run(self._attempt_group(queued, held, preempts=preempts))
-        self._done(mark)
+        outcome = self._runner.run(self._attempt_group(queued, rejections, preempts=preempts))
+        self._end_step(mark)
         return outcome
 
     def queued_group(self, key: str) -> QueuedPodGroupInfo | None:
-        """Put the members that wait together as the queue would; ``None`` if none does."""
+        """Return the pending members as the queue would; ``None`` if no member is pending."""
         groups = self.groups()
         group = groups.group(key)
         if group is None:
             raise missing(
-                ObjectId("PodGroup", *key.split("/", 1)), (found.key for found in self.objects.known("PodGroup"))
+                ObjectId("PodGroup", *key.split("/", 1)), (other.key for other in self.objects.known("PodGroup"))
             )
         root = groups.root_of_group(group)
         if root is None:
-            raise InputError(f"PodGroup {key}", "a group that it is part of is not there")
+            raise InputError(f"PodGroup {key}", "a parent group does not exist")
         entity: QueuedPodGroupInfo | None = None
         for leaf in groups.leaf_keys(root):
             members = groups.members(leaf)
@@ -363,17 +369,17 @@ class Session:
         self, queued: QueuedPodGroupInfo, gates: tuple[Status, ...], *, preempts: bool
     ) -> GroupOutcome:
         assert self.scheduler.groups is not None
-        watching = self._watching
+        attempts = self._attempts
         await self.scheduler.groups.try_group(queued, preempts=preempts)
         self._undo += [placed.undo.unwind for placed in self._binder.take()]
-        attempt, watching.last_group = watching.last_group, None
+        attempt, attempts.last_group = attempts.last_group, None
         infos = () if attempt is None else attempt.members
-        decided = {info.key: watching.decisions.pop(info.uid) for info in infos if info.uid in watching.decisions}
-        return GroupOutcome(attempt, {key: replace(made, attempts=0) for key, made in decided.items()}, gates)
+        decisions = {info.key: attempts.decisions.pop(info.uid) for info in infos if info.uid in attempts.decisions}
+        return GroupOutcome(attempt, {key: replace(decision, attempts=0) for key, decision in decisions.items()}, gates)
 
 
 def _gate(plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
-    """Ask a plugin whether it holds a pod back; one that raises does, as it would in the queue."""
+    """Return the status with which a PreEnqueue plugin rejects a pod; an exception counts as a rejection."""
     try:
         status = plugin.pre_enqueue(pod)
     except PLUGIN_FAULTS as fault:

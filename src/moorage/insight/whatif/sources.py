@@ -1,21 +1,29 @@
-"""Where a cluster comes from: files, a snapshot, or a live API server; one loader for all commands."""
+"""Load a cluster from files, a snapshot or a live API server, for all commands and for sessions."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from time import time
 from typing import TextIO
 
+import structlog
 from msgspec import Struct
 
 from moorage.common.errors import ApiError, InputError
 from moorage.common.virtual_time import call_outside_loop
 from moorage.insight.snapshots.cluster_reader import ReadCluster, ShowReading, read_cluster
 from moorage.insight.snapshots.snapshot_file import OLD_SECONDS, read_snapshot
+from moorage.insight.whatif.edits import Content
 from moorage.insight.whatif.session import Session
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.rest import ApiClient
+from moorage.kube.features import FeatureGates
 from moorage.kube.manifests import Document, documents_of, read_files
-from moorage.scheduler.wiring.policy import Policy
+from moorage.scheduler.framework.plugin import Plugin
+from moorage.scheduler.framework.registry import Registry
+from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
+
+log = structlog.get_logger(__name__)
 
 
 class ClusterSource(Struct, frozen=True):
@@ -27,7 +35,7 @@ class ClusterSource(Struct, frozen=True):
     context: str = ""
 
     def check(self) -> None:
-        """Refuse two sources at once."""
+        """Raise InputError if there are two sources."""
         if self.files and self.snapshot:
             raise InputError("--snapshot", "cannot be combined with -f", hint="omit one of them")
         if (self.files or self.snapshot) and (self.kubeconfig or self.context):
@@ -49,18 +57,20 @@ class LoadedCluster(Struct, frozen=True):
 
 
 def find_implied_gates(documents: Iterable[Document]) -> list[str]:
-    """Name the feature gates that a cluster must have on for some of its objects to be there."""
-    found: dict[str, None] = {}
+    """Return the feature gates that must be enabled in a cluster with these objects."""
+    gates: dict[str, None] = {}
     for document in documents:
         spec = document.content.get("spec") or {}
-        asked = spec if document.kind == "PodGroup" else spec.get("scheduling") if document.kind == "Job" else None
-        if asked:
-            found["GenericWorkload"] = None
-        if document.kind == "CompositePodGroup" or ((asked or {}).get("schedulingConstraints") or {}).get("topology"):
-            found |= dict.fromkeys(("GenericWorkload", "TopologyAwareWorkloadScheduling"))
+        scheduling = spec if document.kind == "PodGroup" else spec.get("scheduling") if document.kind == "Job" else None
+        if scheduling:
+            gates["GenericWorkload"] = None
+        if document.kind == "CompositePodGroup" or ((scheduling or {}).get("schedulingConstraints") or {}).get(
+            "topology"
+        ):
+            gates |= dict.fromkeys(("GenericWorkload", "TopologyAwareWorkloadScheduling"))
         if document.kind == "CompositePodGroup":
-            found["CompositePodGroup"] = None
-    return list(found)
+            gates["CompositePodGroup"] = None
+    return list(gates)
 
 
 def _no_progress(_kind: str, _done: int, _total: int) -> None:
@@ -80,8 +90,8 @@ def load_cluster(
         is_old = time() - facts.taken_at > OLD_SECONDS
         note = f"the snapshot is {age} old; the cluster may have changed" if is_old else ""
         return LoadedCluster(list(documents_of(contents, source=source.snapshot)), note)
-    read, namespace, where = read_server(source, progress=progress)
-    return LoadedCluster(list(documents_of(read.contents, source=where)), namespace=namespace)
+    read, namespace, server = read_server(source, progress=progress)
+    return LoadedCluster(list(documents_of(read.contents, source=server)), namespace=namespace)
 
 
 def read_server(
@@ -102,3 +112,32 @@ def read_server(
         return call_outside_loop(lambda: asyncio.run(read())), connection.namespace, connection.server
     except ApiError as error:
         raise InputError(connection.server, str(error) or type(error).__name__) from error
+
+
+def load_session_policy(config: str | Path, plugins: Iterable[type[Plugin] | str], feature_gates: str) -> Policy:
+    """Return the policy of a session; ``config`` is a file, or its text if it has several lines."""
+    extra = Registry()
+    for plugin in plugins:
+        if isinstance(plugin, str):
+            extra.register_path(plugin)
+        else:
+            extra.register(plugin)
+    is_file = isinstance(config, Path) or (config and "\n" not in config)
+    features = FeatureGates.parse(feature_gates)
+    registry = collect_plugins(extra.values())
+    return load_policy(registry, Path(config) if is_file else config, features=features, enabled=extra.values())
+
+
+def load_session_cluster(
+    cluster: Sequence[str | Path | Content], snapshot: str, kubeconfig: str, context: str
+) -> LoadedCluster:
+    """Load files, objects, a snapshot, or else the live cluster; notes on it are logged."""
+    files = [str(Path(item).expanduser()) for item in cluster if isinstance(item, str | Path)]
+    objects = [*documents_of([item for item in cluster if not isinstance(item, str | Path)], source="the objects")]
+    if objects and not (files or snapshot or kubeconfig or context):
+        return LoadedCluster(objects, honours_nominations=False)
+    kubeconfig_file = str(Path(kubeconfig).expanduser()) if kubeconfig else ""
+    loaded = load_cluster(ClusterSource(files, snapshot, kubeconfig_file, context))
+    if loaded.note:
+        log.warning("cluster loaded", note=loaded.note)
+    return LoadedCluster([*loaded.documents, *objects], loaded.note, loaded.honours_nominations, loaded.namespace)

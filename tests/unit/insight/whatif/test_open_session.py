@@ -133,7 +133,7 @@ def test_place_and_undo_step_by_step() -> None:
         assert [(row["pod"], row["node"]) for row in session.pods()] == [("default/one", first.node)]
         session.undo()
         assert [row["node"] for row in session.pods()] == [""]
-        with pytest.raises(InputError, match="nothing has been done yet, or all of it was undone"):
+        with pytest.raises(InputError, match="nothing to undo"):
             session.undo()
 
 
@@ -141,7 +141,7 @@ def test_a_pod_is_placed_once() -> None:
     with Session.open(*NODES, pod("old", nodeName="b"), pod("one")) as session:
         node_name = session.place("one").node
         for name, where in (("one", node_name), ("old", "b")):
-            with pytest.raises(InputError, match=f"Pod default/{name}: it is on {where} already"):
+            with pytest.raises(InputError, match=f"Pod default/{name}: already on node {where}"):
                 session.place(name)
         session.undo()
         assert session.place("one").node == node_name
@@ -150,14 +150,14 @@ def test_a_pod_is_placed_once() -> None:
 def test_a_pod_that_is_being_deleted_gets_no_node() -> None:
     going = pod("going")
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    with Session.open(*NODES, going) as session, pytest.raises(InputError, match="it is being deleted"):
+    with Session.open(*NODES, going) as session, pytest.raises(InputError, match="the pod is being deleted"):
         session.place("going")
 
 
 def test_an_attempt_that_came_to_nothing_is_no_step() -> None:
     with Session.open(*NODES, pod("big", cpu="99")) as session:
         assert session.place("big").node == ""
-        with pytest.raises(InputError, match="nothing has been done yet"):
+        with pytest.raises(InputError, match="nothing to undo"):
             session.undo()
 
 
@@ -221,10 +221,10 @@ BAD: dict[str, tuple[Any, str]] = {
         lambda session: session.score("web", "NodeUnschedulable"),
         "no plugin 'NodeUnschedulable' that scores",
     ),
-    "something that is no pod": (lambda session: session.place(node("z", 1)), "Node z: this is not a pod"),
+    "something that is no pod": (lambda session: session.place(node("z", 1)), "Node z: not a Pod"),
     "a pod of another scheduler": (
         lambda session: session.filter(pod("x", schedulerName="other")),
-        "it asks for the scheduler 'other'",
+        "no profile for schedulerName 'other'",
     ),
 }
 
