@@ -22,7 +22,7 @@ from moorage.kube.client.informer import Informer
 from moorage.kube.client.list_watch import Change
 from moorage.kube.client.rest import ApiClient
 from moorage.scheduler.config.types import ClientConnection
-from moorage.scheduler.wiring.remote import RemoteApi
+from moorage.scheduler.wiring.api_connection import ApiConnection
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ async def _measured(plane: Plane, work: workload.Workload, records: bool) -> tup
     await plane.quiet()
     seen = SeenPods(work.pods)
     async with ApiClient(plane.connection()) as client, ApiClient(plane.connection()) as event_client:
-        remote = RemoteApi(client, event_client, SteadyClock(), ClientConnection())
+        remote = ApiConnection(client, event_client, SteadyClock(), ClientConnection())
         began = time.process_time()
         following = asyncio.create_task(Informer(client, BY_TYPE[Pod], seen.take).run())
         await seen.all_listed.wait()
@@ -61,7 +61,7 @@ async def _measured(plane: Plane, work: workload.Workload, records: bool) -> tup
     return took / work.pods * 1000, (work.pods if records else 0) - remote.recorder.dropped
 
 
-async def _bind(remote: RemoteApi, pod: Pod, node: str, records: bool) -> None:
+async def _bind(remote: ApiConnection, pod: Pod, node: str, records: bool) -> None:
     await remote.cluster.bind(pod, node)
     if records:
         note = f"Successfully assigned {pod.key} to {node}"

@@ -239,14 +239,14 @@ async def place_with(cluster: Cluster, stanza: dict[str, Any]) -> None:
     """Run a scheduler with an extender on a cluster until its pods have nodes."""
     from moorage.common.clock import SystemClock
     from moorage.kube.client.rest import ApiClient
-    from moorage.scheduler.wiring.parts import assemble
-    from moorage.scheduler.wiring.remote import RemoteApi
+    from moorage.scheduler.wiring.api_connection import ApiConnection
+    from moorage.scheduler.wiring.assembly import assemble
 
     head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     policy = load_policy(collect_plugins(), json.dumps({**head, "extenders": [stanza]}))
     client, for_events = ApiClient(cluster.client.connection), ApiClient(cluster.client.connection)
     clock = SystemClock()
-    parts = assemble(policy, RemoteApi(client, for_events, clock, policy.config.client_connection), clock)
+    parts = assemble(policy, ApiConnection(client, for_events, clock, policy.config.client_connection), clock)
     informing = asyncio.create_task(parts.connection.informers.run())
     await parts.connection.informers.synced()
     parts.deliveries.start_through_loop()

@@ -29,7 +29,7 @@ from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.rest import ApiClient
 from moorage.scheduler.engine.outcomes import Outcome, Placed
 from moorage.scheduler.engine.scheduler import Scheduler
-from moorage.scheduler.wiring.parts import Observers, assemble
+from moorage.scheduler.wiring.assembly import Observers, assemble
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing.builders import make_node, make_pod
 from tests.integration.test_scheduler_page import MOORAGE, PAUSE, POLLS

@@ -20,7 +20,7 @@ from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.framework.status import Code
 from moorage.scheduler.plugins.catalogue import IN_TREE
 from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
-from moorage.scheduler.wiring.parts import Observers, Tuning, assemble
+from moorage.scheduler.wiring.assembly import Observers, Tuning, assemble
 from moorage.scheduler.wiring.policy import Policy
 
 CODES = {"scheduled": Code.SUCCESS, "unschedulable": Code.UNSCHEDULABLE, "error": Code.ERROR}

@@ -22,7 +22,7 @@ from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
-from moorage.scheduler.wiring.loop import SchedulingLoop
+from moorage.scheduler.wiring.scheduling_loop import SchedulingLoop
 from moorage.testing import make_node, make_pod
 from moorage.testing.storage import claim_volume, make_claim, make_csi_node, make_volume, reachable
 

@@ -58,10 +58,10 @@ def check(
     plugin: PluginPaths = None,
 ) -> None:
     """Validate a configuration and list all its errors."""
-    from moorage.scheduler.wiring.policy import catalogue_of
+    from moorage.scheduler.wiring.policy import build_catalogue
 
     policy = _load(file, feature_gates, plugin)
-    catalogue = catalogue_of(policy.registry)
+    catalogue = build_catalogue(policy.registry)
     typer.echo(f"{file}: OK")
     for profile in policy.config.profiles:
         typer.echo(f"  {_summary(profile, catalogue)}")

@@ -114,12 +114,12 @@ def _loader(plugins: list[str] | None, gates: list[str] | None) -> "LoadConfig":
     """Return a function that parses a configuration and checks that all its plugins exist."""
     from moorage.scheduler.config import SchedulerConfiguration, load_config
     from moorage.scheduler.daemon.feature_gates.gates import all_gates
-    from moorage.scheduler.wiring.policy import catalogue_of, collect_plugins, require_plugins
+    from moorage.scheduler.wiring.policy import build_catalogue, collect_plugins, require_plugins
 
     registry, features = collect_plugins(paths=plugins or ()), all_gates(gates or ())
 
     def load(text: str, source: str) -> SchedulerConfiguration:
-        loaded = load_config(text, source=source, gates=features, catalogue=catalogue_of(registry))
+        loaded = load_config(text, source=source, gates=features, catalogue=build_catalogue(registry))
         require_plugins(loaded, registry)
         return loaded
 

@@ -33,7 +33,7 @@ from moorage.scheduler.engine.services import Services
 from moorage.scheduler.engine.waiting import PermitWait
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
-from moorage.scheduler.wiring.parts import Observers, Tuning
+from moorage.scheduler.wiring.assembly import Observers, Tuning
 from moorage.scheduler.wiring.policy import Policy
 
 SETTLED_SECONDS: Final = 3

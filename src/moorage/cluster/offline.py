@@ -33,8 +33,8 @@ from moorage.kube.patches import merge_patch
 from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.framework.handle import ClusterApi
 from moorage.scheduler.state.objects import Objects
+from moorage.scheduler.wiring.assembly import ApiAccess, Keeps, Observers, Tuning, assemble, find_watched_kinds
 from moorage.scheduler.wiring.http_extender import HttpExtender
-from moorage.scheduler.wiring.parts import ApiAccess, Keeps, Observers, Tuning, assemble, kinds_of
 from moorage.scheduler.wiring.policy import Policy
 
 K = TypeVar("K", bound=KubeObject)
@@ -81,7 +81,7 @@ class OfflineScheduler(Generic[C]):
         self.loop = self._parts.loop
         self.apply = self.scheduler.handlers.apply
         """Apply a change of an object at once; ``before`` or ``after`` is ``None`` for a new or deleted object."""
-        self.kinds = frozenset(kinds_of(self.scheduler.objects))
+        self.kinds = frozenset(find_watched_kinds(self.scheduler.objects))
         """The kinds that the scheduler and its plugins watch."""
 
     def load(self, objects: Iterable[KubeObject], *, arrival_interval: float = 0.0) -> None:

@@ -11,10 +11,10 @@ from moorage.common.clock import Clock
 from moorage.common.errors import MoorageError
 from moorage.kube.client.rest import ApiClient
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.wiring.parts import Observers, Tuning, assemble
-from moorage.scheduler.wiring.policy import Policy, with_fixed
-from moorage.scheduler.wiring.reloading import reload
-from moorage.scheduler.wiring.remote import RemoteApi
+from moorage.scheduler.wiring.api_connection import ApiConnection
+from moorage.scheduler.wiring.assembly import Observers, Tuning, assemble
+from moorage.scheduler.wiring.policy import Policy, keep_fixed_fields
+from moorage.scheduler.wiring.reload import reload
 
 Connect = Callable[[], ApiClient]
 
@@ -36,7 +36,7 @@ class RunningScheduler:
         cross_check: bool = False,
         attempts: AttemptObserver | None = None,
     ) -> None:
-        self._api = RemoteApi(connect(), connect(), clock, policy.config.client_connection)
+        self._api = ApiConnection(connect(), connect(), clock, policy.config.client_connection)
         self._parts = assemble(
             policy, self._api, clock, observers=Observers(attempts), tuning=Tuning(cross_check=cross_check)
         )
@@ -44,7 +44,7 @@ class RunningScheduler:
 
     async def reload(self, policy: Policy) -> list[str]:
         """Switch to another policy; return the configuration fields that cannot change at run time."""
-        usable, differing = with_fixed(policy, self.scheduler.profiles.config)
+        usable, differing = keep_fixed_fields(policy, self.scheduler.profiles.config)
         await reload(self._parts, usable)
         return differing
 

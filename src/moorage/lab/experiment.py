@@ -18,7 +18,7 @@ from moorage.lab.lines import open_text
 from moorage.lab.presets import preset_cluster
 from moorage.lab.trace import Trace
 from moorage.lab.trace_files import read_trace
-from moorage.lab.trial import PolicyText, Trial, policy_of
+from moorage.lab.trial import PolicyText, Trial, load_trial_policy
 from moorage.lab.tuning.plan import TunePlan
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
@@ -129,7 +129,7 @@ class LoadedExperiment:
         for place, policy in enumerate(self.policies):
             trial = Trial(Trace("none", ()), self.clusters[0], policy, 0)
             try:
-                policy_of(trial)
+                load_trial_policy(trial)
             except ConfigError as error:
                 error.add_note(f"{self.where}, configurations[{place}] ({policy.name})")
                 raise

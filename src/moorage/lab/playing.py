@@ -23,7 +23,7 @@ from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked
 from moorage.scheduler.engine.ties import DrawnTies, Ties, TiesByName
 from moorage.scheduler.queue.entities import QueuedPodInfo
-from moorage.scheduler.wiring.parts import Observers, Tuning
+from moorage.scheduler.wiring.assembly import Observers, Tuning
 from moorage.scheduler.wiring.policy import Policy
 
 NEVER: Final = 10.0 * 365 * 86_400

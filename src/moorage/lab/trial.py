@@ -50,7 +50,7 @@ def run_trial(trial: Trial) -> TrialResult:
     measures, clock = Measures(trial), VirtualClock()
 
     async def play() -> None:
-        measures.play = Play(trial, policy_of(trial), clock, measures)
+        measures.play = Play(trial, load_trial_policy(trial), clock, measures)
         await measures.play.run()
 
     try:
@@ -61,7 +61,7 @@ def run_trial(trial: Trial) -> TrialResult:
     return measures.result()
 
 
-def policy_of(trial: Trial) -> "Policy":
+def load_trial_policy(trial: Trial) -> "Policy":
     """Return how to schedule in a trial; ConfigError if its configuration cannot be used."""
     from moorage.kube.features import FeatureGates
     from moorage.lab.fragmentation import told_typical, typical_of

@@ -13,7 +13,7 @@ from moorage.lab.conditions import NodeFailures
 from moorage.lab.ledger import RESOURCES
 from moorage.lab.playing import Play, TrialWatch
 from moorage.lab.trace import TracePod
-from moorage.lab.trial import Trial, policy_of
+from moorage.lab.trial import Trial, load_trial_policy
 
 
 def random_trial(seed: int) -> Trial:
@@ -54,7 +54,7 @@ def test_nobody_is_over_capacity_and_both_books_agree(seed: int) -> None:
 
     async def scenario() -> None:
         nonlocal play
-        play = Play(trial, policy_of(trial), clock, Checking())
+        play = Play(trial, load_trial_policy(trial), clock, Checking())
         await play.run()
         assert not play.scheduler.unexpected
         play.scheduler.queue.check_invariants()

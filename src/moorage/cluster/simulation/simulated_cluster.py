@@ -30,8 +30,8 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.wiring.api_writer import ApiWriter
-from moorage.scheduler.wiring.loop import SchedulingLoop
-from moorage.scheduler.wiring.parts import Keeps, kinds_of
+from moorage.scheduler.wiring.assembly import Keeps, find_watched_kinds
+from moorage.scheduler.wiring.scheduling_loop import SchedulingLoop
 
 K = TypeVar("K", bound=KubeObject)
 Fault = Callable[[str, KubeObject], ApiError | None]
@@ -141,7 +141,7 @@ class SimulatedCluster:
     def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
         """Report changes of the watched kinds to the scheduler."""
         self._objects = objects
-        for kind in kinds_of(objects):
+        for kind in find_watched_kinds(objects):
             self._watch.follow(kind, on_changes)
 
     def relist(self, kind: Kind, key: str) -> None:

@@ -21,7 +21,7 @@ from moorage.scheduler.decisions.attempts import AttemptLog, ShowProgress, not_t
 from moorage.scheduler.decisions.decision import Decision, Result
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.observer import GATED, INCOMPLETE, UNSCHEDULABLE
-from moorage.scheduler.wiring.parts import Observers, Tuning, kinds_of
+from moorage.scheduler.wiring.assembly import Observers, Tuning, find_watched_kinds
 from moorage.scheduler.wiring.policy import Policy
 
 MAX_ERRORS: Final = 8
@@ -113,7 +113,7 @@ class Simulation:
         store = self.cluster.store
         for obj in objects:
             store.put(obj)
-        self.offline.load(obj for kind in kinds_of(self.scheduler.objects) for obj in store.list(kind))
+        self.offline.load(obj for kind in find_watched_kinds(self.scheduler.objects) for obj in store.list(kind))
         self.offline.deliver_between_cycles()
         self.cluster.start_watching(self.loop)
 
@@ -130,14 +130,14 @@ class Simulation:
                 return True
             else:
                 await self.loop.sleep(until=min(end, self.cluster.clock.now() + poll))
-                poll = POLL_SECONDS if self.loop.has_news else min(2 * poll, MAX_POLL_SECONDS)
+                poll = POLL_SECONDS if self.loop.has_changes else min(2 * poll, MAX_POLL_SECONDS)
         return False
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing changes any more: no pod will be tried, and nothing is in progress."""
         sizes = self.scheduler.queue.sizes()
-        if sizes.active or sizes.in_flight or self.loop.has_news or self.cluster.is_busy:
+        if sizes.active or sizes.in_flight or self.loop.has_changes or self.cluster.is_busy:
             return False
         return sizes.backoff == 0 or all(
             queued.rejectors or queued.consecutive_errors >= MAX_ERRORS for queued in self._retried_pods()

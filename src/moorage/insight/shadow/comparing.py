@@ -30,7 +30,7 @@ from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import NoNode, OneNode, SearchResult
 from moorage.scheduler.engine.profiles import Profiles
 from moorage.scheduler.engine.reference import Scores, score_all
-from moorage.scheduler.wiring.parts import Parts, kinds_of
+from moorage.scheduler.wiring.assembly import AssembledScheduler, find_watched_kinds
 
 log = structlog.get_logger(__name__)
 
@@ -86,7 +86,7 @@ class ShadowCluster:
     ``parts`` is the shadow's own scheduler; ``in_charge`` are the profiles of the other one, on the same cache.
     """
 
-    def __init__(self, parts: Parts[DiscardingApi], in_charge: Profiles) -> None:
+    def __init__(self, parts: AssembledScheduler[DiscardingApi], in_charge: Profiles) -> None:
         self._scheduler = parts.scheduler
         self._in_charge = in_charge.runners
         self._is_limited = any(
@@ -96,7 +96,7 @@ class ShadowCluster:
         self._kinds: dict[str, tuple[Kind, msgspec.msgpack.Decoder[KubeObject]]] = {
             kind.full_name: (kind, msgspec.msgpack.Decoder(struct)) for struct, kind in BY_TYPE.items()
         }
-        self._followed = frozenset(kinds_of(self._scheduler.objects))
+        self._followed = frozenset(find_watched_kinds(self._scheduler.objects))
 
     def take(self, message: Known | Removed | Assumed | Forgotten | Whole) -> None:
         """Follow what happened; an object that cannot be taken in costs itself only."""

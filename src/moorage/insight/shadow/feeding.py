@@ -21,7 +21,7 @@ from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Outcome, Parked, Placed
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.state.cache import Cache
-from moorage.scheduler.wiring.loop import Apply
+from moorage.scheduler.wiring.scheduling_loop import Apply
 
 _PARTS: Final = 10_000
 

@@ -16,7 +16,7 @@ from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.services import DaemonService
 from moorage.scheduler.daemon.serving.routing import Router
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.wiring.loop import Apply
+from moorage.scheduler.wiring.scheduling_loop import Apply
 
 UP: Final = "moorage_shadow_up"
 DECISIONS: Final = "moorage_shadow_decisions_total"

@@ -33,7 +33,7 @@ from moorage.insight.shadow.messages import (
 from moorage.kube.api.kinds import kind_of
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.faults import described
-from moorage.scheduler.wiring.parts import kinds_of
+from moorage.scheduler.wiring.assembly import find_watched_kinds
 
 WORKER: Final = "moorage.insight.shadow.worker"
 MAX_BUFFER: Final = 32 << 20
@@ -163,7 +163,7 @@ class Shadow:
 
     async def _start(self) -> ChildProcess:
         request = self._request()
-        kinds = tuple(kind_of(kind).full_name for kind in kinds_of(self._scheduler.objects))
+        kinds = tuple(kind_of(kind).full_name for kind in find_watched_kinds(self._scheduler.objects))
         setup = ShadowSetup(request, str(self._plan.file), self._plan.plugins, kinds)
         process = self._process = await ChildProcess.start(WORKER)
         self._out, self._waiting_bytes = [], 0
@@ -210,7 +210,7 @@ class Shadow:
     async def _introduce(self) -> None:
         """Send all that is known, a little at a time: changes meanwhile are sent, too, and come later."""
         objects = self._scheduler.objects
-        for kind in kinds_of(objects):
+        for kind in find_watched_kinds(objects):
             keys = [thing.key for thing in objects[kind].list()]
             name = kind_of(kind).full_name
             for first in range(0, len(keys), SLICE):

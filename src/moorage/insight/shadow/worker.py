@@ -35,9 +35,9 @@ from moorage.kube.client.list_watch import Change
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.faults import described
-from moorage.scheduler.wiring.loop import Apply
-from moorage.scheduler.wiring.parts import assemble, kinds_of
+from moorage.scheduler.wiring.assembly import assemble, find_watched_kinds
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
+from moorage.scheduler.wiring.scheduling_loop import Apply
 
 _OOM_SCORE: Final = 1000
 
@@ -102,7 +102,7 @@ class ShadowWorker:
         parts = assemble(search_all_nodes(ours), DiscardingApi(), SteadyClock())
         in_charge = parts.scheduler.build_profiles(theirs.config, theirs.registry)
         followed = set(setup.kinds)
-        others = [kind for kind in kinds_of(parts.scheduler.objects) if _name(kind) not in followed]
+        others = [kind for kind in find_watched_kinds(parts.scheduler.objects) if _name(kind) not in followed]
         if others:
             await self._follow(others, parts.scheduler.handlers.apply, request.kubeconfig, request.master)
         await parts.scheduler.lifecycle.start()

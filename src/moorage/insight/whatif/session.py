@@ -46,7 +46,7 @@ from moorage.scheduler.framework.plugin import Plugin, PreEnqueuePlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 from moorage.scheduler.state.pod_groups import PodGroups
-from moorage.scheduler.wiring.parts import Observers, Tuning
+from moorage.scheduler.wiring.assembly import Observers, Tuning
 from moorage.scheduler.wiring.policy import Policy
 
 

@@ -18,7 +18,7 @@ from moorage.lab.results import Results
 from moorage.lab.rows import TrialResult, TrialRow
 from moorage.lab.running import RunTrials
 from moorage.lab.trace import Trace
-from moorage.lab.trial import PolicyText, Trial, policy_of
+from moorage.lab.trial import PolicyText, Trial, load_trial_policy
 from moorage.lab.tuning.candidates import Setting, tuned_policy
 from moorage.lab.tuning.plan import Knob, NumberRange, TunePlan, shown_value
 
@@ -83,7 +83,7 @@ class Tuner:
         policy = tuned_policy(self.base, settings)
         shown = {knob.name: value for knob, value in settings}
         try:
-            policy_of(Trial(NO_TRACE, self._loaded.clusters[0], policy, 0))
+            load_trial_policy(Trial(NO_TRACE, self._loaded.clusters[0], policy, 0))
         except ConfigError as error:
             return Candidate(asked.number, shown, FAILED, (), policy, str(error))
         values: list[float] = []

@@ -14,15 +14,15 @@ from moorage.scheduler.daemon.metrics.instruments import Instruments, RequestMet
 from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.services import DaemonService
 from moorage.scheduler.engine.observing import observed_by
+from moorage.scheduler.wiring.api_connection import ApiConnection
+from moorage.scheduler.wiring.assembly import AssembledScheduler, Observers, Tuning, assemble
 from moorage.scheduler.wiring.http_extender import HttpExtender
-from moorage.scheduler.wiring.loop import Apply
-from moorage.scheduler.wiring.parts import Observers, Parts, Tuning, assemble
-from moorage.scheduler.wiring.remote import RemoteApi
+from moorage.scheduler.wiring.scheduling_loop import Apply
 
 APPLY_FAILURES: Final = "moorage_apply_failures_total"
 
 
-DaemonParts = Parts[RemoteApi]
+DaemonParts = AssembledScheduler[ApiConnection]
 
 
 def connect(options: Options) -> Connection:
@@ -39,7 +39,7 @@ def assemble_daemon(
 ) -> DaemonParts:
     """Build all parts on the running loop. Every write passes ``gate``; ``services`` observe what the parts do."""
     clock, registry = SteadyClock(), instruments.registry
-    api = RemoteApi(
+    api = ApiConnection(
         _client(connection, f"{USER_AGENT}/scheduler", registry, gate, services),
         _client(connection, USER_AGENT, registry, gate),
         clock,

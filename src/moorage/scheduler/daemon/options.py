@@ -126,13 +126,13 @@ class Options(Struct, frozen=True):
 def complete_options(flags: FlagValues) -> Options:
     """Check flags against each other and read the files they name."""
     # Plugins and what they are made of: the supervisor reads options, too, and does without them.
-    from moorage.scheduler.wiring.policy import catalogue_of, collect_plugins, require_plugins
+    from moorage.scheduler.wiring.policy import build_catalogue, collect_plugins, require_plugins
 
     gates = choose_gates(flags["feature-gates"], flags["emulated-version"], flags["min-compatibility-version"])
     registry = collect_plugins(paths=flags["plugin"], with_installed=bool(flags["config"]))
     if not 0 <= flags["cross-check-percent"] <= 100:
         raise InputError("--cross-check-percent", f"{flags['cross-check-percent']:g} is not a percentage")
-    config = configuration(flags, gates.features, catalogue_of(registry))
+    config = configuration(flags, gates.features, build_catalogue(registry))
     if not flags["write-config-to"]:
         require_plugins(config, registry)
     return Options(

@@ -20,8 +20,8 @@ from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.options import Options, complete_options
 from moorage.scheduler.daemon.supervisor.supervisor_client import SupervisorClient
 from moorage.scheduler.framework.plugin_code import PluginCode
-from moorage.scheduler.wiring.policy import with_fixed
-from moorage.scheduler.wiring.reloading import reload
+from moorage.scheduler.wiring.policy import keep_fixed_fields
+from moorage.scheduler.wiring.reload import reload
 
 TOTAL: Final = "moorage_config_reloads_total"
 SUCCESSFUL: Final = "moorage_config_last_reload_successful"
@@ -58,7 +58,7 @@ class Reloads:
     async def _take_up(self) -> list[str]:
         with taking_turns():
             loaded = await asyncio.to_thread(complete_options, self.options.flags)
-        policy, fixed = with_fixed(loaded.policy, self.options.config)
+        policy, fixed = keep_fixed_fields(loaded.policy, self.options.config)
         await reload(self._parts, policy)
         self.options = replace(self.options, config=policy.config, registry=policy.registry)
         self._hash = config_hash(self.options)

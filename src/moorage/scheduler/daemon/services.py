@@ -10,7 +10,7 @@ from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.serving.routing import Router
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.wiring.loop import Apply
+from moorage.scheduler.wiring.scheduling_loop import Apply
 
 if TYPE_CHECKING:
     from moorage.scheduler.daemon.assembly import DaemonParts

@@ -19,7 +19,7 @@ from moorage.scheduler.config import (
     expand_plugins,
 )
 from moorage.scheduler.config.args import DefaultPreemptionArgs
-from moorage.scheduler.wiring.policy import Policy, catalogue_of
+from moorage.scheduler.wiring.policy import Policy, build_catalogue
 
 SORT: Final = "PrioritySort"
 BINDER: Final = "DefaultBinder"
@@ -59,7 +59,7 @@ class Served(Struct, frozen=True):
 def served_by(policy: Policy, names: Sequence[str], profile_name: str = "") -> Served:
     """Reduce a policy to some plugins of one profile; ConfigErrors name everything that an extender cannot do."""
     profile = _chosen(policy.config, profile_name)
-    catalogue = catalogue_of(policy.registry)
+    catalogue = build_catalogue(policy.registry)
     enabled = expand_plugins(profile, lambda name: catalogue[name].points)
     _refuse_what_cannot_be_served(enabled.by_point, names)
     points = {point: [name for name in enabled[point] if name in names] for point in ANSWERED}

@@ -33,8 +33,8 @@ from moorage.scheduler.extender_server.answering import Answering, split_by_code
 from moorage.scheduler.extender_server.served import Served
 from moorage.scheduler.extender_server.stanza import Address, stanza
 from moorage.scheduler.framework.metering import DEFAULT_BUCKETS, MetricKind, MetricSpec
-from moorage.scheduler.wiring.parts import Observers, Parts, assemble
-from moorage.scheduler.wiring.remote import RemoteApi
+from moorage.scheduler.wiring.api_connection import ApiConnection
+from moorage.scheduler.wiring.assembly import AssembledScheduler, Observers, assemble
 
 MAX_BODY: Final = 8 << 20
 """The names of 20,000 nodes are less than 2 MiB, and their victims not much more."""
@@ -167,10 +167,10 @@ class ExtenderServer:
                 task.result()
             waited -= done
 
-    def _assembled(self) -> Parts[RemoteApi]:
+    def _assembled(self) -> AssembledScheduler[ApiConnection]:
         clock, registry, policy = SteadyClock(), self._registry, self._served.policy
         agent = f"{USER_AGENT}/extender"
-        api = RemoteApi(
+        api = ApiConnection(
             ApiClient(self._connection, user_agent=agent),
             ApiClient(self._connection, user_agent=agent),
             clock,
@@ -180,7 +180,7 @@ class ExtenderServer:
         observers = Observers(meter=registry, apply_failed=partial(registry.count, APPLY_FAILURES))
         return assemble(policy, api, clock, observers=observers)
 
-    async def _start(self, parts: Parts[RemoteApi]) -> None:
+    async def _start(self, parts: AssembledScheduler[ApiConnection]) -> None:
         await parts.connection.informers.synced()
         await parts.scheduler.lifecycle.start()
         self._answering = Answering(parts.scheduler)
@@ -221,7 +221,7 @@ class ExtenderServer:
         url = options.url or f"{options.scheme}://{host}:{port}"
         print(stanza(self._served, Address(url, bool(options.client_ca_file))), flush=True)  # noqa: T201 - to paste
 
-    def _add_pages(self, parts: Parts[RemoteApi]) -> None:
+    def _add_pages(self, parts: AssembledScheduler[ApiConnection]) -> None:
         def informers() -> str | None:
             if self._answering is not None and not self._stopping.is_set():
                 return None

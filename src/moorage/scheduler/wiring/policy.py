@@ -1,4 +1,4 @@
-"""How to schedule: a configuration, the plugins that it may name, and the feature gates."""
+"""Loads a policy: the configuration, the available plugins, and the feature gates."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 class Policy(Struct, frozen=True):
-    """How to schedule: the configuration, the plugins it may name, and the feature gates."""
+    """A scheduling policy: the configuration, the available plugins, and the feature gates."""
 
     config: SchedulerConfiguration
     registry: Registry
@@ -39,14 +39,14 @@ class Policy(Struct, frozen=True):
 
 
 def collect_plugins(
-    given: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = (), with_installed: bool = True
+    plugins: Iterable[type[Plugin]] = (), *, paths: Iterable[str] = (), with_installed: bool = True
 ) -> Registry:
-    """Collect the plugins of Moorage, those given, those of installed packages, and those named ``module:Class``.
+    """Collect Moorage's plugins, ``plugins``, those of installed packages, and ``paths`` (``module:Class``).
 
-    A start without a configuration can do without what is installed: nothing could name it.
+    Without a configuration, installed plugins are not needed, because nothing enables them.
     """
     registry = Registry.of_checked(IN_TREE)
-    for plugin in given:
+    for plugin in plugins:
         registry.register(plugin)
     registry.offer(COMMUNITY)
     registry.offer(GPU)
@@ -58,10 +58,10 @@ def collect_plugins(
     return registry
 
 
-def catalogue_of(registry: Registry) -> Catalogue:
-    """Describe plugins to the configuration; in-tree ones are known whether or not they are in the registry."""
-    others = [name for name in registry if name not in IN_TREE_PLUGINS and not registry.is_offered(name)]
-    facts = {name: PluginFacts(extension_points(registry[name]), registry[name].Args) for name in others}
+def build_catalogue(registry: Registry) -> Catalogue:
+    """Return the catalogue that configurations are validated with; it always contains the in-tree plugins."""
+    names = [name for name in registry if name not in IN_TREE_PLUGINS and not registry.is_offered(name)]
+    facts = {name: PluginFacts(extension_points(registry[name]), registry[name].Args) for name in names}
     return {**KNOWN_PLUGINS, **facts}
 
 
@@ -72,14 +72,14 @@ FIXED: Final = {
     "enable_contention_profiling": "enableContentionProfiling",
     "delay_cache_until_active": "delayCacheUntilActive",
 }
-"""What is settled when a scheduler starts, and stays so whatever its configuration says later."""
+"""The fields that a reload cannot change."""
 
 
-def with_fixed(policy: Policy, running: SchedulerConfiguration) -> tuple[Policy, list[str]]:
-    """Return a policy with what a running scheduler cannot change left as it is, and which of that would differ."""
-    kept = {field: getattr(running, field) for field in FIXED}
-    differing = [name for field, name in FIXED.items() if getattr(policy.config, field) != kept[field]]
-    return replace(policy, config=replace(policy.config, **kept)), differing
+def keep_fixed_fields(policy: Policy, running: SchedulerConfiguration) -> tuple[Policy, list[str]]:
+    """Return a policy with the fixed fields of the running configuration, and the names of those that differ."""
+    fixed = {field: getattr(running, field) for field in FIXED}
+    differing = [name for field, name in FIXED.items() if getattr(policy.config, field) != fixed[field]]
+    return replace(policy, config=replace(policy.config, **fixed)), differing
 
 
 def load_policy(
@@ -90,17 +90,17 @@ def load_policy(
     enabled: Iterable[type[Plugin]] = (),
     to_schedule: bool = True,
 ) -> Policy:
-    """Read a configuration, its text or a file; without one, take the defaults with ``enabled`` plugins beside them.
+    """Load a configuration from its text or a file; the default enables the ``enabled`` plugins additionally.
 
-    ConfigErrors if it cannot be used; ``to_schedule`` says that it must not enable a plugin that we do not have either.
+    Raise ConfigErrors if it is invalid or, with ``to_schedule``, if it enables plugins that Moorage does not have.
     """
-    gates, catalogue = features or FeatureGates(), catalogue_of(registry)
+    gates, catalogue = features or FeatureGates(), build_catalogue(registry)
     if isinstance(config, Path):
         loaded = load_config_file(config, gates=gates, catalogue=catalogue)
     elif config:
         loaded = load_config(config, gates=gates, catalogue=catalogue)
-    elif given := tuple(enabled):
-        loaded = load_config(_default_with(given), gates=gates, catalogue=catalogue)
+    elif plugins := tuple(enabled):
+        loaded = load_config(_write_default_with(plugins), gates=gates, catalogue=catalogue)
     else:
         loaded = default_config(gates=gates, catalogue=catalogue)
     _warn_of_unused_args(loaded, catalogue)
@@ -110,18 +110,18 @@ def load_policy(
 
 
 def _warn_of_unused_args(config: SchedulerConfiguration, catalogue: Catalogue) -> None:
-    """Say which arguments are for nobody: kube-scheduler passes over them, but a slip of the pen is likely."""
+    """Log arguments of unknown plugins: kube-scheduler ignores them, but a typo is likely."""
     for number, profile in enumerate(config.profiles):
-        for place, entry in enumerate(profile.plugin_config):
+        for index, entry in enumerate(profile.plugin_config):
             if entry.name not in catalogue:
-                where = f"profiles[{number}].pluginConfig[{place}]"
+                where = f"profiles[{number}].pluginConfig[{index}]"
                 hint = did_you_mean(entry.name, catalogue)
                 log.warning("arguments of a plugin that is not there", where=where, plugin=entry.name, hint=hint)
 
 
 def require_plugins(config: SchedulerConfiguration, registry: Registry) -> None:
-    """Refuse a configuration with plugins that kube-scheduler has and we do not: they would silently never run."""
-    catalogue = catalogue_of(registry)
+    """Raise ConfigErrors if a plugin of kube-scheduler is enabled that Moorage does not have."""
+    catalogue = build_catalogue(registry)
     missing = [
         ConfigError(
             f"profiles[{number}].plugins",
@@ -136,13 +136,13 @@ def require_plugins(config: SchedulerConfiguration, registry: Registry) -> None:
         raise ConfigErrors(missing)
 
 
-def _default_with(given: Iterable[type[Plugin]]) -> str:
-    plugins: dict[str, Any] = {"multiPoint": {"enabled": [{"name": plugin.name} for plugin in given]}}
-    if sorting := [{"name": plugin.name} for plugin in given if issubclass(plugin, QueueSortPlugin)]:
-        # There is one order of the queue: who brings another means it instead of the default.
+def _write_default_with(enabled: Iterable[type[Plugin]]) -> str:
+    plugins: dict[str, Any] = {"multiPoint": {"enabled": [{"name": plugin.name} for plugin in enabled]}}
+    if sorting := [{"name": plugin.name} for plugin in enabled if issubclass(plugin, QueueSortPlugin)]:
+        # A queue has one order: a QueueSort plugin replaces the default.
         plugins["queueSort"] = {"disabled": [{"name": "*"}], "enabled": sorting}
-    if binding := [{"name": plugin.name} for plugin in given if issubclass(plugin, BindPlugin)]:
-        # The default binder leaves no pod to those behind it: who brings another means it to be asked first.
+    if binding := [{"name": plugin.name} for plugin in enabled if issubclass(plugin, BindPlugin)]:
+        # DefaultBinder binds every pod, so other Bind plugins must run before it.
         default = {"name": "DefaultBinder"}
         plugins["bind"] = {"disabled": [default], "enabled": [*binding, default]}
     content: dict[str, Any] = {

@@ -98,7 +98,7 @@ def test_nothing_is_left_to_fill_in(projects: dict[PluginKind, Path], kind: Plug
 def test_the_entry_point_leads_to_a_plugin_that_keeps_the_rules_and_the_configuration_can_be_used(
     projects: dict[PluginKind, Path], kind: PluginKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from moorage.scheduler.wiring.policy import catalogue_of, collect_plugins
+    from moorage.scheduler.wiring.policy import build_catalogue, collect_plugins
 
     folder = projects[kind]
     offered = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["entry-points"][
@@ -109,7 +109,7 @@ def test_the_entry_point_leads_to_a_plugin_that_keeps_the_rules_and_the_configur
     registry = collect_plugins(paths=[path])
     assert registry[name].__module__ == f"spot_{kind.value}.plugin"
     check_plugin(registry[name], examples=5)
-    config = load_config((folder / "deploy" / "scheduler.yaml").read_text(), catalogue=catalogue_of(registry))
+    config = load_config((folder / "deploy" / "scheduler.yaml").read_text(), catalogue=build_catalogue(registry))
     assert [profile.scheduler_name for profile in config.profiles] == [f"spot-{kind.value}"]
 
 

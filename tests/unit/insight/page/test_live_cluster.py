@@ -19,7 +19,7 @@ from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.observing import AttemptObserver, observed_by
 from moorage.scheduler.engine.outcomes import Outcome
 from moorage.scheduler.queue.entities import QueuedPodInfo
-from moorage.scheduler.wiring.parts import Observers
+from moorage.scheduler.wiring.assembly import Observers
 
 
 class Counting(AttemptObserver):

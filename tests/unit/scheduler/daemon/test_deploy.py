@@ -17,7 +17,7 @@ from moorage.scheduler.config import load_config
 from moorage.scheduler.daemon.assembly import assemble_daemon
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.metrics.instruments import Instruments
-from moorage.scheduler.wiring.parts import kinds_of
+from moorage.scheduler.wiring.assembly import find_watched_kinds
 
 DEPLOY = Path(__file__).parents[4] / "deploy"
 WATCHING = {"get", "list", "watch"}
@@ -39,7 +39,7 @@ def watched_kinds() -> set[tuple[str, str]]:
     async def work() -> set[tuple[str, str]]:
         connection = Connection("http://127.0.0.1:1", "a test")
         parts = assemble_daemon(load_options([gates]), connection, Instruments(CellRegistry(), SystemClock()))
-        kinds = [BY_TYPE[kind] for kind in kinds_of(parts.scheduler.objects)]
+        kinds = [BY_TYPE[kind] for kind in find_watched_kinds(parts.scheduler.objects)]
         return {(kind.api_version.rpartition("/")[0], kind.plural) for kind in kinds}
 
     return asyncio.run(work())

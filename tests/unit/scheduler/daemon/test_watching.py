@@ -23,7 +23,7 @@ from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.wiring.parts import kinds_of
+from moorage.scheduler.wiring.assembly import find_watched_kinds
 
 QUOTAS = custom_kind("Allowance", "allowances", "watching.example.org/v1")
 CORE = {"/api/v1/nodes", "/api/v1/pods"}
@@ -57,7 +57,9 @@ def asked(folder: Path, plugins: dict[str, Any], *flags: str) -> tuple[set[str],
         options = load_options([f"--config={path}", *flags])
         connection = Connection("http://127.0.0.1:1", "a test")
         parts = assemble_daemon(options, connection, Instruments(CellRegistry(), SystemClock()))
-        informers = Informers(server.client(), kinds_of(parts.scheduler.objects), lambda _kind, _changes: None)
+        informers = Informers(
+            server.client(), find_watched_kinds(parts.scheduler.objects), lambda _kind, _changes: None
+        )
         running = asyncio.create_task(informers.run())
         await informers.synced()
         await asyncio.sleep(1)

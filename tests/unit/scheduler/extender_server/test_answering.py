@@ -27,7 +27,7 @@ from moorage.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.scheduler.plugins.node_affinity import NodeAffinity
 from moorage.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from moorage.scheduler.plugins.taint_toleration import TaintToleration
-from moorage.scheduler.wiring.parts import assemble
+from moorage.scheduler.wiring.assembly import assemble
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing import clusters, make_node, make_pod, pods
 

@@ -14,7 +14,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin, QueueSortPlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.plugins.catalogue import IN_TREE
-from moorage.scheduler.wiring.policy import catalogue_of, collect_plugins, load_policy
+from moorage.scheduler.wiring.policy import build_catalogue, collect_plugins, load_policy
 
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
@@ -45,7 +45,7 @@ def test_a_name_that_leads_nowhere_is_an_error() -> None:
 
 
 def test_the_configuration_knows_other_plugins_and_their_points() -> None:
-    assert catalogue_of(collect_plugins([Picky]))["Picky"].points == {"filter"}
+    assert build_catalogue(collect_plugins([Picky]))["Picky"].points == {"filter"}
 
 
 def test_without_a_configuration_given_plugins_are_enabled() -> None:

@@ -31,7 +31,7 @@ from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.status import Code
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.observer import QueueObserver, Story
-from moorage.scheduler.wiring.loop import Apply
+from moorage.scheduler.wiring.scheduling_loop import Apply
 
 MAX_ATTEMPTS: Final = 15
 SCHEDULED: Final = "scheduled"

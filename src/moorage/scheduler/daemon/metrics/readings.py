@@ -17,7 +17,7 @@ from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.metering import GaugeSource
 from moorage.scheduler.state.objects import ObjectCache
-from moorage.scheduler.wiring.loop import Deliveries
+from moorage.scheduler.wiring.scheduling_loop import Deliveries
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -88,7 +88,7 @@ def read_informers(registry: CellRegistry, informers: Informers, deliveries: Del
 
     registry["informer_store_resource_version"].read_from(versions)
     registry["informer_queued_items"].read_from(
-        lambda: ((informer_labels(i.kind), float(deliveries.waiting[i.kind])) for i in informers.all)
+        lambda: ((informer_labels(i.kind), float(deliveries.pending[i.kind])) for i in informers.all)
     )
 
 

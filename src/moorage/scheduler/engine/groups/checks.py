@@ -11,8 +11,8 @@ PREEMPT_LOWER: Final = "PreemptLowerPriority"
 TOGETHER: Final = "all pods in a single pod group should have the same"
 
 
-def policy_of(value: str | None) -> str:
-    """Return a preemption policy; none means that lower priorities may be preempted."""
+def apply_default(value: str | None) -> str:
+    """Return a preemption policy, by default PreemptLowerPriority."""
     return value or PREEMPT_LOWER
 
 
@@ -28,10 +28,10 @@ def violation(root: Group, queued: Sequence[Pod], scheduled: Iterable[Pod], *, w
         if pod.priority != root.priority:
             text = "priority as the pod group's priority, got"
             return f"{TOGETHER} {text} {pod.priority} and {root.priority}"
-        policy = policy_of(pod.spec.preemption_policy)
-        if with_policy and policy != (wanted := policy_of(root.spec.preemption_policy)):
+        policy = apply_default(pod.spec.preemption_policy)
+        if with_policy and policy != (wanted := apply_default(root.spec.preemption_policy)):
             text = "preemption policy as the pod group's preemption policy, got"
             return f"{TOGETHER} {text} {policy} and {wanted}"
-        if not with_policy and policy != (wanted := policy_of(first.spec.preemption_policy)):
+        if not with_policy and policy != (wanted := apply_default(first.spec.preemption_policy)):
             return f"{TOGETHER} preemption policy, got {policy} and {wanted}"
     return ""

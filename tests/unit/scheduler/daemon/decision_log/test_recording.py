@@ -18,7 +18,7 @@ from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.observing import AttemptObserver, observed_by
 from moorage.scheduler.queue.entities import QueuedPodInfo
-from moorage.scheduler.wiring.parts import Observers
+from moorage.scheduler.wiring.assembly import Observers
 
 SPREAD = [
     {

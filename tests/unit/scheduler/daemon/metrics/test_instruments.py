@@ -23,7 +23,7 @@ from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
 from moorage.scheduler.queue.scheduling_queue import POD_ADDED
 from moorage.scheduler.state.objects import ObjectCache
-from moorage.scheduler.wiring.parts import Observers
+from moorage.scheduler.wiring.assembly import Observers
 from moorage.scheduler.wiring.policy import Policy
 from moorage.testing.builders import make_node, make_pod
 

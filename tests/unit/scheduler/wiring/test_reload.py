@@ -17,7 +17,7 @@ from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin, Plugin
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy, with_fixed
+from moorage.scheduler.wiring.policy import Policy, collect_plugins, keep_fixed_fields, load_policy
 from moorage.testing import in_virtual_time
 
 BOOK = StateKey[list[str]]("a book that plugins share")
@@ -95,7 +95,7 @@ def test_what_only_a_restart_changes_stays() -> None:
     wanted = load_policy(
         collect_plugins(), text + "leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 9\n"
     )
-    policy, differing = with_fixed(wanted, running)
+    policy, differing = keep_fixed_fields(wanted, running)
     assert differing == ["leaderElection", "clientConnection"]
     assert policy.config.client_connection.qps == 7
     assert policy.config.leader_election.leader_elect

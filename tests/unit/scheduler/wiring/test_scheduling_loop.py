@@ -1,4 +1,4 @@
-"""From informers to the scheduler, at rest and at work."""
+"""Delivery of changes to the scheduler, before and while the loop runs."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,8 +22,8 @@ from moorage.scheduler.daemon.metrics.instruments import TimedChanges
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
-from moorage.scheduler.wiring.loop import Deliveries, SchedulingLoop
-from moorage.scheduler.wiring.parts import kinds_of
+from moorage.scheduler.wiring.assembly import find_watched_kinds
+from moorage.scheduler.wiring.scheduling_loop import Deliveries, SchedulingLoop
 from moorage.testing.builders import make_node, make_pod
 
 
@@ -78,14 +78,14 @@ def added(thing: KubeObject) -> Change[KubeObject]:
     return Change(None, thing)
 
 
-def test_at_rest_changes_are_applied_at_once() -> None:
+def test_changes_are_applied_immediately_before_the_loop_runs() -> None:
     scheduler, heard = deliver(added(NODE), added(PLACED), added(POD), added(CLASS))
     assert (len(scheduler.cache), scheduler.cache.pod_count, len(scheduler.queue)) == (1, 1, 1)
     assert scheduler.objects[StorageClass].get("fast") == CLASS
     assert heard.events == ["NodeAdd", "AssignedPodAdd", "UnscheduledPodAdd", "storage.k8s.io/StorageClassAdd"]
 
 
-def test_at_work_they_wait_for_the_end_of_the_cycle() -> None:
+def test_changes_wait_for_the_end_of_the_cycle_while_the_loop_runs() -> None:
     scheduler, heard = deliver(added(NODE), through_loop=True)
     assert len(scheduler.cache) == 0
     assert heard.events == []
@@ -132,11 +132,30 @@ def test_features_that_are_off_leave_no_trace(gates: str, spec: bool, status: bo
 
 
 def test_pods_and_nodes_are_always_watched() -> None:
-    assert kinds_of(scheduler_of(FeatureGates()).objects)[:2] == (Node, Pod)
+    assert find_watched_kinds(scheduler_of(FeatureGates()).objects)[:2] == (Node, Pod)
 
 
-def test_an_object_that_cannot_be_applied_costs_itself_only() -> None:
+def test_an_object_that_cannot_be_applied_affects_no_other_object() -> None:
     bad = replace(make_node("bad"), status=NodeStatus(allocatable={"cpu": "a lot"}))
     scheduler, heard = deliver(added(bad), added(NODE), added(PLACED))
     assert [info.name for info in scheduler.cache.columns.infos] == ["n"]
     assert heard.events == ["NodeDelete", "NodeAdd", "AssignedPodAdd"]
+
+
+def test_pending_counts_the_changes_that_are_not_applied() -> None:
+    async def work() -> None:
+        scheduler = scheduler_of(FeatureGates())
+        loop = SchedulingLoop(scheduler)
+        deliveries = Deliveries(scheduler.handlers.apply, loop)
+        nodes, pods = BY_TYPE[Node], BY_TYPE[Pod]
+        deliveries.on_changes(nodes, [added(NODE)])
+        assert deliveries.pending[nodes] == 0, "applied immediately: the loop does not run"
+        deliveries.start_through_loop()
+        deliveries.on_changes(nodes, [added(make_node("m"))])
+        deliveries.on_changes(pods, [added(POD), added(PLACED)])
+        assert (deliveries.pending[nodes], deliveries.pending[pods]) == (1, 2)
+        loop.apply_inbox()
+        assert (deliveries.pending[nodes], deliveries.pending[pods]) == (0, 0)
+        assert (len(scheduler.cache), len(scheduler.queue)) == (2, 1)
+
+    asyncio.run(work())

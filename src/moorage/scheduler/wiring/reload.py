@@ -1,4 +1,4 @@
-"""Changing how a running scheduler schedules: what it knows and who waits stays, its profiles are replaced at once."""
+"""Replaces the policy of a running scheduler; cached state and pending pods stay."""
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -12,19 +12,19 @@ from moorage.kube.api.kinds import BUILT_IN
 from moorage.scheduler.engine.profiles import Profiles, describes_groups
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.metering import PluginMeter
+from moorage.scheduler.wiring.api_connection import ApiConnection
+from moorage.scheduler.wiring.assembly import AssembledScheduler
 from moorage.scheduler.wiring.http_extender import HttpExtender, sent_whole
-from moorage.scheduler.wiring.parts import Parts
 from moorage.scheduler.wiring.policy import Policy
-from moorage.scheduler.wiring.remote import RemoteApi
 
 LIST_SECONDS: Final = 30.0
-"""What kinds that only the new plugins list may take to be listed."""
+"""The timeout for listing kinds that only the new plugins use."""
 PAUSE_SECONDS: Final = "moorage_config_reload_hold_seconds"
 
 log = structlog.get_logger(__name__)
 
 
-async def reload(parts: Parts[RemoteApi], policy: Policy) -> None:
+async def reload(parts: AssembledScheduler[ApiConnection], policy: Policy) -> None:
     """Replace the policy of a running scheduler; if the new one cannot be used, this raises and nothing changes.
 
     The new plugins are built and started while the old ones are in use, and the kinds that only they list are listed.
@@ -34,13 +34,13 @@ async def reload(parts: Parts[RemoteApi], policy: Policy) -> None:
     pauses = PauseTimes(parts.scheduler.services.meter)
     async with parts.changing:
         scheduler = parts.scheduler
-        _require_same_ground(parts, policy)
+        _require_reloadable(parts, policy)
         async with AsyncExitStack() as undo:
             with pauses.timed("build"), _forgetting_new_kinds(scheduler, undo):
                 extenders = _build_extenders(parts, policy, undo)
                 profiles = scheduler.build_profiles(policy.config, policy.registry, extenders)
             undo.push_async_callback(profiles.lifecycle.close)
-            await _list_more(parts, profiles, undo)
+            await _list_new_kinds(parts, profiles, undo)
             if scheduler.lifecycle.has_begun:
                 await profiles.lifecycle.start()
 
@@ -80,8 +80,8 @@ class PauseTimes:
             self._meter.observe(PAUSE_SECONDS, seconds, step)
 
 
-def _require_same_ground(parts: Parts[RemoteApi], policy: Policy) -> None:
-    """Refuse what the running scheduler has not prepared for from its start."""
+def _require_reloadable(parts: AssembledScheduler[ApiConnection], policy: Policy) -> None:
+    """Raise ConfigError for settings that need a restart."""
     scheduler = parts.scheduler
     if scheduler.cache.groups is None and describes_groups(policy.config, policy.registry):
         problem = "a plugin that describes groups is enabled, and there were no groups when the scheduler started"
@@ -91,7 +91,9 @@ def _require_same_ground(parts: Parts[RemoteApi], policy: Policy) -> None:
         raise ConfigError("extenders", problem, hint="restart the scheduler, or write nodeCacheCapable: true")
 
 
-def _build_extenders(parts: Parts[RemoteApi], policy: Policy, undo: AsyncExitStack) -> list[HttpExtender]:
+def _build_extenders(
+    parts: AssembledScheduler[ApiConnection], policy: Policy, undo: AsyncExitStack
+) -> list[HttpExtender]:
     extenders = []
     for config in policy.config.extenders:
         extenders.append(parts.tuning.make_extender(config))
@@ -113,26 +115,26 @@ def _forgetting_new_kinds(scheduler: Scheduler, undo: AsyncExitStack) -> Iterato
             undo.callback(lambda: [services.shared.pop(key, None) for key in new_keys])
 
 
-async def _list_more(parts: Parts[RemoteApi], profiles: Profiles, undo: AsyncExitStack) -> None:
+async def _list_new_kinds(parts: AssembledScheduler[ApiConnection], profiles: Profiles, undo: AsyncExitStack) -> None:
     informers = parts.connection.informers
-    if more := profiles.listed() - {informer.kind.type for informer in informers.all}:
-        await informers.add(more, LIST_SECONDS)
-        undo.callback(informers.remove, more)
+    if new_kinds := profiles.listed() - {informer.kind.type for informer in informers.all}:
+        await informers.add(new_kinds, LIST_SECONDS)
+        undo.callback(informers.remove, new_kinds)
 
 
-async def _retire(parts: Parts[RemoteApi], former: Profiles, extenders: list[HttpExtender]) -> None:
-    """Close plugins once the last pod that they placed is bound, and let go of what only they needed."""
+async def _retire(parts: AssembledScheduler[ApiConnection], former: Profiles, extenders: list[HttpExtender]) -> None:
+    """Close former plugins after their last binding, and forget the kinds and state that only they used."""
     await former.bindings_ended()
     await former.lifecycle.close()
     for extender in extenders:
         if extender in parts.extenders:
             parts.extenders.remove(extender)
             extender.close()
-    async with parts.changing:  # plugins that are being built may share what seems to be nobody's
+    async with parts.changing:  # plugins of another reload may use state that seems unused
         in_use, shared = parts.scheduler.living(), parts.scheduler.services.shared
         for key in former.shared() - {key for profiles in in_use for key in profiles.shared()}:
             shared.pop(key, None)
-        # Code that was loaded anew has structs of its own for the same custom resources.
+        # Reloaded code has new structs for the same custom resources.
         unlisted = former.listed() - BUILT_IN - {kind for profiles in in_use for kind in profiles.listed()}
         parts.connection.informers.remove(unlisted)
         parts.scheduler.objects.forget(unlisted)

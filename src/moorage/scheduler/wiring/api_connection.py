@@ -13,10 +13,10 @@ from moorage.kube.client.rest import ApiClient
 from moorage.scheduler.config.types import ClientConnection
 from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.wiring.api_writer import ApiWriter
-from moorage.scheduler.wiring.parts import Keeps, kinds_of
+from moorage.scheduler.wiring.assembly import Keeps, find_watched_kinds
 
 
-class RemoteApi:
+class ApiConnection:
     """Write, list and watch through one client, and record events through another.
 
     Events have separate connections: they must not delay bindings.
@@ -43,7 +43,9 @@ class RemoteApi:
     def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
         """Create the informers; the writer looks up cached objects in their stores."""
         self._objects = objects
-        self.informers = Informers(self.client, kinds_of(objects), on_changes, observer=self._observer, keeps=keeps)
+        self.informers = Informers(
+            self.client, find_watched_kinds(objects), on_changes, observer=self._observer, keeps=keeps
+        )
 
     def relist(self, kind: Kind, key: str) -> None:
         """List a kind again, and deliver one object as new."""

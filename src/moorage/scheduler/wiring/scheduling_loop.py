@@ -1,4 +1,7 @@
-"""From the informers to the scheduler: changes are applied at once until its loop runs, then between cycles."""
+"""The scheduling loop, and the delivery of changes from informers to it.
+
+Changes are applied immediately until the loop runs, and between cycles afterwards.
+"""
 
 import asyncio
 from collections import Counter
@@ -15,11 +18,11 @@ from moorage.scheduler.engine.scheduler import Scheduler
 T = TypeVar("T")
 
 CYCLES_PER_TURN: Final = 8
-"""After so many cycles in a row, everything else on the loop (watches, bindings, leases) gets its turn."""
+"""The number of cycles after which other tasks of the event loop (watches, bindings) run."""
 
 
 class Apply(Protocol):
-    """Applies one change, as :meth:`moorage.scheduler.engine.event_handlers.EventHandlers.apply` does."""
+    """The signature of :meth:`moorage.scheduler.engine.event_handlers.EventHandlers.apply`."""
 
     def __call__(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
         """Apply a change."""
@@ -27,29 +30,29 @@ class Apply(Protocol):
 
 
 class Deliveries:
-    """Passes changes on in the order in which they come; one that cannot be applied costs its object only."""
+    """Delivers changes in order. A change that cannot be applied affects only its own object."""
 
     def __init__(self, apply: Apply, loop: "SchedulingLoop", mending: Mending | None = None) -> None:
         self._apply = apply
         self._loop = loop
         self.mending = mending or Mending()
         self._through_loop = False
-        self.waiting: Counter[Kind] = Counter()
-        """How many changes of each kind wait for the end of a cycle."""
+        self.pending: Counter[Kind] = Counter()
+        """The number of changes of each kind that wait for the end of a cycle."""
 
     def start_through_loop(self) -> None:
-        """Have changes wait for the end of a cycle from now on: the loop runs."""
+        """Apply changes between cycles from now on, because the loop runs."""
         self._through_loop = True
 
     async def between_cycles(self, action: Callable[[], T]) -> T:
-        """Do something behind all changes that came before, when no cycle is under way, and return its result."""
+        """Run an action between two cycles, after all changes that arrived before, and return its result."""
         if not self._through_loop:
             return action()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def act() -> None:
             if done.cancelled():
-                return  # whoever wanted it has gone
+                return  # the caller was cancelled
             try:
                 done.set_result(action())
             except Exception as error:
@@ -59,29 +62,29 @@ class Deliveries:
         return await done
 
     def on_changes(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
-        """Take changes from an informer."""
+        """Accept changes from an informer."""
         if self._through_loop:
-            self.waiting[kind] += len(changes)
-            self._loop.deliver(partial(self._apply_waiting, kind, changes))
+            self.pending[kind] += len(changes)
+            self._loop.deliver(partial(self._apply_pending, kind, changes))
         else:
             self._apply_all(kind, changes)
 
-    def _apply_waiting(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
-        self.waiting[kind] -= len(changes)
+    def _apply_pending(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
+        self.pending[kind] -= len(changes)
         self._apply_all(kind, changes)
 
     def _apply_all(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
         for change in changes:
             if self.mending.aside:
-                self._apply_with_care(kind, change)
+                self._apply_adjusted(kind, change)
                 continue
             try:
                 self._apply(change.before, change.after, is_final=change.is_final)
-            except Exception:  # whatever an object can do to us, it may do to itself only
+            except Exception:  # an invalid object must not affect others
                 self.mending.failed(kind, change, self._apply_change)
 
-    def _apply_with_care(self, kind: Kind, change: Change[Any]) -> None:
-        """Apply a change while some objects are set aside, of which this may be one."""
+    def _apply_adjusted(self, kind: Kind, change: Change[Any]) -> None:
+        """Apply a change while some objects are set aside; this object may be one of them."""
         adjusted = self.mending.adjust(kind, change)
         if adjusted is None:
             return
@@ -97,31 +100,31 @@ class Deliveries:
 
 
 class SchedulingLoop:
-    """Runs a scheduler until it is stopped; when there is nothing to do it sleeps until something arrives."""
+    """Runs scheduling cycles until stopped, and sleeps while there is nothing to schedule."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self._inbox: list[Callable[[], None]] = []
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._stopping = False
         self.cycles = 0
-        """How many there were."""
-        scheduler.services.wake = self._news.set
+        """The number of cycles since the start."""
+        scheduler.services.wake = self._wakeup.set
 
     @property
-    def has_news(self) -> bool:
-        """Whether something arrived that has not been applied yet."""
+    def has_changes(self) -> bool:
+        """Whether changes have not been applied."""
         return bool(self._inbox)
 
     def deliver(self, apply: Callable[[], None]) -> None:
-        """Have something applied to the world before the next cycle."""
+        """Run an action before the next cycle."""
         self._inbox.append(apply)
-        self._news.set()
+        self._wakeup.set()
 
     def stop(self) -> None:
-        """Begin no further cycle."""
+        """Start no further cycle."""
         self._stopping = True
-        self._news.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Schedule until stopped."""
@@ -134,27 +137,27 @@ class SchedulingLoop:
                 await self.sleep()
 
     async def step(self) -> bool:
-        """Apply what arrived and try one pod; return whether there was one to try."""
-        self._news.clear()
+        """Apply changes and schedule one pod; return whether there was one."""
+        self._wakeup.clear()
         if self._inbox:
             self.apply_inbox()
         self.scheduler.queue.flush(self.scheduler.services.clock.now())
         return await self.scheduler.schedule_next() is not None
 
     def apply_inbox(self) -> None:
-        """Apply everything that arrived, in order."""
+        """Run all delivered actions in order."""
         while self._inbox:
-            arrived, self._inbox = self._inbox, []
-            for apply in arrived:
-                apply()
+            actions, self._inbox = self._inbox, []
+            for action in actions:
+                action()
 
     async def sleep(self, until: float | None = None) -> None:
-        """Wait for news, or for the moment when the queue releases something by itself, or ``until``."""
-        moments = [moment for moment in (self.scheduler.queue.next_wakeup(), until) if moment is not None]
-        timeout = max(0.0, min(moments) - self.scheduler.services.clock.now()) if moments else None
+        """Wait for a change, for the next wakeup of the queue, or for ``until``."""
+        times = [time for time in (self.scheduler.queue.next_wakeup(), until) if time is not None]
+        timeout = max(0.0, min(times) - self.scheduler.services.clock.now()) if times else None
         try:
-            # Not wait_for: in Python 3.11 it loses a cancellation that comes together with the news.
+            # Not wait_for: in Python 3.11 it loses a cancellation that arrives together with the event.
             async with asyncio.timeout(timeout):
-                await self._news.wait()
+                await self._wakeup.wait()
         except TimeoutError:
             return

@@ -1,4 +1,4 @@
-"""The one way to put a scheduler together: its parts, over whatever API it is to work with."""
+"""Assembles a scheduler: policy, API connection, loop, extenders and observers."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -25,27 +25,27 @@ from moorage.scheduler.queue.observer import QueueObserver
 from moorage.scheduler.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE
 from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.wiring.http_extender import HttpExtender, kept_whole
-from moorage.scheduler.wiring.loop import Apply, Deliveries, SchedulingLoop
 from moorage.scheduler.wiring.policy import Policy
+from moorage.scheduler.wiring.scheduling_loop import Apply, Deliveries, SchedulingLoop
 
 Keeps = Mapping[type[KubeObject], Callable[[Any], bool]]
-"""Which objects of a kind are kept as they came as well, for extenders."""
+"""Selects the objects whose complete JSON is cached for extenders, by kind."""
 
 
 class ApiAccess(Protocol):
-    """A way to an API: where to write, and how to follow what happens there."""
+    """The connection of a scheduler to an API: writes, lists and watches."""
 
     @property
     def cluster(self) -> ClusterApi:
-        """Where the scheduler writes to."""
+        """The API for writes."""
         ...
 
     def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
-        """Prepare to list and watch nodes, pods, and the kinds that plugins asked for; called once, when built."""
+        """Prepare to list and watch nodes, pods and the kinds that plugins list; called once by :func:`assemble`."""
         ...
 
     def relist(self, kind: Kind, key: str) -> None:
-        """List a kind again, and deliver one object as if it were new."""
+        """List a kind again, and deliver one object as new."""
         ...
 
     def close(self) -> None:
@@ -57,30 +57,30 @@ C = TypeVar("C", bound=ApiAccess)
 
 
 class Observers(Struct, frozen=True):
-    """Who looks on, for metrics, simulations and tests; nobody, unless said."""
+    """The observers of a scheduler, for metrics, simulations and tests."""
 
     attempts: AttemptObserver | None = None
     queue: QueueObserver | None = None
     meter: PluginMeter = SILENT_METER
     around_apply: Callable[[Apply], Apply] = lambda apply: apply
-    """Wraps what applies changes, to time it."""
+    """Wraps the function that applies changes, to time it."""
     apply_failed: Callable[[str], None] = lambda _resource: None
     """Counts changes that could not be applied, by resource."""
 
 
 class Tuning(Struct, frozen=True):
-    """What flags and tests may change about a scheduler, beside its configuration."""
+    """Settings of flags and tests that are not part of the configuration."""
 
     cross_check: bool | float = False
     max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE
     make_extender: Callable[[ExtenderConfig], HttpExtender] = HttpExtender
     ties: Ties | None = None
-    """What decides between nodes of equal score, instead of kube-scheduler's order."""
+    """Selects between nodes with equal scores; by default as kube-scheduler does."""
     effects: Effects = CLUSTER_EFFECTS
 
 
-class Parts(Struct, Generic[C], frozen=True):
-    """A scheduler and everything around it, put together but not started."""
+class AssembledScheduler(Struct, Generic[C], frozen=True):
+    """An assembled scheduler that is not started."""
 
     connection: C
     background: TaskBackground
@@ -89,10 +89,10 @@ class Parts(Struct, Generic[C], frozen=True):
     deliveries: Deliveries
     extenders: list[HttpExtender]
     first: Policy
-    """What it was put together from; others may have followed."""
+    """The initial policy; reloads do not change this field."""
     tuning: Tuning
     changing: asyncio.Lock
-    """Held while plugins are started, or replaced by others."""
+    """Held while plugins are started or replaced."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -109,35 +109,37 @@ def assemble(
     observers: Observers | None = None,
     background: TaskBackground | None = None,
     tuning: Tuning | None = None,
-) -> Parts[C]:
-    """Build a scheduler on an API; must be called on the loop that is to run it."""
-    watching, tuned = observers or Observers(), tuning or Tuning()
-    beside = background if background is not None else TaskBackground()
-    extenders = [tuned.make_extender(extender) for extender in policy.config.extenders]
+) -> AssembledScheduler[C]:
+    """Assemble a scheduler; must be called on the event loop that runs it."""
+    observers, tuning = observers or Observers(), tuning or Tuning()
+    background = background if background is not None else TaskBackground()
+    extenders = [tuning.make_extender(extender) for extender in policy.config.extenders]
     scheduler = Scheduler(
         policy.config,
         policy.registry,
         cluster=connection.cluster,
-        background=beside,
+        background=background,
         clock=clock,
         features=policy.features,
-        cross_check=tuned.cross_check,
-        observer=watching.attempts,
-        queue_observer=watching.queue,
+        cross_check=tuning.cross_check,
+        observer=observers.attempts,
+        queue_observer=observers.queue,
         extenders=extenders,
-        max_unschedulable=tuned.max_unschedulable,
-        meter=watching.meter,
-        ties=tuned.ties,
-        effects=tuned.effects,
+        max_unschedulable=tuning.max_unschedulable,
+        meter=observers.meter,
+        ties=tuning.ties,
+        effects=tuning.effects,
     )
     loop = SchedulingLoop(scheduler)
-    mending = Mending(watching.apply_failed)
+    mending = Mending(observers.apply_failed)
     mending.relist = connection.relist
-    deliveries = Deliveries(watching.around_apply(scheduler.handlers.apply), loop, mending)
+    deliveries = Deliveries(observers.around_apply(scheduler.handlers.apply), loop, mending)
     connection.follow(scheduler.objects, deliveries.on_changes, kept_whole(policy.config.extenders))
-    return Parts(connection, beside, scheduler, loop, deliveries, extenders, policy, tuned, asyncio.Lock())
+    return AssembledScheduler(
+        connection, background, scheduler, loop, deliveries, extenders, policy, tuning, asyncio.Lock()
+    )
 
 
-def kinds_of(objects: Objects) -> tuple[type[KubeObject], ...]:
-    """Return what has to be listed and watched: pods, nodes, and what the plugins asked for when they were built."""
+def find_watched_kinds(objects: Objects) -> tuple[type[KubeObject], ...]:
+    """Return the kinds to list and watch: nodes, pods, and those that the plugins requested."""
     return tuple(dict.fromkeys((Node, Pod, *objects.kinds())))
