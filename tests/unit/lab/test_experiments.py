@@ -194,5 +194,5 @@ def test_traces_are_generated_and_imported_by_commands(tmp_path: Path, capsys: p
     (tmp_path / "n.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn-0,96000,786432,8,G2\n")
     files = ["--nodes", str(tmp_path / "n.csv"), "--pods", str(tmp_path / "p.csv")]
     assert moorage(["lab", "import", "openb", *files, "-o", str(out)]) == 0
-    assert "1 pods, 1 GPUs asked for" in capsys.readouterr().out
+    assert "1 pods, which request 1 GPUs" in capsys.readouterr().out
     assert (tmp_path / "t-nodes.csv").exists()

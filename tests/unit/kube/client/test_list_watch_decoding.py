@@ -38,7 +38,7 @@ def test_images_that_no_node_has_any_more_are_not_kept_for_ever(monkeypatch: pyt
     monkeypatch.setattr(sharing, "_images", LRU("images", 2, lambda image: image))
     for number in range(10):
         listed({"names": [f"app:{number}"], "sizeBytes": number})
-    assert sharing._images.size <= 2
+    assert len(sharing._images) <= 2
 
 
 ALIKE: dict[type[KubeObject], tuple[dict[str, Any], str]] = {
