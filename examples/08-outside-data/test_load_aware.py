@@ -105,7 +105,7 @@ def test_old_measurements_are_not_used(prometheus: Prometheus) -> None:
 
 
 def test_a_url_that_is_none_is_refused() -> None:
-    with pytest.raises(InputError, match="pluginConfig of LoadAware, url: this is not the URL of a server"):
+    with pytest.raises(InputError, match="pluginConfig of LoadAware, url: not a URL of a server"):
         LoadAware(args=LoadAwareArgs(url="prometheus:9090"), handle=Rig())
 
 

@@ -29,7 +29,7 @@ def test_a_config_map_is_promoted_and_taken_back(tmp_path: Path, capsys: pytest.
                 return msgspec.json.decode(await cluster.client.request("GET", f"{PATH}/moorage"))["data"]
 
             assert await promote() == 2
-            assert "there is no such ConfigMap" in capsys.readouterr().err
+            assert "the ConfigMap does not exist" in capsys.readouterr().err
             content = {"metadata": {"name": "moorage"}, "data": {"config.yaml": IN_CHARGE}}
             await cluster.client.request("POST", PATH, msgspec.json.encode(content))
             assert await promote() == 2

@@ -81,7 +81,7 @@ def test_versions_that_are_gone_are_listed_again(plane: ControlPlane, live: Live
             await cluster.add_pods(*names("late", 10))
             await cluster.wait_for("all pods are bound", bound)
             assert process.is_running
-            assert "version is gone, listing again" in process.log
+            assert "resourceVersion expired; listing again" in process.log
 
     live(story)
 

@@ -346,7 +346,7 @@ def test_an_operator_tries_a_weight_in_shadow_promotes_it_and_takes_it_back(
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes(*(f"n-{i}" for i in range(NODES)), cpu="64")
         with reloaded.running() as process:
-            await process.logged("the shadow looks on")
+            await process.logged("the shadow is ready")
             held, load = await lease_of(cluster.client), Load(cluster)
             await load.until("the shadow would have decided otherwise", lambda: differing(log) >= 20)
             assert next(iter(read_report(log).plugins)) == "Changing", "which plugin made the difference"

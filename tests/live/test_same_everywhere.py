@@ -47,7 +47,7 @@ def test_on_a_real_server(plane: ControlPlane, live: Live, tmp_path: Path) -> No
             assert process.stop() == 0
             assert '"pod is let in" plugin="Ticketing" profile="default-scheduler" pod="default/holder"' in process.log
             assert '"the inspector goes home" plugin="Ticketing"' in process.log
-            assert "stopping with work under way" not in process.log
+            assert "stopping before all bindings have finished" not in process.log
 
     live(story)
 

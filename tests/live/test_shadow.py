@@ -58,7 +58,7 @@ def test_a_shadow_sees_what_it_would_move_and_costs_no_pod_anything(
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes(*(f"n{number}" for number in range(20)), cpu="32")
         with scheduler(plane.kubeconfig(), f"--shadow={config}", f"--shadow-log={log}") as process:
-            await process.logged("the shadow looks on")
+            await process.logged("the shadow is ready")
             for wave in range(WAVES):
                 names = [f"p{wave}-{number}" for number in range(PODS)]
                 adding = asyncio.create_task(cluster.add_pods(*names))
@@ -98,7 +98,7 @@ def test_a_shadow_that_stands_still_delays_nobody(plane: ControlPlane, live: Liv
             await placed(cluster, waves["without"])
             assert process.stop() == 0
         with scheduler(plane.kubeconfig(), *flags, f"--shadow={config}") as process:
-            await process.logged("the shadow looks on")
+            await process.logged("the shadow is ready")
             await placed(cluster, waves["with"])
             before = await dropped(plane, port)
             (pid,) = shadow_of(process)
@@ -131,7 +131,7 @@ async def dropped(plane: ControlPlane, port: int) -> float:
 async def looks_on(process: SchedulerProcess, times: int) -> None:
     """Wait until a shadow has come up so often."""
     async with asyncio.timeout(PATIENCE):
-        while process.log.count("the shadow looks on") < times:
+        while process.log.count("the shadow is ready") < times:
             await asyncio.sleep(0.1)
 
 

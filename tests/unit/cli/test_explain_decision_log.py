@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.unit.insight.page.clusters import SMALL, node, pod
-from tests.unit.scheduler.daemon.decision_log.test_deciding import run as decided
+from tests.unit.scheduler.daemon.decision_log.test_recording import run as decided
 
 from moorage.cli.main import run
 from moorage.cluster.runs.logged_run import LoggedRun

@@ -54,7 +54,7 @@ LATER_MISTAKES = {
     "a gate that there is not": (["--feature-gates=NoSuchGate=true"], "NoSuchGate"),
     "a file that is not there": (["--config=/nowhere/config.yaml"], "/nowhere/config.yaml"),
     "a plugin that is not there": (["--plugin=nowhere_at_all:X"], "nowhere_at_all"),
-    "a port that cannot be had": (["--secure-port=1", "--bind-address=192.0.2.1", MASTER], "cannot listen there"),
+    "a port that cannot be had": (["--secure-port=1", "--bind-address=192.0.2.1", MASTER], "cannot listen"),
 }
 
 

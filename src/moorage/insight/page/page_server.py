@@ -35,7 +35,7 @@ class PageServer:
         except OSError as error:
             where = f"--address {self._address} --port {self._port}"
             hint = "--port 0 takes any that is free"
-            raise InputError(where, f"cannot listen there: {error.strerror or error}", hint=hint) from error
+            raise InputError(where, f"cannot listen: {error.strerror or error}", hint=hint) from error
         host = f"[{self._address}]" if ":" in self._address else self._address
         self.url = f"http://{host}:{port}/ui/"
 

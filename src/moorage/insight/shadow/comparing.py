@@ -114,7 +114,7 @@ class ShadowCluster:
                     for key, node in assumed:
                         self._assume(key, node)
         except (CacheError, msgspec.MsgspecError) as error:
-            log.info("the shadow could not follow a change", v=4, error=str(error))
+            log.info("the shadow cannot apply a change", v=4, error=str(error))
 
     def _known(self, name: str, thing: msgspec.Raw) -> None:
         kind, decoder = self._kinds.get(name, (None, None))

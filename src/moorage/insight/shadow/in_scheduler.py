@@ -35,7 +35,7 @@ class SchedulerShadow(DaemonService, ShadowEvents):
             hint = "name a KubeSchedulerConfiguration"
             raise InputError("--shadow", f"{path} is not a file", hint=hint)
         if options.config.extenders:
-            raise InputError("--shadow", "a scheduler with extenders cannot have one: they would be asked twice")
+            raise InputError("--shadow", "not supported with extenders: they would be called twice")
         self.options = options
         """The active options; a change of configuration restarts the shadow."""
         self._plan = ShadowPlan(path, tuple(flags["shadow-plugin"]), flags["shadow-max-memory"])

@@ -71,7 +71,7 @@ def undoing(kept: KeptConfigs, load: LoadConfig) -> Promotion:
     """Bring the former configuration back; InputError if there is none."""
     if kept.previous is None:
         problem = "there is nothing to undo: nothing was promoted, or that has been taken back"
-        raise InputError(kept.name, problem, hint=f"the former one is kept as {kept.name}{PREVIOUS}")
+        raise InputError(kept.name, problem, hint=f"the previous one is saved as {kept.name}{PREVIOUS}")
     former = f"{kept.name}{PREVIOUS}"
     load(kept.previous, former)
     return Promotion(kept.previous, None, difference(kept.name, kept.current, former, kept.previous, load))
@@ -124,7 +124,7 @@ def _with_carried(kept: KeptConfigs, shadow: str, name: str, load: LoadConfig) -
 def _mapping(text: str, name: str) -> dict[str, Any]:
     data, repeated = read_document(text, name)
     if repeated or not isinstance(data, dict):
-        raise ConfigErrors(repeated) if repeated else InputError(name, "this is no configuration")
+        raise ConfigErrors(repeated) if repeated else InputError(name, "not a configuration")
     return data
 
 
@@ -165,7 +165,7 @@ def _replace(path: Path, text: str, *, like: Path) -> None:
             raise
     except OSError as error:
         hint = "a mounted ConfigMap is read-only: write --config-map NAMESPACE/NAME" if path.is_symlink() else ""
-        raise InputError(str(path), f"it cannot be written: {error.strerror}", hint=hint) from error
+        raise InputError(str(path), f"cannot write: {error.strerror}", hint=hint) from error
 
 
 class ConfigMapPlace:
@@ -185,7 +185,7 @@ class ConfigMapPlace:
             content = msgspec.json.decode(asyncio.run(self._ask("GET", b"")))
         except NotFound as error:
             hint = "write --config-map NAMESPACE/NAME, such as kube-system/moorage"
-            raise InputError(self._where, "there is no such ConfigMap", hint=hint) from error
+            raise InputError(self._where, "the ConfigMap does not exist", hint=hint) from error
         self.data, self._version = content.get("data") or {}, content["metadata"]["resourceVersion"]
         return KeptConfigs(f"{self._where}, {self._key}", self.value(self._key), self.data.get(self._key + PREVIOUS))
 
@@ -204,7 +204,7 @@ class ConfigMapPlace:
             asyncio.run(self._ask("PATCH", body))
         except Conflict as error:
             raise InputError(
-                self._where, "it was changed at the same time", hint="look at it, and try again"
+                self._where, "the ConfigMap changed concurrently", hint="check it and try again"
             ) from error
 
     async def _ask(self, method: str, body: bytes) -> bytes:

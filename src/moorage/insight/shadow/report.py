@@ -42,7 +42,7 @@ def summed_up(comparisons: Iterable[Comparison]) -> ShadowReport:
             moves[f"{item.node or 'nowhere'} → {item.shadow_node or 'nowhere'}"] += 1
             examples = [*examples[1 - MAX_SHOWN :], item]
         elif item.result not in (AGREES, UNSURE, ERROR):
-            raise InputError(item.pod, f"{item.result!r} is no result of a comparison")
+            raise InputError(item.pod, f"{item.result!r} is not a result of a comparison")
     return ShadowReport(
         sum(results.values()), dict(results), dict(plugins.most_common()), dict(moves.most_common()), examples
     )

@@ -130,7 +130,7 @@ class Shadow:
             # Whoever saves a file every second does not get a new process every time.
             await asyncio.sleep(max(0.0, starts_at + MIN_SECONDS - monotonic()))
             if is_final:
-                log.error("the shadow is switched off until its file changes", file=str(self._plan.file))
+                log.error("the shadow is disabled until its file changes", file=str(self._plan.file))
                 await self._wait_for_change(version)
                 starts = []
 
@@ -158,8 +158,8 @@ class Shadow:
             if others is None or not isinstance(others, ExceptionGroup):
                 raise
             # Ours or the loop's: whatever it is, it costs the shadow and nothing else.
-            log.warning("looking after the shadow failed", exc_info=others)
-            raise ShadowOff(f"looking after it failed: {described(others.exceptions[0])}") from others
+            log.warning("supervision of the shadow failed", exc_info=others)
+            raise ShadowOff(f"supervision failed: {described(others.exceptions[0])}") from others
 
     async def _start(self) -> ChildProcess:
         request = self._request()
@@ -244,7 +244,7 @@ class Shadow:
             case ShadowWhole():
                 self._is_whole = True
                 self._events.is_up(up=True)
-                log.info("the shadow looks on", file=str(self._plan.file))
+                log.info("the shadow is ready", file=str(self._plan.file))
             case Comparison():
                 self._feed.asked.pop(answer.number, None)
                 self._events.compared(answer)
@@ -260,15 +260,15 @@ class Shadow:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._overflow.wait()
             if self._overflow.is_set():
-                raise ShadowOff(f"it does not keep up: {MAX_BUFFER >> 10} KiB of changes wait for it")
+                raise ShadowOff(f"it is too slow: {MAX_BUFFER >> 10} KiB of changes are pending")
             now = monotonic()
             oldest = min(self._feed.asked.values(), default=now)
             if now - oldest > ANSWER_SECONDS:
-                raise ShadowOff(f"it has not answered for {ANSWER_SECONDS:.0f} s")
+                raise ShadowOff(f"no response for {ANSWER_SECONDS:.0f} s")
             if not self._is_whole and now - begun > START_SECONDS:
-                raise ShadowOff(f"it was not ready within {START_SECONDS:.0f} s")
+                raise ShadowOff(f"not ready within {START_SECONDS:.0f} s")
             if (size := _resident(process.pid)) > self._plan.max_memory:
-                raise ShadowOff(f"it takes {size >> 20} MiB of memory, and may take {self._plan.max_memory >> 20}")
+                raise ShadowOff(f"it uses {size >> 20} MiB of memory; the limit is {self._plan.max_memory >> 20} MiB")
 
     async def _wait_for_change(self, version: str) -> None:
         """Wait until the file holds something else, or another configuration is in charge."""

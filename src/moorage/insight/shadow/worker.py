@@ -127,8 +127,8 @@ def read_shadow(setup: ShadowSetup, gates: FeatureGates) -> Policy:
     registry = collect_plugins(paths=setup.plugins or setup.in_charge.plugins)
     policy = load_policy(registry, Path(setup.file), features=gates)
     if policy.config.extenders:
-        hint = "leave them out of the shadow's configuration"
-        raise ConfigError("extenders", "a shadow asks no extenders", hint=hint)
+        hint = "remove them from the configuration of the shadow"
+        raise ConfigError("extenders", "a shadow does not support extenders", hint=hint)
     return policy
 
 
@@ -137,7 +137,7 @@ def _name(kind: type[KubeObject]) -> str:
 
 
 def _unknown(question: Question) -> Comparison:
-    message = "the shadow does not know the pod, or has no such profile"
+    message = "the shadow has no such pod or profile"
     return Comparison(question.number, question.time, question.key, "", UNSURE, question.node, message=message)
 
 

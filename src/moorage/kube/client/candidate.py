@@ -90,7 +90,7 @@ class Candidacy:
         except AlreadyExists:
             return False
         except ApiError as error:
-            log.warning("lease candidate was not written", candidate=settings.identity, error=str(error))
+            log.warning("cannot write the lease candidate", candidate=settings.identity, error=str(error))
             return False
         return True
 

@@ -77,7 +77,7 @@ class TokenFile:
         except InputError as error:
             if not self._token:
                 raise
-            log.warning("token cannot be rotated", error=str(error))
+            log.warning("cannot read the rotated token", error=str(error))
         self.expires_at = self._clock.now() + TOKEN_FILE_AGE
         return f"Bearer {self._token}"
 
@@ -115,7 +115,7 @@ class ExecPlugin(msgspec.Struct, frozen=True, rename="camel"):
         """Reject configurations that client-go rejects, and interactive plugins."""
         where = f"{source}: exec"
         if not self.command:
-            raise InputError(f"{where}.command", "there is no program to run")
+            raise InputError(f"{where}.command", "the command is missing")
         if self.api_version not in EXEC_VERSIONS:
             problem = f"this version of the protocol is not spoken here: {self.api_version!r}"
             raise InputError(f"{where}.apiVersion", problem, hint=f"write {' or '.join(EXEC_VERSIONS)}")
@@ -177,7 +177,7 @@ class ExecCredentials:
         try:
             printed = msgspec.json.decode(output, type=ExecCredential)
         except UNREADABLE as error:
-            raise Unauthorized(f"{plugin.command}: what it printed is not an ExecCredential: {error}") from error
+            raise Unauthorized(f"{plugin.command}: output is not an ExecCredential: {error}") from error
         if (printed.kind, printed.api_version) != ("ExecCredential", plugin.api_version):
             found = f"{printed.api_version or 'nothing'} {printed.kind}".strip()
             raise Unauthorized(f"{plugin.command}: printed {found}, not an ExecCredential of {plugin.api_version}")
@@ -269,4 +269,4 @@ def basic(username: str, password: str) -> str:
 def check_header(source: str, words: Iterable[str]) -> None:
     """Refuse what would break out of the header it is sent in; the message keeps it secret."""
     if any(_CONTROL.search(word) for word in words):
-        raise InputError(source, "a line break or control character stands where a token or name belongs")
+        raise InputError(source, "a token or name contains a line break or control character")

@@ -50,10 +50,10 @@ class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=Tr
     def check(self, source: str) -> None:
         """Refuse what client-go refuses."""
         if self.certificate_authority and self.certificate_authority_data:
-            raise InputError(source, "certificate-authority and certificate-authority-data are both there", hint=ONE)
+            raise InputError(source, "both certificate-authority and certificate-authority-data are set", hint=ONE)
         if self.insecure_skip_tls_verify and (self.certificate_authority or self.certificate_authority_data):
             problem = "insecure-skip-tls-verify contradicts a certificate-authority"
-            raise InputError(source, problem, hint="remove insecure-skip-tls-verify, and the server is verified")
+            raise InputError(source, problem, hint="remove insecure-skip-tls-verify to verify the server")
 
     def for_programs(self, authority: bytes | None) -> dict[str, Any]:
         """Return what a program for credentials may know: the authority always as data, and its own settings."""
@@ -106,18 +106,18 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True)
     def check(self, source: str) -> None:
         """Refuse what client-go refuses."""
         if self.auth_provider is not None:
-            hint = "Kubernetes dropped auth-provider for exec: ask your provider for its exec plugin"
-            raise InputError(f"{source}: auth-provider", "this way to log in is no longer supported", hint=hint)
+            hint = "Kubernetes replaced auth-provider by exec: use the exec plugin of your provider"
+            raise InputError(f"{source}: auth-provider", "auth-provider is no longer supported", hint=hint)
         if (self.token or self.token_file) and (self.username or self.password):
-            raise InputError(source, "the user has a token and a password", hint=ONE)
+            raise InputError(source, "the user has both a token and a password", hint=ONE)
         for name in ("client_certificate", "client_key"):
             if getattr(self, name) and getattr(self, f"{name}_data"):
                 written = name.replace("_", "-")
-                raise InputError(source, f"{written} and {written}-data are both there", hint=ONE)
+                raise InputError(source, f"both {written} and {written}-data are set", hint=ONE)
         if (self.client_certificate or self.client_certificate_data) and not (self.client_key or self.client_key_data):
             raise InputError(source, "the user has a client-certificate but no client-key", hint="add client-key-data")
         if (self.as_uid or self.as_groups or self.as_user_extra) and not self.act_as:
-            problem = "as-uid, as-groups and as-user-extra say how to act as somebody, but not as whom"
+            problem = "as-uid, as-groups and as-user-extra require `as`"
             raise InputError(source, problem, hint="write the user to impersonate in `as`")
         check_header(source, (self.token, self.act_as, self.as_uid, *self.as_groups, *_words(self.as_user_extra)))
 

@@ -98,7 +98,7 @@ class Informer(Generic[T]):
             try:
                 await self._interruptible_step()
             except Gone as error:
-                log.info("version is gone, listing again", resource=self.kind.plural, error=str(error))
+                log.info("resourceVersion expired; listing again", resource=self.kind.plural, error=str(error))
                 self._machine.failed(error)
                 await self._pause(error)
             except MoorageError as error:
@@ -166,7 +166,7 @@ class Informer(Generic[T]):
         finally:
             self._following.clear()
         if not has_data and loop.time() - started < MIN_USEFUL_WATCH:
-            raise ApiError(f"the watch on {self.kind.plural} ended at once")
+            raise ApiError(f"the watch on {self.kind.plural} ended immediately")
 
     def _notify(self, changes: Sequence[Change[T]]) -> None:
         if changes:
@@ -265,7 +265,7 @@ class Informers:
             if not isinstance(error, TimeoutError):
                 raise
             problems = "; ".join(f"{i.kind.plural}: {i.problem or 'no answer'}" for i in coming if not i.is_synced)
-            raise ApiError(f"what plugins list cannot be read within {seconds:g} s: {problems}") from error
+            raise ApiError(f"cannot list kinds of plugins within {seconds:g} s: {problems}") from error
         self.all += coming
 
     def remove(self, kinds: Iterable[type[KubeObject]]) -> None:

@@ -75,7 +75,7 @@ def load_connection(
     files = files or [str(Path(HOME_CONFIG).expanduser())]
     if not any(Path(name).is_file() for name in files):
         hint = "write --kubeconfig=FILE or --master=URL, or run in a pod that has a service account"
-        raise InputError(", ".join(files), "there is no kubeconfig here, and no other word of an API server", hint=hint)
+        raise InputError(", ".join(files), "no kubeconfig found, and no API server configured", hint=hint)
     return _from_files([name for name in files if Path(name).is_file()], context, "", env, time)
 
 
@@ -143,7 +143,7 @@ def _choose(files: Sequence[str], wanted: str) -> "_Chosen":
     where, contexts = ", ".join(files), found["context"]
     hint = f"contexts are: {', '.join(contexts) or 'none'}"
     if not wanted:
-        raise InputError(where, "there is no current-context", hint=hint)
+        raise InputError(where, "current-context is not set", hint=hint)
     if wanted not in contexts:
         raise InputError(where, f"there is no context {wanted!r}", hint=hint)
     source = f"{where}, context {wanted}"
@@ -152,7 +152,7 @@ def _choose(files: Sequence[str], wanted: str) -> "_Chosen":
         cluster = found["cluster"][context.cluster]
         user = found["user"][context.user] if context.user else {}
     except KeyError as error:
-        raise InputError(where, f"the context names {error}, which the file does not have") from error
+        raise InputError(where, f"the context refers to {error}, which is not in the file") from error
     return _Chosen(source, _entry(ClusterEntry, cluster, source), _entry(UserEntry, user, source), context.namespace)
 
 
@@ -160,12 +160,12 @@ def _read(name: str) -> dict[str, Any]:
     try:
         text = Path(name).expanduser().read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(name, f"the kubeconfig cannot be read: {error.strerror}") from error
+        raise InputError(name, f"cannot read the kubeconfig: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(name, "the kubeconfig is not UTF-8 text") from error
     content = _parsed(text, name)
     if not isinstance(content, dict):
-        raise InputError(name, "this is not a kubeconfig", hint="it must have clusters, contexts and users")
+        raise InputError(name, "not a kubeconfig", hint="it must have clusters, contexts and users")
     return content
 
 
@@ -206,7 +206,7 @@ def _tls_of(cluster: ClusterEntry, user: UserEntry, source: str) -> ClientTls | 
     if not cluster.server.startswith("https:"):
         return None
     if cluster.insecure_skip_tls_verify:
-        log.warning("the API server's certificate is not verified", source=source)
+        log.warning("the certificate of the API server is not verified", source=source)
     certificate, key = user.certificate(source)
     return ClientTls(
         source,

@@ -246,9 +246,9 @@ class LeaderElector:
             async with asyncio.timeout(left):
                 return await self._bid()
         except TimeoutError:
-            log.warning("no answer about the lease", lease=self.settings.name)
+            log.warning("no response about the lease", lease=self.settings.name)
         except ApiError as error:
-            log.warning("lease was not written", lease=self.settings.name, error=str(error))
+            log.warning("cannot write the lease", lease=self.settings.name, error=str(error))
         return False
 
     async def _bid(self) -> bool:
@@ -272,7 +272,7 @@ class LeaderElector:
         try:
             self.election.written(await self.client.update(bid))
         except ApiError as error:
-            log.info("lease changed, reading it", lease=self.settings.name, error=str(error))
+            log.info("the lease changed; reading it again", lease=self.settings.name, error=str(error))
             return False
         return True
 
@@ -295,7 +295,7 @@ class LeaderElector:
             async with asyncio.timeout(min(self.settings.renew_deadline, RELEASE_SECONDS)):
                 self.election.observe(await self.client.update(lease))
         except (ApiError, TimeoutError) as error:
-            log.warning("lease was not released", lease=self.settings.name, error=str(error))
+            log.warning("cannot release the lease", lease=self.settings.name, error=str(error))
 
     def _announce(self) -> None:
         leader = self.election.leader

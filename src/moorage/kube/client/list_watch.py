@@ -326,7 +326,7 @@ class Decoding(Generic[T]):
         try:
             raw = msgspec.json.decode(body, type=RawPage)
         except UNREADABLE as error:
-            raise ApiError(f"what was listed as {self.kind.__name__} is not a list: {error}") from error
+            raise ApiError(f"invalid list of {self.kind.__name__}: {error}") from error
         things: list[T] = []
         malformed: list[str] = []
         for item in raw.items or ():
@@ -354,7 +354,7 @@ class Decoding(Generic[T]):
         try:
             raw = msgspec.json.decode(line, type=RawEvent)
         except UNREADABLE as error:
-            raise ApiError(f"the watch on {self.kind.__name__} broke off in rubbish: {error}") from error
+            raise ApiError(f"invalid data in the {self.kind.__name__} watch stream: {error}") from error
         if raw.type == "ERROR":
             raise _server_error(bytes(raw.object))
         return raw.type, self._object(raw.object) or _named(raw.object)

@@ -44,7 +44,7 @@ class Mending:
         """Log what is being raised, take back what was applied of it, and have the object listed again, once."""
         thing = _thing(change)
         key, version = (kind, thing.key), thing.metadata.resource_version
-        log.exception("a change could not be applied", resource=kind.plural, object=thing.key, version=version)
+        log.exception("cannot apply a change", resource=kind.plural, object=thing.key, version=version)
         self._count(kind.plural)
         if change.after is None:
             self.aside.pop(key, None)
@@ -54,7 +54,7 @@ class Mending:
                 with suppress(Exception):  # it may well be that there is nothing to take back
                     apply(Change(known, None, is_final=False))
         if key in self.aside:
-            log.error("an object is set aside until it changes", resource=kind.plural, object=thing.key)
+            log.error("an object is ignored until it changes", resource=kind.plural, object=thing.key)
             self.aside[key] = version
         else:
             self.aside[key] = ""

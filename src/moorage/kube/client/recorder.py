@@ -202,7 +202,7 @@ class EventRecorder:
     def _send(self, event: WrittenEvent | CoreEvent) -> None:
         if len(self._queue) >= MAX_QUEUE:
             if self.dropped % MAX_QUEUE == 0:
-                log.warning("events are dropped, the server is too slow for them", dropped=self.dropped + 1)
+                log.warning("events are dropped because the server is too slow", dropped=self.dropped + 1)
             self.dropped += 1
             return
         self._queue.append(event)
@@ -248,12 +248,12 @@ class EventRecorder:
             else:
                 return
         if isinstance(error, PASSING):
-            log.warning("event given up", reason=event.reason, tries=tries, error=str(error))
+            log.warning("event dropped after too many attempts", reason=event.reason, tries=tries, error=str(error))
         elif isinstance(error, AlreadyExists):
             # The response was lost and the event was sent again.
-            log.debug("event is there already", reason=event.reason)
+            log.debug("event exists already", reason=event.reason)
         else:
-            log.warning("event refused", reason=event.reason, error=str(error))
+            log.warning("event rejected", reason=event.reason, error=str(error))
 
     async def _pause(self, seconds: float) -> None:
         """Wait, while another takes over what else there is to write."""

@@ -163,7 +163,7 @@ class ApiClient:
         try:
             items = msgspec.json.decode(body, type=RawList).items
         except UNREADABLE as error:
-            raise ServerError(f"what was listed as {kind.__name__} is not a list: {error}") from error
+            raise ServerError(f"invalid list of {kind.__name__}: {error}") from error
         return [decoded(kind, bytes(item)) for item in items or ()]
 
     async def create(self, thing: T) -> T:
@@ -205,4 +205,4 @@ def decoded(kind: type[T], body: bytes) -> T:
     try:
         return decode(kind, body)
     except UNREADABLE as error:
-        raise ServerError(f"what the server sent as {kind.__name__} cannot be read: {error}") from error
+        raise ServerError(f"invalid {kind.__name__} in the response: {error}") from error

@@ -22,8 +22,8 @@ class BearerTokens:
         """Read the tokens; raise InputError if there are none and the address is reachable from outside."""
         tokens = () if file is None else _read(file)
         if not tokens and not is_loopback(address):
-            problem = f"{address} can be reached by others, and there are no tokens"
-            raise InputError("--address", problem, hint="give --token-file, or listen on 127.0.0.1")
+            problem = f"{address} is not a loopback address, and no tokens are configured"
+            raise InputError("--address", problem, hint="set --token-file, or listen on 127.0.0.1")
         return cls(tokens)
 
     def __bool__(self) -> bool:
@@ -43,5 +43,5 @@ def _read(path: Path) -> tuple[bytes, ...]:
         raise InputError("--token-file", f"{path} cannot be read: {error.strerror}") from error
     found = tuple(line.strip() for line in lines if line.strip())
     if not found:
-        raise InputError("--token-file", f"there is no token in {path}", hint="write one a line")
+        raise InputError("--token-file", f"no token in {path}", hint="write one token per line")
     return found

@@ -158,9 +158,9 @@ async def connected(proxy: SplitResult, answer: PieceStream) -> None:
     try:
         status = await answer.begun()
     except Unreachable as error:
-        raise OSError(f"the proxy {redacted(proxy.geturl())} hung up: {error}") from error
+        raise OSError(f"the proxy {redacted(proxy.geturl())} closed the connection: {error}") from error
     if status != 200:
-        raise OSError(f"the proxy {redacted(proxy.geturl())} answered with status {status}")
+        raise OSError(f"the proxy {redacted(proxy.geturl())} returned status {status}")
 
 
 def login_line(proxy: SplitResult) -> str:

@@ -197,9 +197,9 @@ class ResponseParser:
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            raise MalformedMessage(f"what came is not HTTP: {error or 'it speaks of another protocol'}") from error
+            raise MalformedMessage(f"invalid HTTP: {error or 'another protocol'}") from error
         if not self.status and (len(self._head) > MAX_HEAD or self._interim > MAX_INTERIM):
-            raise MalformedMessage(f"what came has a head of more than {MAX_HEAD} bytes")
+            raise MalformedMessage(f"the head of the message is larger than {MAX_HEAD} bytes")
 
     def close(self) -> None:
         """Let go of the parser; what was read stays."""
@@ -212,7 +212,7 @@ class ResponseParser:
             return
         status = self._parser.get_status_code()
         if status < 100:
-            raise MalformedMessage(f"there is no status {status}")
+            raise MalformedMessage(f"invalid status {status}")
         if status >= 200:
             self.status = status
 

@@ -42,7 +42,7 @@ class WriteGate(Struct, frozen=True):
     def check(self, request: bytes) -> None:
         """Refuse a write without the right to it; reading is always allowed."""
         if not request.startswith(b"GET ") and not self.is_open():
-            raise Unreachable("nothing is written: the lease is not held any more", was_sent=False)
+            raise Unreachable("write rejected: the lease is no longer held", was_sent=False)
 
     def guard(self, connection: PooledConnection) -> None:
         """Have the kernel cut what is under way on a connection."""

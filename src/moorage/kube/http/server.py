@@ -77,7 +77,7 @@ class HttpServer:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                log.warning("no connection can be accepted", error=error.strerror)
+                log.warning("cannot accept connections", error=error.strerror)
                 loop.remove_reader(listening)
                 loop.call_later(RETRY_SECONDS, self._listen_again, listening, tls)
                 return
@@ -182,5 +182,5 @@ async def _bound(host: str | None, port: int, reuse_address: bool, reuse_port: b
             listening.close()
         raise
     if not sockets:
-        raise OSError(f"{host} is no address of this machine")
+        raise OSError(f"{host} is not an address of this machine")
     return sockets

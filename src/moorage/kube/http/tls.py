@@ -101,9 +101,9 @@ class ClientTls:
             self._context = self._built()
         except InputError as error:
             self._read = before
-            log.warning("rotated certificates cannot be used yet", error=str(error))
+            log.warning("cannot use the rotated certificates yet", error=str(error))
             return
-        log.info("certificates were rotated, connecting anew", source=self._where)
+        log.info("certificates rotated; reconnecting", source=self._where)
         self._notify()
 
     def show(self, certificate: str, key: str) -> None:

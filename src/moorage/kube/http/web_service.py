@@ -65,7 +65,7 @@ class WebService:
             async with asyncio.timeout(self.seconds):
                 return await self._pool.send(head.encode() + body, self.seconds)
         except TimeoutError as error:
-            raise ServiceError(f"no answer within {self.seconds:g} s") from error
+            raise ServiceError(f"no response within {self.seconds:g} s") from error
         except (Unreachable, InputError) as error:
             raise ServiceError(str(error)) from error
 
@@ -78,11 +78,11 @@ class WebService:
             raise ServiceError(f"{self.url}{path}: {error}") from error
         if answer.status != 200:
             said = answer.body[:MAX_QUOTED].decode(errors="replace").strip()
-            raise ServiceError(f"{self.url}{path} answered with status {answer.status}" + (f": {said}" if said else ""))
+            raise ServiceError(f"{self.url}{path} returned status {answer.status}" + (f": {said}" if said else ""))
         try:
             return msgspec.json.decode(answer.body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ServiceError(f"{self.url}{path} answered what is no JSON: {error}") from error
+            raise ServiceError(f"{self.url}{path} returned invalid JSON: {error}") from error
 
 
 def web_address(url: str, where: str, example: str = "http://service.example:8080/path") -> SplitResult:
@@ -93,5 +93,5 @@ def web_address(url: str, where: str, example: str = "http://service.example:808
     except ValueError:
         is_usable = False
     if not is_usable:
-        raise InputError(where, "this is not the URL of a server", hint=f"write one such as {example}")
+        raise InputError(where, "not a URL of a server", hint=f"write one such as {example}")
     return address

@@ -206,7 +206,7 @@ def _url(address: str, where: str) -> Iterator[ConfigError]:
     parts = _URL.match(address)
     if parts is None:
         # It is not shown: it may have a password in it.
-        yield ConfigError(where, "this is not the URL of a server", hint="write one such as http://load-watcher:2020")
+        yield ConfigError(where, "not a URL of a server", hint="write one such as http://load-watcher:2020")
 
 
 def _packing(args: TargetLoadPackingArgs, where: str) -> Iterator[ConfigError]:

@@ -253,7 +253,7 @@ class Daemon:
             if not cycling.done():
                 await asyncio.wait((cycling,), timeout=CYCLE_SECONDS)
             if not cycling.done():
-                log.warning("stopping though a cycle waits for a plugin")
+                log.warning("stopping while a scheduling cycle waits for a plugin")
             else:
                 cycling.result()
         finally:
@@ -292,7 +292,7 @@ async def _catch_up(informers: Informers) -> None:
         async with asyncio.timeout(CATCH_UP_SECONDS):
             await informers.following()
     except TimeoutError:
-        log.warning("leading though some watches are not open", problems=informers.problems)
+        log.warning("leading while some watches are not open", problems=informers.problems)
     await asyncio.sleep(SETTLE_SECONDS)
 
 
@@ -313,17 +313,17 @@ async def _drain(parts: DaemonParts) -> None:
         async with asyncio.timeout(DRAIN_SECONDS):
             await parts.background.drain()
     except TimeoutError:
-        log.warning("stopping with work under way", tasks=len(parts.background))
+        log.warning("stopping before all bindings have finished", tasks=len(parts.background))
     await parts.scheduler.lifecycle.close()
     try:
         async with asyncio.timeout(EVENT_SECONDS):
             await parts.connection.recorder.flush()
     except TimeoutError:
-        log.warning("stopping though some events are not written")
+        log.warning("stopping before all events are written")
 
 
 def _tell_forms(parts: DaemonParts) -> None:
     """Say which plugins go node by node: that is slow, and never silent."""
     for name, placement in parts.scheduler.runners.items():
         if slow := placement.profile.per_node_plugins():
-            log.info("plugins that filter or score node by node", profile=name, plugins=", ".join(slow))
+            log.info("plugins without a vectorized form are slow", profile=name, plugins=", ".join(slow))

@@ -40,7 +40,7 @@ class Debugger:
             nodes = await self._client.list(Node)
             pods = await self._client.list(Pod, query=f"fieldSelector={UNFINISHED_PODS}")
         except MoorageError as error:
-            log.warning("cache comparer: the API server could not be read", error=str(error))
+            log.warning("cache comparer: cannot read from the API server", error=str(error))
             return
         self.compare(nodes, pods)
 

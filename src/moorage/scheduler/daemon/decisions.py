@@ -37,4 +37,4 @@ def log_failed(queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
 
 def log_slow(queued: QueuedPodInfo, seconds: float) -> None:
     """Log an attempt that took longer than :data:`SLOW_SECONDS`."""
-    log.info("scheduling took long", pod=queued.key, took_ms=round(seconds * 1000, 1))
+    log.info("slow scheduling attempt", pod=queued.key, took_ms=round(seconds * 1000, 1))

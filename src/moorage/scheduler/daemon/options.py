@@ -184,12 +184,12 @@ def _with_deprecated(flags: FlagValues, config: SchedulerConfiguration) -> Sched
 def _serving(flags: FlagValues) -> ServingOptions:
     port, version = flags["secure-port"], flags["tls-min-version"]
     if not 0 <= port <= 65535:
-        raise InputError("--secure-port", f"{port} must be between 0 and 65535, inclusive. 0 turns serving off")
+        raise InputError("--secure-port", f"{port} must be between 0 and 65535, inclusive. 0 disables serving")
     if version and version not in TLS_VERSIONS:
         hint = did_you_mean(version, TLS_VERSIONS) or f"write one of {', '.join(TLS_VERSIONS)}"
         raise InputError("--tls-min-version", f'unknown tls version "{version}"', hint=hint)
     if bool(flags["tls-cert-file"]) != bool(flags["tls-private-key-file"]):
-        raise InputError("--tls-cert-file", "a certificate and its --tls-private-key-file go together")
+        raise InputError("--tls-cert-file", "--tls-cert-file and --tls-private-key-file must be set together")
     return ServingOptions(
         address=flags["bind-address"],
         port=port,
@@ -238,7 +238,9 @@ def logging_options(flags: FlagValues) -> LoggingOptions:
     if form not in LOG_FORMATS:
         raise InputError("--logging-format", f'Unsupported log format "{form}"', hint="write text or json")
     if form == "json" and flags["vmodule"]:
-        raise InputError("--vmodule", "Only supported for text log format", hint="leave it out, or log as text")
+        raise InputError(
+            "--vmodule", "Only supported for text log format", hint="remove it, or use --logging-format=text"
+        )
     return LoggingOptions(form, flags["v"], flags["vmodule"])
 
 

@@ -70,10 +70,10 @@ class Reloads:
         """Say that a change is in force."""
         self._registry.count(TOTAL, "success")
         self._succeeded()
-        note = f"the configuration in force is {self._hash}"
+        note = f"the active configuration is {self._hash}"
         if fixed:
-            note += f"; {', '.join(fixed)} cannot change while the scheduler runs: restart it for that"
-            log.warning("part of the configuration takes a restart", fields=", ".join(fixed))
+            note += f"; {', '.join(fixed)} cannot change at run time: restart the scheduler"
+            log.warning("some configuration changes require a restart", fields=", ".join(fixed))
         log.info("configuration reloaded", hash=self._hash)
         self._record("ConfigurationReloaded", note, is_warning=bool(fixed))
 
@@ -81,8 +81,8 @@ class Reloads:
         """Say why a change was refused."""
         self._registry.count(TOTAL, "refused")
         self._registry[SUCCESSFUL].number().set(0)
-        log.error("configuration refused, the former one goes on", err=problem)
-        self._record("ConfigurationRefused", f"the former configuration goes on: {problem}", is_warning=True)
+        log.error("invalid configuration rejected; the previous one stays active", err=problem)
+        self._record("ConfigurationRefused", f"the previous configuration stays active: {problem}", is_warning=True)
 
     def _succeeded(self) -> None:
         self._registry[SUCCESSFUL].number().set(1)
@@ -224,8 +224,8 @@ class FileFollower:
                 fixed = await self._apply()
         except MoorageError as error:
             self._told.refused(explain(error))
-        except Exception as error:  # the scheduler goes on with what it has, whatever became of this
-            log.exception("change failed unexpectedly")
+        except Exception as error:  # the scheduler is no longer blocked with what it has, whatever became of this
+            log.exception("reload failed")
             self._told.refused(f"internal error: {type(error).__name__}: {error}")
         else:
             self._is_stale = False

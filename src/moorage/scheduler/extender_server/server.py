@@ -197,7 +197,7 @@ class ExtenderServer:
             return await server.listen(host, options.port, tls=None if tls is None else lambda: tls.context)
         except OSError as error:
             where = f"--address {options.address} --port {options.port}"
-            raise InputError(where, f"cannot listen there: {error.strerror or error}") from error
+            raise InputError(where, f"cannot listen: {error.strerror or error}") from error
 
     def _serving(self) -> ServingOptions:
         options = self._options
@@ -210,9 +210,9 @@ class ExtenderServer:
             try:
                 authority = _read(self._options.client_ca_file) if self._options.client_ca_file else b""
                 if tls.load([authority] if authority else []):
-                    log.info("certificates were reloaded")
+                    log.info("certificates reloaded")
             except MoorageError as error:
-                log.warning("certificates cannot be reloaded now", error=str(error))
+                log.warning("cannot reload certificates", error=str(error))
 
     def _tell(self, port: int) -> None:
         options = self._options

@@ -158,7 +158,7 @@ class HttpExtender:
         try:
             return msgspec.json.decode(body, type=kind)
         except UNREADABLE as error:
-            raise ExtenderError(f"extender {self.name} answered what cannot be read: {error}") from error
+            raise ExtenderError(f"extender {self.name} returned an invalid response: {error}") from error
 
     def _part(self, kind: type[T], answer: Mapping[str, Any], name: str) -> T | None:
         if answer.get(name) is None:
@@ -166,13 +166,13 @@ class HttpExtender:
         try:
             return msgspec.convert(answer[name], kind)
         except msgspec.ValidationError as error:
-            raise ExtenderError(f"extender {self.name} answered what cannot be read: {name}: {error}") from error
+            raise ExtenderError(f"extender {self.name} returned an invalid response: {name}: {error}") from error
 
     def _node(self, content: Any) -> Node:
         try:
             node = convert(Node, content)
         except msgspec.ValidationError as error:
-            raise ExtenderError(f"extender {self.name} answered with a node that cannot be read: {error}") from error
+            raise ExtenderError(f"extender {self.name} returned an invalid node: {error}") from error
         if self._config.prioritize_verb:
             # It is scored as it came back.
             keep_original(node, msgspec.Raw(msgspec.json.encode(content)))
@@ -181,7 +181,7 @@ class HttpExtender:
     def _score(self, content: Any) -> int:
         if isinstance(content, int):
             return content
-        raise ExtenderError(f"extender {self.name} answered {content!r} where a whole number belongs")
+        raise ExtenderError(f"extender {self.name} returned {content!r} instead of an integer")
 
 
 def sent_whole(extenders: Iterable[ExtenderConfig]) -> set[str]:

@@ -85,7 +85,7 @@ def test_a_port_that_is_taken_is_told() -> None:
 
 
 def test_an_address_that_others_reach_needs_tokens() -> None:
-    with pytest.raises(InputError, match="there are no tokens"):
+    with pytest.raises(InputError, match="no tokens are configured"):
         BearerTokens.for_address(None, "0.0.0.0")
 
 

@@ -213,8 +213,8 @@ BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
         {"current-context": "prod"},
         "there is no context 'prod'\n  hint: contexts are: dev",
     ),
-    "no context at all": ({"current-context": ""}, "there is no current-context"),
-    "a cluster that is not there": ({"clusters": []}, "the context names 'c'"),
+    "no context at all": ({"current-context": ""}, "current-context is not set"),
+    "a cluster that is not there": ({"clusters": []}, "the context refers to 'c'"),
     "an entry without a name": ({"users": [{"user": {}}]}, r"users\[0\]: an entry must have a name"),
     "a server that is no URL": ({"cluster": {"server": "10.0.0.1:6443"}}, "write its URL"),
     "a field of the wrong kind": ({"user": {"token": 7}}, r"Expected `str`, got `int` - at `\$.token`"),
@@ -225,7 +225,7 @@ BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
     "a way to log in that Kubernetes dropped": ({"user": {"auth-provider": {"name": "gcp"}}}, "exec plugin"),
     "a protocol we do not speak": ({"user": exec_user(apiVersion="v9")}, "write client.authentication.k8s.io/v1"),
     "a protocol of no version": ({"user": exec_user(apiVersion="")}, "write client.authentication.k8s.io/v1"),
-    "a program without a name": ({"user": exec_user(command="")}, "no program to run"),
+    "a program without a name": ({"user": exec_user(command="")}, "the command is missing"),
     "a program that wants to talk": ({"user": exec_user(interactiveMode="Always")}, "write Never or IfAvailable"),
     "a program that does not say": ({"user": exec_user(interactiveMode="")}, "write Never or IfAvailable"),
     "a proxy we cannot use": ({"cluster": {"proxy-url": "ftp://p"}}, "http, https, socks5"),
@@ -233,7 +233,7 @@ BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
     "a proxy whose port is none": ({"cluster": {"proxy-url": "http://p:many"}}, "write a URL such as"),
     "an authority twice": (
         {"cluster": {"certificate-authority": "c", "certificate-authority-data": "d"}},
-        "are both there\n  hint: keep one",
+        "are set\n  hint: keep one",
     ),
     "an authority that is not looked at": (
         {"cluster": {"certificate-authority-data": "d", "insecure-skip-tls-verify": True}},
@@ -242,7 +242,7 @@ BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
     "a token and a password": ({"user": {"token": "t", "username": "joe"}}, "a token and a password"),
     "a certificate twice": (
         {"user": {"client-certificate": "c", "client-certificate-data": "d"}},
-        "client-certificate and client-certificate-data are both there",
+        "client-certificate and client-certificate-data are set",
     ),
     "acting as nobody": ({"user": {"as-groups": ["system:masters"]}}, "the user to impersonate in `as`"),
     "a token of two lines": ({"user": {"token": "a\r\nX-Header: b"}}, "line break or control character"),
@@ -265,7 +265,7 @@ def test_a_file_in_json_says_the_same(tmp_path: Path) -> None:
 
 
 NO_FILES = {
-    "a file that is not there": (None, "cannot be read"),
+    "a file that is not there": (None, "cannot read"),
     "a file that is not YAML": ("{", "the YAML does not parse"),
     "a file that is no kubeconfig": ("hello", "not a kubeconfig"),
 }

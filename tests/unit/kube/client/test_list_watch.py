@@ -210,10 +210,10 @@ def test_what_came_with_a_list_that_cannot_be_used_is_told_with_the_next() -> No
     assert story(watching.page(page(pod("a", 1)))) == ["+a"]
 
 
-def test_rubbish_instead_of_an_event_is_an_error() -> None:
+def test_invalid_data_in_a_watch_stream_is_an_error() -> None:
     watching = machine()
     watching.page(page())
-    with pytest.raises(ApiError, match="rubbish"):
+    with pytest.raises(ApiError, match="invalid data"):
         watching.chunk(b"<html>\n")
 
 

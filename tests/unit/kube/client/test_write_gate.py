@@ -67,7 +67,7 @@ def test_nothing_is_written_if_the_lease_ended_while_we_connected() -> None:
         pool = HttpPool(address, gate=WriteGate(lambda: lease.is_held, cut_seconds=5.0))
         sending = asyncio.ensure_future(pool.send(WRITE))
         lease.is_held = False
-        with pytest.raises(Unreachable, match="the lease is not held any more"):
+        with pytest.raises(Unreachable, match="the lease is no longer held"):
             await sending
         assert not got.is_set()
         pool.close()

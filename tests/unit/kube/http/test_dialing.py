@@ -120,9 +120,9 @@ REFUSALS: dict[str, tuple[HttpProxy | SocksProxy, str, str]] = {
     "a proxy that wants a password": (
         HttpProxy("407 Proxy Authentication Required"),
         "http",
-        "answered with status 407",
+        "returned status 407",
     ),
-    "a proxy that hangs up": (HttpProxy("hang up"), "http", "hung up"),
+    "a proxy that hangs up": (HttpProxy("hang up"), "http", "closed the connection"),
     "a SOCKS proxy that wants a password": (
         SocksProxy("joe", "pw"),
         "socks5",

@@ -103,7 +103,7 @@ async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 MISBEHAVIOUR = {
     "a server that hangs up": (close_at_once, "closed"),
-    "a server of something else": (talk_rubbish, "not HTTP"),
+    "a server of something else": (talk_rubbish, "invalid HTTP"),
     "a server that hangs up half-way": (break_off, "closed"),
     "a server that never answers": (say_nothing, "too long"),
 }

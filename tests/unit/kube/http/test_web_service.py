@@ -59,9 +59,9 @@ def test_an_answer_is_plain_data_and_the_query_is_quoted() -> None:
 
 
 FAILURES: dict[str, tuple[bytes, str]] = {
-    "a refusal": (answer(b"bad query", "400 Bad Request"), "/api answered with status 400: bad query"),
-    "a page": (answer(b"<html>"), "/api answered what is no JSON: "),
-    "silence": (b"", "/api: no answer within 0.2 s"),
+    "a refusal": (answer(b"bad query", "400 Bad Request"), "/api returned status 400: bad query"),
+    "a page": (answer(b"<html>"), "/api returned invalid JSON: "),
+    "silence": (b"", "/api: no response within 0.2 s"),
 }
 
 
@@ -87,5 +87,5 @@ def test_nobody_there_is_said_so() -> None:
 
 @pytest.mark.parametrize("url", ["prometheus:9090", "ftp://a", "http://", "http://a:b"])
 def test_what_is_no_url_is_refused(url: str) -> None:
-    with pytest.raises(InputError, match="pluginConfig, url: this is not the URL of a server\n  hint: write one such"):
+    with pytest.raises(InputError, match="pluginConfig, url: not a URL of a server\n  hint: write one such"):
         WebService(url, where="pluginConfig, url")

@@ -133,12 +133,12 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "an address that is none": (
         "TargetLoadPacking",
         {"watcherAddress": "watcher:2020"},
-        "watcherAddress: this is not the URL of a server",
+        "watcherAddress: not a URL of a server",
     ),
     "no address": (
         "TargetLoadPacking",
         {"metricProvider": {"type": "Prometheus"}},
-        "metricProvider.address: this is not the URL of a server",
+        "metricProvider.address: not a URL of a server",
     ),
     "a token of two lines": (
         "TargetLoadPacking",

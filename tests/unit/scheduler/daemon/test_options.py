@@ -1,4 +1,4 @@
-"""From a command line to options: what overrides what, and what does not go together."""
+"""From a command line to options: what overrides what, and what does not must be set together."""
 
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def test_allowed_labels_of_flag_and_manifest(tmp_path: Path) -> None:
 REFUSED = {
     "a port that is none": (["--secure-port=99999"], "must be between 0 and 65535"),
     "a TLS version that is none": (["--tls-min-version=VersionTLS99"], 'unknown tls version "VersionTLS99"'),
-    "a certificate without its key": (["--tls-cert-file=a.crt"], "go together"),
+    "a certificate without its key": (["--tls-cert-file=a.crt"], "must be set together"),
     "a log format that is none": (["--logging-format=xml"], "write text or json"),
     "module levels in JSON": (["--logging-format=json", "--vmodule=a=1"], "Only supported for text log format"),
     "hidden metrics of an old release": (["--show-hidden-metrics-for-version=1.20"], "write 1.36"),

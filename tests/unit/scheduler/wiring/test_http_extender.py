@@ -148,15 +148,15 @@ def test_an_answer_with_neither_nodes_nor_names_leaves_nothing() -> None:
 BAD_ANSWERS: dict[str, tuple[Reply, str]] = {
     "an error it tells": (lambda _: {"Error": "I am tired"}, "^I am tired$"),
     "a status": (lambda _: 500, "failed filter with extender at URL http://.*/scheduler/filter, code 500"),
-    "rubbish": (lambda _: b"<html>", "cannot be read"),
+    "rubbish": (lambda _: b"<html>", "invalid response"),
     "a list of the wrong things": (lambda _: {"NodeNames": [7]}, "nodenames: Expected `str`"),
-    "nodes that are none": (lambda _: {"Nodes": {"items": [{"metadata": 7}]}}, "a node that cannot be read"),
-    "nothing, however long one waits": (lambda _: None, "no answer within 0.05 s"),
-    "no body": (lambda _: b"", "cannot be read"),
-    "a list where an object belongs": (lambda _: [], "cannot be read"),
+    "nodes that are none": (lambda _: {"Nodes": {"items": [{"metadata": 7}]}}, "an invalid node"),
+    "nothing, however long one waits": (lambda _: None, "no response within 0.05 s"),
+    "no body": (lambda _: b"", "invalid response"),
+    "a list where an object belongs": (lambda _: [], "invalid response"),
     "nodes that are no list": (lambda _: {"Nodes": {"items": {"a": 1}}}, "items: Expected `array`"),
     "reasons that are no texts": (lambda _: {"FailedNodes": {"a": 7}}, "failednodes: Expected `str`"),
-    "text that is not UTF-8": (lambda _: b'{"Error": "\xff"}', "cannot be read"),
+    "text that is not UTF-8": (lambda _: b'{"Error": "\xff"}', "invalid response"),
 }
 
 
@@ -180,7 +180,7 @@ def test_ratings() -> None:
 
 def test_ratings_that_are_not_numbers() -> None:
     service = ExtenderService(rate=lambda _: [{"Host": "a", "Score": "good"}])
-    with pytest.raises(ExtenderError, match="'good' where a whole number belongs"):
+    with pytest.raises(ExtenderError, match="'good' instead of an integer"):
         with_extender(service, lambda extender: extender.prioritize(POD, NODES))
 
 
@@ -358,7 +358,7 @@ def test_nobody_at_a_url_with_a_password() -> None:
     "url", ["", "x", f"ftp://me:{SECRET}@h", f"http://me:{SECRET}", f"http://:{SECRET}@", "http://h:0"]
 )
 def test_a_url_of_no_server(url: str) -> None:
-    with pytest.raises(InputError, match="not the URL of a server") as raised:
+    with pytest.raises(InputError, match="not a URL of a server") as raised:
         HttpExtender(ExtenderConfig(url_prefix=url, **VERBS))
     assert SECRET not in str(raised.value)
 

@@ -142,7 +142,7 @@ class LineWriter:
         except OSError as error:
             self._count_dropped(DISK, count)
             if not self._is_failing:
-                log.warning("lines are lost", file=str(self._file.path), error=error.strerror or str(error))
+                log.warning("lines of the log are lost", file=str(self._file.path), error=error.strerror or str(error))
             self._is_failing = True
         else:
             self._is_failing = False
@@ -152,7 +152,7 @@ def check_limits(size: int, files: int) -> LogLimits:
     """Check the limits that flags give; InputError says which is out of bounds."""
     if size < MIN_SIZE:
         hint = "write a size such as 100Mi"
-        raise InputError("--decision-log-max-size", f"{size} bytes are too few for a file", hint=hint)
+        raise InputError("--decision-log-max-size", f"{size} bytes is too small", hint=hint)
     if not 0 <= files <= MAX_FILES:
-        raise InputError("--decision-log-max-files", f"{files} is not a number of files from 0 to {MAX_FILES}")
+        raise InputError("--decision-log-max-files", f"{files} must be between 0 and {MAX_FILES}")
     return LogLimits(size, files)

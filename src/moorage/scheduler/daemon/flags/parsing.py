@@ -116,21 +116,21 @@ def _set(flag: Flag, shown: str, text: str, given: dict[str, Any]) -> None:
     given[flag.name] = join(given[flag.name], value) if join and flag.name in given else value
 
 
-_CONVERT: Final = "it has gone; `moorage config convert` writes what it said as a configuration for --config"
-_LOGS: Final = "it has gone; logs go to stderr, redirect that"
+_CONVERT: Final = "removed; `moorage config convert` converts it to a configuration for --config"
+_LOGS: Final = "removed; logs are written to stderr, which can be redirected"
 
 _INSTEAD: Final = {
-    "address": "it has gone; write --bind-address",
+    "address": "removed; use --bind-address",
     "algorithm-provider": _CONVERT,
-    "failure-domains": "it has gone; affinity terms have a topologyKey",
-    "hard-pod-affinity-symmetric-weight": "it has gone; write hardPodAffinityWeight into InterPodAffinity's args",
-    "lock-object-name": "it has gone; write --leader-elect-resource-name",
-    "lock-object-namespace": "it has gone; write --leader-elect-resource-namespace",
+    "failure-domains": "removed; use topologyKey in affinity terms",
+    "hard-pod-affinity-symmetric-weight": "removed; set hardPodAffinityWeight in the args of InterPodAffinity",
+    "lock-object-name": "removed; use --leader-elect-resource-name",
+    "lock-object-namespace": "removed; use --leader-elect-resource-namespace",
     "policy-config-file": _CONVERT,
     "policy-configmap": _CONVERT,
     "policy-configmap-namespace": _CONVERT,
-    "port": "it has gone: nothing is served without TLS; write --secure-port",
-    "scheduler-name": "it has gone; write schedulerName into a profile of the file for --config",
+    "port": "removed: insecure serving is not supported; use --secure-port",
+    "scheduler-name": "removed; set schedulerName in a profile of --config",
     "use-legacy-policy-config": _CONVERT,
     **dict.fromkeys(
         (

@@ -145,7 +145,7 @@ class CellRegistry:
         known = self._metrics.setdefault(spec.name, CellMetric(spec, self._allowed(spec))).spec
         if known != spec:
             was = f"a {known.kind.value} with the labels {', '.join(known.labels)}"
-            raise ValueError(f"the metric {spec.name} is there already, as {was} ({known.help!r})")
+            raise ValueError(f"the metric {spec.name} is already registered as {was} ({known.help!r})")
 
     def number(self, spec: MetricSpec, *labels: str) -> NumberCell:
         """Return the counter or gauge of some label values."""

@@ -241,14 +241,12 @@ _ALL: Final = (
     _counter("registered_metrics_total", "stability_level deprecated_version", "Metrics registered.", BETA),
     _counter("disabled_metrics_total", "", "Metrics disabled by --disabled-metrics.", BETA),
     _counter("hidden_metrics_total", "", "Metrics hidden.", BETA),
-    _gauge("moorage_plugin_form", "plugin profile form", "How a plugin judges: columns, or node by node; always 1."),
-    _counter(
-        "moorage_malformed_objects_total", "resource", "Objects of the API that could not be read and were skipped."
-    ),
-    _counter("moorage_list_watch_failures_total", "resource", "Lists and watches that failed and were tried again."),
-    _counter("moorage_events_dropped_total", "", "Events for users that were dropped because the server was too slow."),
+    _gauge("moorage_plugin_form", "plugin profile form", "Form of a plugin: columns or node by node; always 1."),
+    _counter("moorage_malformed_objects_total", "resource", "API objects that were skipped because they were invalid."),
+    _counter("moorage_list_watch_failures_total", "resource", "Lists and watches that failed and were retried."),
+    _counter("moorage_events_dropped_total", "", "Events that were dropped because the server was too slow."),
     _counter("moorage_apply_failures_total", "resource", "Changes of objects that could not be applied."),
-    _counter("moorage_config_reloads_total", "result", "Changes of configuration or plugin code: success or refused."),
+    _counter("moorage_config_reloads_total", "result", "Reloads of configuration or plugin code: success or refused."),
     _histogram(
         "moorage_config_reload_hold_seconds",
         "step",
@@ -256,32 +254,32 @@ _ALL: Final = (
         ALPHA,
         _TENTHS,
     ),
-    _gauge("moorage_config_last_reload_successful", "", "Whether the last change is in force: 1, or 0 if refused."),
+    _gauge("moorage_config_last_reload_successful", "", "Whether the last reload succeeded: 1, or 0 if refused."),
     _gauge(
-        "moorage_config_last_reload_success_timestamp_seconds", "", "Since when the configuration in force has been so."
+        "moorage_config_last_reload_success_timestamp_seconds", "", "Time at which the active configuration was loaded."
     ),
-    _gauge("moorage_config_info", "hash", "Which configuration is in force: a hash of all its settings; always 1."),
-    _counter("moorage_stuck_total", "plugin", "Times a plugin kept the scheduler from its work for over a second."),
+    _gauge("moorage_config_info", "hash", "Hash of the active configuration; always 1."),
+    _counter("moorage_stuck_total", "plugin", "Times a plugin blocked the scheduler for more than a second."),
     _counter(
         "moorage_decision_log_dropped_total",
         "reason",
-        "Decisions that did not get into --decision-log: too many waited (buffer), or the disk took none (disk).",
+        "Decisions missing in --decision-log: full buffer (buffer) or failed write (disk).",
     ),
-    _gauge("moorage_shadow_up", "", "Whether the configuration of --shadow is asked about pods."),
+    _gauge("moorage_shadow_up", "", "Whether --shadow compares decisions."),
     _counter(
         "moorage_shadow_decisions_total",
         "profile result",
-        "Decisions that --shadow was asked about: agrees, differs, unsure (its cluster was another one), error.",
+        "Decisions that --shadow compared: agrees, differs, unsure (its cluster state differed), error.",
     ),
     _counter(
         "moorage_shadow_differences_total",
         "profile plugin",
-        "Decisions that differ, by the plugin behind it.",
+        "Decisions that differ, by the plugin that caused the difference.",
     ),
     _counter(
         "moorage_shadow_dropped_total",
         "reason",
-        "Decisions that --shadow was not asked about or did not answer: busy, starting, lost.",
+        "Decisions that --shadow did not compare: busy, starting, lost.",
     ),
     _counter(
         "moorage_cross_check_differences_total", "profile", "Cached results found wrong by --cross-check-percent."
@@ -289,9 +287,13 @@ _ALL: Final = (
     _gauge(
         "moorage_fragmentation_ratio",
         "pool shape",
-        "GPUs that are idle and of no use to pods of a shape, as a share of the pool's GPUs; from GpuShare.",
+        "Share of the pool's GPUs that are idle but unusable for pods of a shape; from GpuShare.",
     ),
-    _gauge("moorage_largest_job_gpus", "pool", "Whole GPUs that one pod could have on one node now; from GpuShare."),
+    _gauge(
+        "moorage_largest_job_gpus",
+        "pool",
+        "Largest number of whole GPUs available to one pod on one node; from GpuShare.",
+    ),
 )
 
 METRICS: Final[Mapping[str, MetricSpec]] = MappingProxyType({spec.name: spec for spec in _ALL})

@@ -49,7 +49,7 @@ async def looked_up(client: ApiClient, given: TrustedClients) -> TrustedClients:
     try:
         data = msgspec.json.decode(await client.request("GET", CONFIG_MAP), type=TrustedConfigMap).data or {}
     except UNREADABLE as error:
-        raise InputError("extension-apiserver-authentication", f"this is not a ConfigMap: {error}") from error
+        raise InputError("extension-apiserver-authentication", f"not a ConfigMap: {error}") from error
     if given.proxy_ca:
         return TrustedClients(given.client_ca or _bundle(data, "client-ca-file"), given.proxy_ca, given.headers)
     headers = ProxyHeaders(
@@ -71,7 +71,7 @@ def _names(data: dict[str, str], key: str) -> tuple[str, ...]:
     try:
         return msgspec.json.decode(data.get(key) or "[]", type=tuple[str, ...])
     except UNREADABLE as error:
-        raise InputError(f"extension-apiserver-authentication: {key}", f"this is not a list: {error}") from error
+        raise InputError(f"extension-apiserver-authentication: {key}", f"not a list: {error}") from error
 
 
 def _read(flag: str, path: str) -> bytes:

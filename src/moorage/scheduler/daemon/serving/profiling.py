@@ -52,7 +52,7 @@ async def _profile(request: HttpRequest) -> Reply:
     try:
         profile.enable()
     except ValueError:
-        return text_reply("a profile is being taken already\n", 409)
+        return text_reply("another profile is being recorded\n", 409)
     try:
         await asyncio.sleep(seconds)
     finally:

@@ -189,4 +189,4 @@ def decoded(answer: bytes, kind: type[V]) -> V:
     try:
         return msgspec.json.decode(answer, type=kind)
     except UNREADABLE as error:
-        raise ServerError(f"the API server's review cannot be read: {error}") from error
+        raise ServerError(f"invalid review response from the API server: {error}") from error

@@ -95,7 +95,7 @@ class Server:
             )
         except OSError as error:
             where = f"--bind-address={options.address} --secure-port={options.port}"
-            raise InputError(where, f"cannot listen there: {error.strerror or error}") from error
+            raise InputError(where, f"cannot listen: {error.strerror or error}") from error
 
     async def stop(self) -> None:
         """Let requests under way finish, and end."""
@@ -109,7 +109,7 @@ class Server:
     def _client(self, kubeconfig: str, flag: str) -> ApiClient | None:
         connection = load_connection(kubeconfig) if kubeconfig else _in_cluster()
         if connection is None:
-            log.warning("not delegated to an API server, only paths that are always allowed are served", flag=flag)
+            log.warning("no delegation to an API server; only the always-allowed paths are served", flag=flag)
             return None
         client = ApiClient(connection)
         self._clients.append(client)
@@ -141,7 +141,7 @@ class Certificates:
         except MoorageError as error:
             if not self._options.tolerate_lookup_failure:
                 raise
-            log.warning("client CAs could not be looked up; certificates will not be believed", error=str(error))
+            log.warning("cannot read client CAs; client certificates are not accepted", error=str(error))
             self._trusted = given
         self._gatekeeper.trust(self._trusted)
         self._tls = ServingTls(self._serving, self._trusted.bundles)
@@ -155,11 +155,11 @@ class Certificates:
             if trusted != self._trusted:
                 self._gatekeeper.trust(trusted)
         except MoorageError as error:
-            log.warning("certificates cannot be reloaded now", error=str(error))
+            log.warning("cannot reload certificates", error=str(error))
             return
         if is_new or trusted != self._trusted:
             self._trusted = trusted
-            log.info("certificates were reloaded")
+            log.info("certificates reloaded")
 
     async def _published(self, given: TrustedClients) -> TrustedClients:
         if self._client is None or self._options.skip_lookup:

@@ -113,7 +113,7 @@ def _context(options: ServingOptions, client_cas: Sequence[bytes]) -> ssl.SSLCon
         try:
             context.load_verify_locations(cadata=bundle.decode())
         except (OSError, ValueError) as error:
-            raise InputError("--client-ca-file", f"the CAs of clients cannot be used: {error}") from error
+            raise InputError("--client-ca-file", f"invalid certificate: {error}") from error
         context.verify_mode = ssl.CERT_OPTIONAL
         # A client that resumes a session shows its certificate alone, not by whom it was verified.
         context.num_tickets = 0
@@ -153,7 +153,7 @@ def _load_files(context: ssl.SSLContext, certificate: str, key: str, flag: str) 
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise InputError(flag, f"{certificate} and {key} cannot be served with: {error}") from error
+        raise InputError(flag, f"cannot use {certificate} and {key}: {error}") from error
 
 
 def _write_pair(certificate: Path, key: Path, pair: tuple[bytes, bytes]) -> None:

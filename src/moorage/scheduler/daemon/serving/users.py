@@ -59,7 +59,7 @@ def _certificates_in(bundle: bytes) -> "list[x509.Certificate]":
     try:
         return x509.load_pem_x509_certificates(bundle)
     except ValueError as error:
-        raise InputError("the CAs of clients", f"they cannot be used: {error}") from error
+        raise InputError("the CAs of clients", f"invalid certificate: {error}") from error
 
 
 def _issued(authority: "x509.Certificate", certificate: "x509.Certificate") -> bool:

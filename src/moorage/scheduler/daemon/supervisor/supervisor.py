@@ -185,7 +185,9 @@ class Supervisor:
                 async with asyncio.timeout(BEAT_SECONDS):
                     await self._gone.wait()
                     return
-        log.warning("the scheduler does not end, so it is killed", plugin=self._incidents.plugin)
+        log.warning(
+            "shutdown timed out (is a plugin blocking?); the scheduler is killed", plugin=self._incidents.plugin
+        )
         self._end()
 
     async def _serve(self, setup: Setup) -> None:

@@ -167,7 +167,7 @@ class SupervisorClient:
             return
         self._meter.count(METRIC, plugin)
         log.warning(
-            "a plugin does not return, and no pod is scheduled meanwhile",
+            "a plugin does not return; scheduling is blocked",
             plugin=plugin,
             where=str(frame),
             seconds=round(now - self._cycles.since, 1),

@@ -85,9 +85,9 @@ class Incidents:
                 await self._report()
             elif is_reported and not self._watchdog.is_blocked:
                 is_reported = False
-                log.info("the scheduler goes on", plugin=self.plugin)
+                log.info("the scheduler is no longer blocked", plugin=self.plugin)
             if self._watchdog.is_stuck and not is_stuck:
-                problem = "stuck for too long: /livez fails, and the lease is not renewed"
+                problem = "stuck for too long: /livez fails and the lease is no longer renewed"
                 log.error(problem, plugin=self.plugin, limit_seconds=self._watchdog.limit)
             is_stuck = self._watchdog.is_stuck
 
@@ -102,7 +102,7 @@ class Incidents:
         log.warning(
             "the scheduler is blocked" if not self.plugin else "a plugin blocks the scheduler",
             plugin=self.plugin,
-            where=str(frame or (stack[0] if stack else "unknown, the process does not run")),
+            where=str(frame or (stack[0] if stack else "unknown (the process is not running)")),
             seconds=round(self._watchdog.blocked, 1),
             stack="\n".join(map(str, stack)),
         )

@@ -87,7 +87,7 @@ def test_a_full_disk_costs_lines_only(tmp_path: Path, logged: list[MutableMappin
     assert path.read_bytes() == b"whole\nagain\n"
     assert dropped == {DISK: 3}
     # The log is kept in memory meanwhile: where output goes to a file, the limit would refuse that as well.
-    assert [line["event"] for line in logged] == ["lines are lost"]
+    assert [line["event"] for line in logged] == ["lines of the log are lost"]
 
 
 def test_what_comes_faster_than_it_is_written_is_dropped_and_counted(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_reading(arguments: list[str], name: str, want: Any) -> None:
 REFUSED: dict[str, tuple[list[str], str]] = {
     "a flag of old days says what took its place": (
         ["--port=10251"],
-        "unknown flag: --port\n  hint: it has gone: nothing is served without TLS; write --secure-port",
+        "unknown flag: --port\n  hint: removed: insecure serving is not supported; use --secure-port",
     ),
     "an unknown flag suggests the closest": (
         ["--leader-elec"],
