@@ -22,8 +22,8 @@ JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 
-class Asked:
-    """Asks an API in virtual time and reads the answers."""
+class ApiHarness:
+    """Sends requests to an API in virtual time and decodes the responses."""
 
     def __init__(self, *, history: int = 10_000, store: Store | None = None, gates: str = "") -> None:
         self.clock = VirtualClock()
@@ -31,40 +31,40 @@ class Asked:
         stored = store or Store(history=history)
         self.api = Api(self.clock, stored, features=features, knows_token=lambda token: token == "good")
 
-    def ask(
+    def send(
         self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = ""
     ) -> ApiResponse:
-        place, _, query = path.partition("?")
+        path, _, query = path.partition("?")
         pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
         content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        answer = self.api.answer(ApiRequest(method, place, pairs, content, content_type, accept, "tester/1"))
-        assert isinstance(answer, ApiResponse)
-        return answer
+        response = self.api.answer(ApiRequest(method, path, pairs, content, content_type, accept, "tester/1"))
+        assert isinstance(response, ApiResponse)
+        return response
 
-    def got(self, method: str, path: str, body: Any = None, *, want: int = 200, **how: str) -> Data:
-        answer = self.ask(method, path, body, **how)
-        data: Data = msgspec.json.decode(answer.body)
-        assert answer.status == want, data
+    def request(self, method: str, path: str, body: Any = None, *, want: int = 200, **how: str) -> Data:
+        response = self.send(method, path, body, **how)
+        data: Data = msgspec.json.decode(response.body)
+        assert response.status == want, data
         return data
 
     def create(self, path: str, body: Data) -> Data:
-        return self.got("POST", path, body, want=201)
+        return self.request("POST", path, body, want=201)
 
     def get(self, path: str) -> Data:
-        return self.got("GET", path)
+        return self.request("GET", path)
 
     def names(self, path: str) -> list[str]:
         return [item["metadata"]["name"] for item in self.get(path)["items"]]
 
-    def watch(self, path: str) -> "Watched":
-        place, _, query = path.partition("?")
+    def watch(self, path: str) -> "WatchReader":
+        path, _, query = path.partition("?")
         pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
-        answer = self.api.answer(ApiRequest("GET", place, {"watch": "true", **pairs}))
-        assert isinstance(answer, Watch), answer
-        return Watched(answer)
+        response = self.api.answer(ApiRequest("GET", path, {"watch": "true", **pairs}))
+        assert isinstance(response, Watch), response
+        return WatchReader(response)
 
 
-class Watched:
+class WatchReader:
     """Reads a watch as (event, name) pairs."""
 
     def __init__(self, watch: Watch) -> None:
@@ -76,7 +76,7 @@ class Watched:
     def next(self) -> list[Data]:
         return _events(self.watch.take())
 
-    def told(self) -> list[tuple[str, str]]:
+    def events(self) -> list[tuple[str, str]]:
         return [(event["type"], event["object"]["metadata"].get("name", "")) for event in [*self.first(), *self.next()]]
 
 

@@ -73,7 +73,7 @@ def _reference(owner: KubeObject) -> dict[str, Any]:
     }
 
 
-def said(actions: Iterable[ControllerAction]) -> list[str]:
+def describe(actions: Iterable[ControllerAction]) -> list[str]:
     """Put actions in words; statuses are left out, they have tests of their own."""
     words = (_word(action) for action in actions)
     return [word for word in words if word]

@@ -22,7 +22,7 @@ async def at_once(_request: ApiRequest) -> None:
     """Take no time."""
 
 
-def test_requests_are_answered_by_the_api() -> None:
+def test_requests_are_executed_by_the_api() -> None:
     clock = VirtualClock()
 
     async def run() -> None:
@@ -38,7 +38,7 @@ def test_requests_are_answered_by_the_api() -> None:
     asyncio.run(run())
 
 
-def test_what_happens_before_a_request_may_refuse_it() -> None:
+def test_before_hook_can_reject_a_request() -> None:
     seen: list[tuple[str, str]] = []
 
     async def refuse(request: ApiRequest) -> None:
@@ -56,7 +56,7 @@ def test_what_happens_before_a_request_may_refuse_it() -> None:
     assert seen == [("POST", "/api/v1/nodes")]
 
 
-def test_changes_come_late_in_order_and_decoded_once() -> None:
+def test_changes_are_delayed_ordered_and_decoded_once() -> None:
     clock, first, second = VirtualClock(), [], []  # type: ignore[var-annotated]
 
     async def run() -> None:
@@ -81,7 +81,7 @@ def test_changes_come_late_in_order_and_decoded_once() -> None:
     assert first[1].after is second[1].after is first[2].before
 
 
-def test_each_change_takes_its_own_time_but_overtakes_none() -> None:
+def test_delays_vary_but_order_is_preserved() -> None:
     clock, delays = VirtualClock(), iter((3.0, 1.0))
     seen: list[tuple[float, str]] = []
 
@@ -99,7 +99,7 @@ def test_each_change_takes_its_own_time_but_overtakes_none() -> None:
     assert seen == [(pytest.approx(1.0), "first"), (pytest.approx(3.0), "second")]
 
 
-def test_what_is_there_already_is_read_at_once() -> None:
+def test_existing_objects_are_delivered_immediately() -> None:
     found: list[Change[Any]] = []
 
     def on_changes(kind: Kind, changes: Any) -> None:

@@ -87,7 +87,7 @@ def test_strategic_merge(target: Any, patch: Any, want: Any) -> None:
     assert strategic_merge(target, patch, POD) == want
 
 
-def test_an_item_without_its_merge_key_is_refused() -> None:
+def test_item_without_its_merge_key_is_rejected() -> None:
     with pytest.raises(ApiError, match="does not contain declared merge key: name"):
         strategic_merge(CONTAINERS, {"spec": {"containers": [{"image": "x"}]}}, POD)
 
@@ -126,7 +126,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("operations", "status"), REFUSED.values(), ids=REFUSED)
-def test_json_patch_refuses(operations: Any, status: int) -> None:
+def test_invalid_json_patch_is_rejected(operations: Any, status: int) -> None:
     with pytest.raises(ApiError) as error:
         json_patch({"a": 1, "l": [1]}, operations)
     assert error.value.status == status

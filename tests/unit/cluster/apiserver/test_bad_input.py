@@ -15,7 +15,7 @@ from tests.support.api import (
     NODES,
     PODS,
     STRATEGIC,
-    Asked,
+    ApiHarness,
     budget,
     definition,
     deployment,
@@ -154,19 +154,17 @@ BAD: dict[str, tuple[str, str, Any, str, int, str]] = {
 }
 
 
-def furnished() -> Asked:
-    asked = Asked()
-    asked.create(PODS, pod())
-    asked.create(NODES, node())
-    asked.create(DEPLOYMENTS, deployment())
-    return asked
+def furnished() -> ApiHarness:
+    client = ApiHarness()
+    client.create(PODS, pod())
+    client.create(NODES, node())
+    client.create(DEPLOYMENTS, deployment())
+    return client
 
 
 @pytest.mark.parametrize(("method", "path", "body", "kind", "code", "reason"), BAD.values(), ids=BAD)
-def test_what_is_wrong_is_answered_with_a_status(
-    method: str, path: str, body: Any, kind: str, code: int, reason: str
-) -> None:
-    answer = furnished().ask(method, path, body, content_type=kind or "application/json")
+def test_invalid_request_returns_a_status(method: str, path: str, body: Any, kind: str, code: int, reason: str) -> None:
+    answer = furnished().send(method, path, body, content_type=kind or "application/json")
     status = msgspec.json.decode(answer.body)
     assert (answer.status, status.get("reason"), status["kind"]) == (code, reason, "Status"), status
     assert status["code"] == code
@@ -263,14 +261,14 @@ def requests(draw: st.DrawFn) -> ApiRequest:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(st.lists(requests(), min_size=1, max_size=4))
-def test_mutated_requests_are_answered(asks: list[ApiRequest]) -> None:
-    asked = furnished()
+def test_mutated_request_returns_a_response(asks: list[ApiRequest]) -> None:
+    client = furnished()
     for ask in asks:
-        answer = asked.api.answer(ask)
+        answer = client.api.answer(ask)
         if isinstance(answer, ApiResponse):
             assert answer.status < 500 or b"ResourceVersionTooLarge" in answer.body, answer.body
         else:
             b"".join(answer.begin())
             answer.take()
     for path in ("/api/v1/pods", "/api/v1/nodes", "/apis/apps/v1/deployments", "/api/v1/events", "/api/v1/services"):
-        assert asked.ask("GET", path, accept=TABLE).status == 200
+        assert client.send("GET", path, accept=TABLE).status == 200

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.support.api import Asked, Data
+from tests.support.api import ApiHarness, Data
 from tests.support.bad_group_requests import GATES, GOOD, LOOSE, REQUESTS
 from tests.support.bad_requests import essence
 from tests.unit.cluster.apiserver.test_refusals import answered
@@ -13,16 +13,16 @@ ANSWERS: dict[str, Data] = msgspec.json.decode((Path(__file__).parent / "group_r
 
 
 @pytest.fixture(scope="module")
-def server() -> Asked:
-    asked = Asked(gates=GATES)
+def server() -> ApiHarness:
+    client = ApiHarness(gates=GATES)
     for ask in GOOD:
-        answer = answered(asked, ask)
+        answer = answered(client, ask)
         assert answer.status == 201, answer.body
-    return asked
+    return client
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_refuses_it_in_the_words_of_kube_apiserver(name: str, server: Asked) -> None:
+def test_rejects_with_the_texts_of_kube_apiserver(name: str, server: ApiHarness) -> None:
     answer = answered(server, REQUESTS[name])
     if name in LOOSE:
         assert answer.status == ANSWERS[name]["code"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.api import MERGE, STRATEGIC, Asked, Data
+from tests.support.api import MERGE, STRATEGIC, ApiHarness, Data
 from tests.support.bad_group_requests import ALPHA, BETA, COMPOSITES, CONDITION, GATES, GROUPS, WORKLOADS, group
 from tests.support.good_group_requests import CLASS, EVERYTHING, OBJECTS, USUAL
 
@@ -39,66 +39,66 @@ LEFT: dict[str, tuple[str, str, Data]] = {
 }
 
 
-def server(gates: str) -> Asked:
-    asked = Asked(gates=gates)
+def server(gates: str) -> ApiHarness:
+    client = ApiHarness(gates=gates)
     for ask in (CLASS, USUAL):
-        asked.create(ask.path, ask.body)
-    return asked
+        client.create(ask.path, ask.body)
+    return client
 
 
 @pytest.mark.parametrize(("gates", "name", "want"), LEFT.values(), ids=LEFT)
-def test_what_is_stored(gates: str, name: str, want: Data) -> None:
+def test_stored_group(gates: str, name: str, want: Data) -> None:
     assert server(gates).create(OBJECTS[name].path, OBJECTS[name].body)["spec"] == want
 
 
-def test_a_field_stays_that_was_there_when_its_gate_was_on() -> None:
-    asked = server(GATES)
-    asked.create(GROUPS, OBJECTS["a group of everything"].body)
-    later = Asked(gates=FEW, store=asked.api.store)
-    changed = later.got("PATCH", f"{GROUPS}/everything", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+def test_field_of_a_disabled_gate_is_preserved_on_update() -> None:
+    client = server(GATES)
+    client.create(GROUPS, OBJECTS["a group of everything"].body)
+    later = ApiHarness(gates=FEW, store=client.api.store)
+    changed = later.request("PATCH", f"{GROUPS}/everything", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
     assert changed["spec"]["schedulingConstraints"] == EVERYTHING["schedulingConstraints"]
     assert changed["spec"]["preemptionPolicy"] == "Never"
 
 
 def test_one_object_in_two_versions() -> None:
-    asked = server(GATES)
-    asked.create(GROUPS, group().body)
+    client = server(GATES)
+    client.create(GROUPS, group().body)
     other = GROUPS.replace(BETA, ALPHA)
-    assert asked.get(f"{other}/bad")["apiVersion"] == ALPHA
-    assert [item["metadata"]["name"] for item in asked.get(other)["items"]] == ["bad"]
+    assert client.get(f"{other}/bad")["apiVersion"] == ALPHA
+    assert [item["metadata"]["name"] for item in client.get(other)["items"]] == ["bad"]
     patch = {"spec": {"schedulingPolicy": {"gang": {"minCount": 5}}}}
-    assert asked.got("PATCH", f"{other}/bad", patch, content_type=MERGE)["apiVersion"] == ALPHA
-    found = asked.get(f"{GROUPS}/bad")
+    assert client.request("PATCH", f"{other}/bad", patch, content_type=MERGE)["apiVersion"] == ALPHA
+    found = client.get(f"{GROUPS}/bad")
     assert (found["apiVersion"], found["spec"]["schedulingPolicy"]) == (BETA, {"gang": {"minCount": 5}})
 
 
-def test_a_group_is_protected_and_a_composite_one_is_not() -> None:
-    asked = server(GATES)
-    asked.create(GROUPS, group().body)
-    asked.create(COMPOSITES, OBJECTS["a composite group"].body)
-    asked.got("DELETE", f"{COMPOSITES}/plain")
-    assert asked.names(COMPOSITES) == []
-    asked.got("DELETE", f"{GROUPS}/bad")
-    assert "deletionTimestamp" in asked.get(f"{GROUPS}/bad")["metadata"]
-    asked.got("PATCH", f"{GROUPS}/bad", {"metadata": {"finalizers": None}}, content_type=MERGE)
-    assert asked.names(GROUPS) == []
+def test_group_is_protected_and_a_composite_one_is_not() -> None:
+    client = server(GATES)
+    client.create(GROUPS, group().body)
+    client.create(COMPOSITES, OBJECTS["a composite group"].body)
+    client.request("DELETE", f"{COMPOSITES}/plain")
+    assert client.names(COMPOSITES) == []
+    client.request("DELETE", f"{GROUPS}/bad")
+    assert "deletionTimestamp" in client.get(f"{GROUPS}/bad")["metadata"]
+    client.request("PATCH", f"{GROUPS}/bad", {"metadata": {"finalizers": None}}, content_type=MERGE)
+    assert client.names(GROUPS) == []
 
 
 def test_conditions_are_merged_by_type() -> None:
-    asked = server(GATES)
-    asked.create(GROUPS, group().body)
+    client = server(GATES)
+    client.create(GROUPS, group().body)
     for kind in ("A", "B", "A"):
         patch = {"status": {"conditions": [{**CONDITION, "type": kind}]}}
-        found = asked.got("PATCH", f"{GROUPS}/bad/status", patch, content_type=STRATEGIC)
+        found = client.request("PATCH", f"{GROUPS}/bad/status", patch, content_type=STRATEGIC)
     assert sorted(item["type"] for item in found["status"]["conditions"]) == ["A", "B"]
     assert "generation" not in found["metadata"]
 
 
 def test_without_the_gate_there_are_no_groups() -> None:
-    asked = Asked()
+    client = ApiHarness()
     for path in (GROUPS, WORKLOADS, COMPOSITES):
-        assert asked.ask("GET", path).status == 404
-    pod = asked.create(OBJECTS["a member"].path, OBJECTS["a member"].body)
+        assert client.send("GET", path).status == 404
+    pod = client.create(OBJECTS["a member"].path, OBJECTS["a member"].body)
     assert "schedulingGroup" not in pod["spec"]
 
 
@@ -116,8 +116,8 @@ STATUSES: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 @pytest.mark.parametrize(("conditions", "want"), STATUSES.values(), ids=STATUSES)
 def test_the_status_that_kubectl_shows(conditions: list[dict[str, Any]], want: str) -> None:
-    asked = server(GATES)
-    asked.create(GROUPS, group().body)
-    asked.got("PATCH", f"{GROUPS}/bad/status", {"status": {"conditions": conditions}}, content_type=MERGE)
-    table = asked.got("GET", GROUPS, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    client = server(GATES)
+    client.create(GROUPS, group().body)
+    client.request("PATCH", f"{GROUPS}/bad/status", {"status": {"conditions": conditions}}, content_type=MERGE)
+    table = client.request("GET", GROUPS, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
     assert table["rows"][0]["cells"][:4] == ["bad", "Gang", "<none>", want]

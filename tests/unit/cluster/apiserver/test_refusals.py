@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import msgspec
 import pytest
-from tests.support.api import Asked, Data
+from tests.support.api import ApiHarness, Data
 from tests.support.bad_requests import GOOD, LOOSE, REQUESTS, Ask, essence
 
 from moorage.cluster.apiserver.requests.request import ApiRequest, ApiResponse
@@ -14,28 +14,28 @@ ANSWERS: dict[str, Data] = msgspec.json.decode((Path(__file__).parent / "refusal
 
 
 @pytest.fixture(scope="module")
-def server() -> Asked:
-    asked = Asked()
+def server() -> ApiHarness:
+    client = ApiHarness()
     for ask in GOOD:
-        assert answered(asked, ask).status == 201
-    return asked
+        assert answered(client, ask).status == 201
+    return client
 
 
-def answered(asked: Asked, ask: Ask) -> ApiResponse:
+def answered(client: ApiHarness, ask: Ask) -> ApiResponse:
     path, _, query = ask.path.partition("?")
     pairs = {key: unquote(text) for key, text in (pair.split("=", 1) for pair in query.split("&") if pair)}
     body = b"" if ask.body is None else ask.body if isinstance(ask.body, bytes) else msgspec.json.encode(ask.body)
-    answer = asked.api.answer(ApiRequest(ask.method, path, pairs, body, ask.content_type))
+    answer = client.api.answer(ApiRequest(ask.method, path, pairs, body, ask.content_type))
     assert isinstance(answer, ApiResponse)
     return answer
 
 
 @pytest.mark.parametrize("name", [name for name in REQUESTS if name not in LOOSE])
-def test_refuses_it_in_the_words_of_kube_apiserver(name: str, server: Asked) -> None:
+def test_rejects_with_the_texts_of_kube_apiserver(name: str, server: ApiHarness) -> None:
     answer = answered(server, REQUESTS[name])
     assert essence(answer.status, answer.body, loosely=False) == ANSWERS[name]
 
 
 @pytest.mark.parametrize("name", sorted(LOOSE))
-def test_refuses_it_in_words_of_its_own(name: str, server: Asked) -> None:
+def test_rejects_with_texts_of_our_own(name: str, server: ApiHarness) -> None:
     assert 400 <= answered(server, REQUESTS[name]).status < 500

@@ -42,7 +42,7 @@ def lease(holder: str, *, renewed: float = 1.0, preferred: str | None = None) ->
     return make(Lease, "kube-scheduler", metadata={"namespace": "kube-system"}, spec=spec)
 
 
-def told(action: ControllerAction) -> str:
+def current(action: ControllerAction) -> str:
     match action:
         case Create(data=data):
             return f"elect {data['spec']['holderIdentity']}"
@@ -105,10 +105,10 @@ CASES: dict[str, tuple[list[Any], list[str]]] = {
 @pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
 def test_elections(objects: list[Any], want: list[str]) -> None:
     controller = ElectionController(VirtualClock())
-    assert [told(action) for action in controller.reconcile(KEY, InformerCache(objects))] == want
+    assert [current(action) for action in controller.reconcile(KEY, InformerCache(objects))] == want
 
 
-def test_what_is_looked_at() -> None:
+def test_affected_leases() -> None:
     controller, someone = ElectionController(VirtualClock()), candidate("a")
     assert controller.affected(someone, InformerCache()) == (KEY,)
     assert controller.affected(lease("a"), InformerCache([someone])) == (KEY,)

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.support.reconciling import NOW, make, said, status_in, waits_in
+from tests.support.reconciling import NOW, describe, make, status_in, waits_in
 
 from moorage.cluster.controllers.actions import Create
 from moorage.cluster.controllers.cronjob import SCHEDULED, Runs
@@ -53,32 +53,32 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("wanted", "jobs", "want"), CASES.values(), ids=CASES)
-def test_makes_jobs_by_the_clock(wanted: CronJob, jobs: list[Job], want: list[str]) -> None:
-    assert said(Runs(wanted, jobs, NOW).actions()) == want
+@pytest.mark.parametrize(("workload", "jobs", "want"), CASES.values(), ids=CASES)
+def test_jobs_are_created_on_schedule(workload: CronJob, jobs: list[Job], want: list[str]) -> None:
+    assert describe(Runs(workload, jobs, NOW).actions()) == want
 
 
-def test_one_that_comes_too_late_is_not_made() -> None:
-    wanted = cron_job(startingDeadlineSeconds=60)
-    assert said(Runs(wanted, [], NOW + 120).actions()) == []
-    assert said(Runs(wanted, [], NOW + 30).actions()) == [f"create Job {LAST}"]
+def test_job_is_skipped_after_the_starting_deadline() -> None:
+    workload = cron_job(startingDeadlineSeconds=60)
+    assert describe(Runs(workload, [], NOW + 120).actions()) == []
+    assert describe(Runs(workload, [], NOW + 30).actions()) == [f"create Job {LAST}"]
 
 
-def test_waits_for_the_next() -> None:
+def test_cron_job_is_requeued_for_the_next_run() -> None:
     (seconds,) = waits_in(Runs(cron_job(age=0), [], NOW + 10).actions())
     assert 290.0 <= seconds < 291.0
 
 
-def test_a_job_says_what_it_is_for_and_the_cron_job_that_it_was_made() -> None:
+def test_job_and_cron_job_record_the_scheduled_time() -> None:
     actions = list(Runs(cron_job(jobTemplate={"spec": {"completions": 2}}), [job("before")], NOW).actions())
-    (made,) = [action for action in actions if isinstance(action, Create)]
-    assert made.data["spec"] == {"completions": 2}
-    assert made.data["metadata"]["annotations"] == {SCHEDULED: format_time(NOW)}
+    (created,) = [action for action in actions if isinstance(action, Create)]
+    assert created.data["spec"] == {"completions": 2}
+    assert created.data["metadata"]["annotations"] == {SCHEDULED: format_time(NOW)}
     status = status_in(actions)
     assert status["lastScheduleTime"] == format_time(NOW)
     assert [item["name"] for item in status["active"]] == ["before"]
 
 
-def test_remembers_the_last_success() -> None:
+def test_last_success_is_recorded() -> None:
     status = status_in(Runs(cron_job(age=0), [job("a", "Complete", MINUTE)], NOW).actions())
     assert status["lastSuccessfulTime"] == format_time(NOW - MINUTE)

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.support.reconciling import NOW, make, pod, said, status_in
+from tests.support.reconciling import NOW, describe, make, pod, status_in
 
 from moorage.cluster.controllers.actions import Create
 from moorage.cluster.controllers.daemonset import Daemons, target_of
@@ -17,8 +17,8 @@ def daemon_set(*, update: dict[str, Any] | None = None, **spec: Any) -> DaemonSe
     return make(DaemonSet, "log", spec={"template": template, "updateStrategy": {"rollingUpdate": update or {}}})
 
 
-def daemons(wanted: DaemonSet, nodes: list[Node], pods: list[Pod]) -> Daemons:
-    return Daemons(wanted, nodes, pods, NOW, History(wanted, []))
+def daemons(workload: DaemonSet, nodes: list[Node], pods: list[Pod]) -> Daemons:
+    return Daemons(workload, nodes, pods, NOW, History(workload, []))
 
 
 CURRENT = daemons(daemon_set(), [], []).revision
@@ -98,24 +98,24 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("wanted", "nodes", "pods", "want"), CASES.values(), ids=CASES)
-def test_one_on_every_node(wanted: DaemonSet, nodes: list[Node], pods: list[Pod], want: list[str]) -> None:
-    current = daemons(wanted, [], []).revision
-    given = [_relabelled(item, current) if item.labels[REVISION_LABEL] == CURRENT else item for item in pods]
-    assert said(daemons(wanted, nodes, given).actions()) == want
+@pytest.mark.parametrize(("workload", "nodes", "pods", "want"), CASES.values(), ids=CASES)
+def test_daemon_pods_on_nodes(workload: DaemonSet, nodes: list[Node], pods: list[Pod], want: list[str]) -> None:
+    current = daemons(workload, [], []).revision
+    labelled = [_relabelled(item, current) if item.labels[REVISION_LABEL] == CURRENT else item for item in pods]
+    assert describe(daemons(workload, nodes, labelled).actions()) == want
 
 
 def _relabelled(item: Pod, revision: str) -> Pod:
     return replace(item, metadata=replace(item.metadata, labels={REVISION_LABEL: revision}))
 
 
-def test_a_pod_is_made_for_one_node_and_keeps_its_own_wishes() -> None:
+def test_daemon_pod_targets_one_node_and_keeps_its_affinity() -> None:
     wish = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [wish]}}}
     (create, *_) = daemons(daemon_set(affinity=affinity), [node("a", disk="ssd")], []).actions()
     assert isinstance(create, Create)
-    made = make(Pod, "log-1", spec=create.data["spec"])
-    assert target_of(made) == "a"
+    created = make(Pod, "log-1", spec=create.data["spec"])
+    assert target_of(created) == "a"
     terms = create.data["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert terms["nodeSelectorTerms"][0]["matchExpressions"] == wish["matchExpressions"]
 

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.support.reconciling import NOW, make, said, status_in
+from tests.support.reconciling import NOW, describe, make, status_in
 
 from moorage.cluster.controllers.actions import ControllerAction, Create
 from moorage.cluster.controllers.deployment import REVISION, ReplicaCounts, Rollout, status_of
@@ -31,14 +31,14 @@ def replica_set(name: str, image: str, revision: int, size: Old) -> ReplicaSet:
 
 
 def rollout(
-    wanted: Deployment, *, old: Old | None = None, new: Old | None = None, left: int = 0
+    workload: Deployment, *, old: Old | None = None, new: Old | None = None, remaining: int = 0
 ) -> list[ControllerAction]:
     sets = []
     if old is not None:
         sets.append(replica_set("old", "web:1", 1, old))
     if new is not None:
         sets.append(replica_set("new", "web:2", 2, new))
-    return list(Rollout(wanted, sets, {item.uid: left for item in sets}, NOW).actions())
+    return list(Rollout(workload, sets, {item.uid: remaining for item in sets}, NOW).actions())
 
 
 ROLLING = {
@@ -62,18 +62,18 @@ ROLLING = {
 }
 
 
-@pytest.mark.parametrize(("wanted", "old", "new", "want"), ROLLING.values(), ids=ROLLING)
-def test_rolls(wanted: Deployment, old: Old | None, new: Old | None, want: list[str]) -> None:
-    left = 4 if wanted.spec.strategy.type == "Recreate" else 0
-    assert said(rollout(wanted, old=old, new=new, left=left)) == want
+@pytest.mark.parametrize(("workload", "old", "new", "want"), ROLLING.values(), ids=ROLLING)
+def test_rolling_update(workload: Deployment, old: Old | None, new: Old | None, want: list[str]) -> None:
+    remaining = 4 if workload.spec.strategy.type == "Recreate" else 0
+    assert describe(rollout(workload, old=old, new=new, remaining=remaining)) == want
 
 
-def test_recreating_goes_on_when_the_last_old_pod_is_gone() -> None:
-    wanted = deployment(strategy={"type": "Recreate"})
-    assert said(rollout(wanted, old=(0, 0), new=(0, 0), left=0)) == ["scale new to 4"]
+def test_recreate_continues_after_the_last_old_pod_is_deleted() -> None:
+    workload = deployment(strategy={"type": "Recreate"})
+    assert describe(rollout(workload, old=(0, 0), new=(0, 0), remaining=0)) == ["scale new to 4"]
 
 
-def test_a_new_template_is_a_new_replica_set() -> None:
+def test_new_template_is_a_new_replica_set() -> None:
     actions = rollout(deployment(strategy={"rollingUpdate": {"maxSurge": 1}}), old=(4, 4))
     create = actions[0]
     assert isinstance(create, Create)
@@ -86,43 +86,43 @@ def test_a_new_template_is_a_new_replica_set() -> None:
     assert spec["template"]["spec"] == template("web:2")["spec"]
 
 
-def test_going_back_makes_the_old_template_the_latest_revision() -> None:
+def test_rollback_makes_the_old_template_the_latest_revision() -> None:
     actions = rollout(deployment(image="web:1"), old=(0, 0), new=(4, 4))
-    assert said(actions) == ["change old", "change web", "scale old to 1"]
+    assert describe(actions) == ["change old", "change web", "scale old to 1"]
 
 
-def test_old_replica_sets_are_kept_as_long_as_history_goes() -> None:
+def test_old_replica_sets_are_kept_within_the_history_limit() -> None:
     sets = [replica_set(f"old-{number}", f"web:0.{number}", number, (0, 0)) for number in range(4)]
     sets.append(replica_set("new", "web:2", 9, (4, 4)))
-    wanted = make(
+    workload = make(
         Deployment,
         "web",
         metadata={"annotations": {REVISION: "9"}},
         spec={"replicas": 4, "template": template("web:2"), "revisionHistoryLimit": 2},
     )
-    actions = Rollout(wanted, sets, dict.fromkeys((item.uid for item in sets), 0), NOW).actions()
-    assert said(actions) == ["delete old-0", "delete old-1"]
+    actions = Rollout(workload, sets, dict.fromkeys((item.uid for item in sets), 0), NOW).actions()
+    assert describe(actions) == ["delete old-0", "delete old-1"]
 
 
 def progress(status: dict[str, Any]) -> str:
     return next(item["reason"] for item in status["conditions"] if item["type"] == "Progressing")
 
 
-def test_tells_how_far_it_is() -> None:
+def test_progress_is_reported() -> None:
     counts = ReplicaCounts(total=5, updated=2, ready=4, available=4, least=3)
     status = status_in(status_of(deployment(), counts, "new", NOW))
     assert (status["replicas"], status["updatedReplicas"], status["unavailableReplicas"]) == (5, 2, 1)
     assert progress(status) == "ReplicaSetUpdated"
 
 
-def test_tells_when_it_is_done() -> None:
+def test_completion_is_reported() -> None:
     status = status_in(status_of(deployment(), ReplicaCounts(4, 4, 4, 4, 3), "new", NOW))
     assert progress(status) == "NewReplicaSetAvailable"
     available = next(item for item in status["conditions"] if item["type"] == "Available")
     assert (available["status"], available["reason"]) == ("True", "MinimumReplicasAvailable")
 
 
-def test_gives_up_when_nothing_has_moved_for_too_long() -> None:
+def test_progress_deadline_is_reported() -> None:
     stuck, counts = deployment(progressDeadlineSeconds=60), ReplicaCounts(4, 1, 3, 3, 3)
     first = status_in(status_of(stuck, counts, "new", NOW))
     later = make(Deployment, "web", spec={"replicas": 4, "progressDeadlineSeconds": 60}, status=first)
@@ -130,7 +130,7 @@ def test_gives_up_when_nothing_has_moved_for_too_long() -> None:
     assert progress(status_in(status_of(later, counts, "new", NOW + 60))) == "ProgressDeadlineExceeded"
 
 
-def test_a_pause_is_told_and_so_is_its_end() -> None:
+def test_pause_and_resume_are_reported() -> None:
     counts = ReplicaCounts(4, 4, 4, 4, 3)
     paused = status_in(status_of(deployment(paused=True), counts, "new", NOW))
     assert progress(paused) == "DeploymentPaused"
@@ -138,21 +138,21 @@ def test_a_pause_is_told_and_so_is_its_end() -> None:
     assert progress(status_in(status_of(resumed, counts, "new", NOW))) == "DeploymentResumed"
 
 
-def test_what_is_noted_on_a_deployment_is_noted_on_its_replica_set() -> None:
+def test_annotations_are_copied_to_the_replica_set() -> None:
     notes = {"kubernetes.io/change-cause": "a new image", REVISION: "7"}
-    wanted = make(Deployment, "web", metadata={"annotations": notes}, spec={"template": template("web:1")})
-    (create, *_) = rollout(wanted)
+    workload = make(Deployment, "web", metadata={"annotations": notes}, spec={"template": template("web:1")})
+    (create, *_) = rollout(workload)
     assert isinstance(create, Create)
     assert create.data["metadata"]["annotations"] == {"kubernetes.io/change-cause": "a new image", REVISION: "1"}
 
 
-def test_a_failure_of_its_replica_set_is_told_while_it_lasts() -> None:
+def test_failure_of_the_replica_set_is_reported_while_it_lasts() -> None:
     counts = ReplicaCounts(total=0, updated=0, ready=0, available=0, least=3)
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no room"}
-    told = status_in(status_of(deployment(), counts, "new", NOW, failure | {"lastTransitionTime": "then"}))
-    kinds = {item["type"]: item["reason"] for item in told["conditions"]}
+    current = status_in(status_of(deployment(), counts, "new", NOW, failure | {"lastTransitionTime": "then"}))
+    kinds = {item["type"]: item["reason"] for item in current["conditions"]}
     assert kinds["ReplicaFailure"] == "FailedCreate"
-    later = make(Deployment, "web", spec={"replicas": 4}, status=told)
+    later = make(Deployment, "web", spec={"replicas": 4}, status=current)
     assert "ReplicaFailure" not in {
         item["type"] for item in status_in(status_of(later, counts, "new", NOW))["conditions"]
     }

@@ -40,16 +40,16 @@ CASES: dict[str, tuple[PodDisruptionBudget, list[Pod], Counts]] = {
 }
 
 
-@pytest.mark.parametrize(("wanted", "present", "want"), CASES.values(), ids=CASES)
-def test_counts(wanted: PodDisruptionBudget, present: list[Pod], want: Counts) -> None:
+@pytest.mark.parametrize(("workload", "present", "want"), CASES.values(), ids=CASES)
+def test_counts(workload: PodDisruptionBudget, present: list[Pod], want: Counts) -> None:
     maker = make(ReplicaSet, "web", spec={"replicas": 4})
-    cache = InformerCache([wanted, maker, *present, pod("other", labels={"app": "other"})])
-    status = status_in(DisruptionController(VirtualClock()).reconcile(wanted.key, cache))
+    cache = InformerCache([workload, maker, *present, pod("other", labels={"app": "other"})])
+    status = status_in(DisruptionController(VirtualClock()).reconcile(workload.key, cache))
     fields = ("expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed")
     assert tuple(status.get(field, 0) for field in fields) == want
 
 
-def test_an_eviction_that_was_granted_counts_until_it_is_carried_out() -> None:
+def test_granted_eviction_counts_until_it_happens() -> None:
     recent, old = format_time(NOW - 10), format_time(NOW - 500)
     granted = {"well-0": recent, "well-1": old, "gone": recent}
     status = status_in(reconcile(budget({"disruptedPods": granted}, minAvailable=1), pods(3), 3, NOW))

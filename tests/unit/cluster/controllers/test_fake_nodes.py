@@ -1,5 +1,5 @@
 import pytest
-from tests.support.reconciling import NOW, make, said, status_in, waits_in
+from tests.support.reconciling import NOW, describe, make, status_in, waits_in
 
 from moorage.cluster.controllers.fake_nodes import NodeShape, beat, fake_node
 from moorage.common.errors import InputError
@@ -27,9 +27,9 @@ def test_shapes(text: str, resources: dict[str, str], zones: int) -> None:
 BAD = {"cpu": "not a resource and an amount", "cpu=much": "write an amount", "cpu=-1": "negative", "zones=a": "zones=3"}
 
 
-@pytest.mark.parametrize(("text", "told"), BAD.items())
-def test_bad_shapes(text: str, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+@pytest.mark.parametrize(("text", "current"), BAD.items())
+def test_bad_shapes(text: str, current: str) -> None:
+    with pytest.raises(InputError, match=current):
         NodeShape.parse(text)
 
 
@@ -49,19 +49,19 @@ def lease(seconds_ago: float) -> Lease:
     return make(Lease, "n1", spec={"renewTime": format_micro_time(NOW - seconds_ago)})
 
 
-def test_a_lease_is_made_and_renewed_in_time() -> None:
-    assert said(beat(node(), None, 10.0, NOW)) == ["create Lease n1"]
-    assert said(beat(node(), lease(10), 10.0, NOW)) == ["change n1"]
+def test_lease_is_created_and_renewed() -> None:
+    assert describe(beat(node(), None, 10.0, NOW)) == ["create Lease n1"]
+    assert describe(beat(node(), lease(10), 10.0, NOW)) == ["change n1"]
     early = list(beat(node(), lease(4), 10.0, NOW))
-    assert (said(early), waits_in(early)) == ([], [6.0])
+    assert (describe(early), waits_in(early)) == ([], [6.0])
 
 
-def test_a_node_that_was_given_up_says_that_it_is_ready() -> None:
+def test_unreachable_node_reports_ready_again() -> None:
     status = status_in(beat(node("Unknown"), lease(1), 10.0, NOW))
     assert ("Ready", "True") in [(item["type"], item["status"]) for item in status["conditions"]]
 
 
-def test_a_node_has_every_string_that_clients_require() -> None:
+def test_node_has_every_string_that_clients_require() -> None:
     schema = schema_of("io.k8s.api.core.v1.NodeSystemInfo")
     assert schema is not None
     info = fake_node("n1", 1, NodeShape(), NOW)["status"]["nodeInfo"]

@@ -1,5 +1,5 @@
 import pytest
-from tests.support.reconciling import make, said, waits_in
+from tests.support.reconciling import describe, make, waits_in
 
 from moorage.cluster.controllers.actions import Delete
 from moorage.cluster.controllers.garbage_collector import GarbageCollector
@@ -80,23 +80,23 @@ CASES = {
 
 
 @pytest.mark.parametrize(("objects", "key", "want"), CASES.values(), ids=CASES)
-def test_follows_owners(objects: list[KubeObject], key: str, want: list[str]) -> None:
-    assert said(GarbageCollector(VirtualClock()).reconcile(key, InformerCache(objects))) == want
+def test_dependents_follow_their_owners(objects: list[KubeObject], key: str, want: list[str]) -> None:
+    assert describe(GarbageCollector(VirtualClock()).reconcile(key, InformerCache(objects))) == want
 
 
-def test_what_is_very_young_is_left_alone_for_a_moment() -> None:
+def test_young_object_is_not_collected() -> None:
     actions = list(GarbageCollector(VirtualClock()).reconcile("ReplicaSet/shop/web-1", InformerCache([owned(age=0.0)])))
-    assert said(actions) == []
+    assert describe(actions) == []
     assert waits_in(actions) == [2.0]
 
 
-def test_what_an_owner_waits_for_waits_for_its_own() -> None:
+def test_foreground_deletion_is_recursive() -> None:
     cache = InformerCache([owner("foregroundDeletion"), owned()])
     (delete,) = GarbageCollector(VirtualClock()).reconcile("ReplicaSet/shop/web-1", cache)
     assert isinstance(delete, Delete)
     assert delete.propagation == "Foreground"
 
 
-def test_the_end_of_an_owner_is_news_for_what_it_owned() -> None:
+def test_deleted_owner_affects_its_dependents() -> None:
     keys = GarbageCollector(VirtualClock()).affected(owner(), InformerCache([owned()]))
     assert list(keys) == ["ReplicaSet/shop/web-1"]

@@ -18,7 +18,7 @@ def test_the_newest_version_wins_whichever_comes_first() -> None:
     assert shelf.get("shop/p") == placed
 
 
-def test_an_answer_that_comes_after_the_end_is_ignored() -> None:
+def test_response_after_the_deletion_is_ignored() -> None:
     shelf: ObjectIndex[Pod] = ObjectIndex()
     obj = at(pod("p"), 5)
     shelf.put(obj)
@@ -27,7 +27,7 @@ def test_an_answer_that_comes_after_the_end_is_ignored() -> None:
     assert len(shelf) == 0
 
 
-def test_a_new_object_of_an_old_name_replaces_it() -> None:
+def test_new_object_of_an_old_name_replaces_it() -> None:
     shelf: ObjectIndex[Pod] = ObjectIndex()
     old = at(pod("p", node="n1"), 50)
     new = make(Pod, "p", metadata={"uid": "another", "resourceVersion": "7"})

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
+from tests.support.reconciling import NOW, describe, make, pod, status_in, waits_in
 
 from moorage.cluster.controllers.actions import Create
 from moorage.cluster.controllers.job import INDEX, JobProgress
@@ -50,9 +50,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("wanted", "pods", "want"), CASES.values(), ids=CASES)
-def test_runs_pods_to_their_end(wanted: Job, pods: list[Pod], want: list[str]) -> None:
-    assert said(JobProgress(wanted, pods, NOW).actions()) == want
+@pytest.mark.parametrize(("workload", "pods", "want"), CASES.values(), ids=CASES)
+def test_job_creates_pods_until_it_completes(workload: Job, pods: list[Pod], want: list[str]) -> None:
+    assert describe(JobProgress(workload, pods, NOW).actions()) == want
 
 
 def outcome(status: dict[str, Any]) -> dict[str, str]:
@@ -71,16 +71,16 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize(("wanted", "pods", "want"), ENDINGS.values(), ids=ENDINGS)
-def test_ends(wanted: Job, pods: list[Pod], want: dict[str, str]) -> None:
-    status = status_in(JobProgress(wanted, pods, NOW).actions())
+@pytest.mark.parametrize(("workload", "pods", "want"), ENDINGS.values(), ids=ENDINGS)
+def test_job_finishes(workload: Job, pods: list[Pod], want: dict[str, str]) -> None:
+    status = status_in(JobProgress(workload, pods, NOW).actions())
     certain = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}
     before = {certain[kind]: reason for kind, reason in want.items()}
     assert outcome(status) == {**before, **want}
     assert ("completionTime" in status) == ("Complete" in want)
 
 
-def test_counts_numbers_that_are_done() -> None:
+def test_completed_indexes_are_counted() -> None:
     pods = [work(f"p{index}", "Succeeded", index) for index in (0, 1, 2, 5)]
     status = status_in(JobProgress(job(completionMode="Indexed", completions=9), pods, NOW).actions())
     assert (status["succeeded"], status["completedIndexes"]) == (4, "0-2,5")
@@ -92,16 +92,16 @@ def ended(seconds_ago: float, **spec: Any) -> Job:
     return job(status={"conditions": conditions}, **spec)
 
 
-def test_an_ended_job_is_deleted_when_its_time_is_over() -> None:
-    assert said(JobProgress(ended(10), [], NOW).actions()) == []
+def test_finished_job_is_deleted_after_its_ttl() -> None:
+    assert describe(JobProgress(ended(10), [], NOW).actions()) == []
     assert waits_in(JobProgress(ended(10, ttlSecondsAfterFinished=30), [], NOW).actions()) == [20.0]
-    assert said(JobProgress(ended(31, ttlSecondsAfterFinished=30), [], NOW).actions()) == ["delete sum"]
+    assert describe(JobProgress(ended(31, ttlSecondsAfterFinished=30), [], NOW).actions()) == ["delete sum"]
 
 
 def crashed(name: str, code: int, **conditions: str) -> Pod:
     ended = {"name": "main", "state": {"terminated": {"exitCode": code}}}
-    told = [{"type": kind, "status": status} for kind, status in conditions.items()]
-    return make(Pod, name, status={"phase": "Failed", "containerStatuses": [ended], "conditions": told})
+    current = [{"type": kind, "status": status} for kind, status in conditions.items()]
+    return make(Pod, name, status={"phase": "Failed", "containerStatuses": [ended], "conditions": current})
 
 
 def rule(action: str, *codes: int, operator: str = "In", condition: str = "") -> dict[str, Any]:
@@ -124,19 +124,19 @@ POLICIES = {
 
 
 @pytest.mark.parametrize(("rules", "failed", "want"), POLICIES.values(), ids=POLICIES)
-def test_how_a_pod_failed_may_matter(rules: list[dict[str, Any]], failed: Pod, want: str) -> None:
-    wanted = job(backoffLimit=0, podFailurePolicy={"rules": rules})
-    assert outcome(status_in(JobProgress(wanted, [failed], NOW).actions())).get("Failed", "") == want
+def test_pod_failure_policy(rules: list[dict[str, Any]], failed: Pod, want: str) -> None:
+    workload = job(backoffLimit=0, podFailurePolicy={"rules": rules})
+    assert outcome(status_in(JobProgress(workload, [failed], NOW).actions())).get("Failed", "") == want
 
 
-def test_a_job_says_which_rule_ended_it() -> None:
-    wanted = job(podFailurePolicy={"rules": [rule("Ignore", 1), rule("FailJob", 42)]})
-    (told, *_) = status_in(JobProgress(wanted, [crashed("a", 42)], NOW).actions())["conditions"]
+def test_failed_job_names_the_matching_rule() -> None:
+    workload = job(podFailurePolicy={"rules": [rule("Ignore", 1), rule("FailJob", 42)]})
+    (current, *_) = status_in(JobProgress(workload, [crashed("a", 42)], NOW).actions())["conditions"]
     want = "Container main for pod shop/a failed with exit code 42 matching FailJob rule at index 1"
-    assert told["message"] == want
+    assert current["message"] == want
 
 
-def test_a_suspended_job_says_so_and_begins_anew() -> None:
+def test_suspended_job_reports_it_and_restarts() -> None:
     begun = {"startTime": format_time(NOW - 60)}
     status = status_in(JobProgress(job(suspend=True, status=begun), [], NOW).actions())
     assert (outcome(status), status["startTime"]) == ({"Suspended": "JobSuspended"}, None)
@@ -155,25 +155,25 @@ POLICIES = {
 }
 
 
-@pytest.mark.parametrize(("rule", "done", "is_met"), POLICIES.values(), ids=POLICIES)
-def test_a_policy_says_which_completions_are_enough(rule: dict[str, Any], done: set[int], is_met: bool) -> None:
-    pods = [work(f"p{index}", "Succeeded", index) for index in done]
-    given = job(completionMode="Indexed", completions=5, parallelism=0, successPolicy={"rules": [{}, rule]})
-    status = status_in(JobProgress(given, pods, NOW).actions())
-    told = {(item["type"], item["reason"], item["message"]) for item in status.get("conditions") or ()}
+@pytest.mark.parametrize(("rule", "finished", "is_met"), POLICIES.values(), ids=POLICIES)
+def test_success_policy(rule: dict[str, Any], finished: set[int], is_met: bool) -> None:
+    pods = [work(f"p{index}", "Succeeded", index) for index in finished]
+    indexed = job(completionMode="Indexed", completions=5, parallelism=0, successPolicy={"rules": [{}, rule]})
+    status = status_in(JobProgress(indexed, pods, NOW).actions())
+    current = {(item["type"], item["reason"], item["message"]) for item in status.get("conditions") or ()}
     because = ("SuccessPolicy", "Matched rules at index 1")
-    assert told == ({("SuccessCriteriaMet", *because), ("Complete", *because)} if is_met else set())
+    assert current == ({("SuccessCriteriaMet", *because), ("Complete", *because)} if is_met else set())
 
 
-def test_pods_do_what_their_command_says() -> None:
+def test_pods_imitate_their_command() -> None:
     sleeper = {"spec": {"containers": [{"name": "c", "image": "i", "command": ["sleep", "300"]}]}}
     (create, *_) = JobProgress(job(template=sleeper), [], NOW).actions()
     assert isinstance(create, Create)
     assert create.data["metadata"]["annotations"] == {"moorage.io/run-for": "300s"}
 
 
-def test_two_counts_are_told_even_if_they_are_zero() -> None:
+def test_zero_counts_are_written() -> None:
     status = status_in(JobProgress(job(), [work(phase="Succeeded")], NOW).actions())
     assert (status["ready"], status["terminating"]) == (0, 0)
     later = job(status=status)
-    assert said(JobProgress(later, [work(phase="Succeeded")], NOW).actions()) == []
+    assert describe(JobProgress(later, [work(phase="Succeeded")], NOW).actions()) == []

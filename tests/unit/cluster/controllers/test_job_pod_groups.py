@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.reconciling import make, pod, said
+from tests.support.reconciling import describe, make, pod
 
 from moorage.cluster.controllers.actions import Create, Patch
 from moorage.cluster.controllers.garbage_collector import GROUPS, GarbageCollector
@@ -34,7 +34,7 @@ def job(*, owner: KubeObject | None = None, template: dict[str, Any] | None = No
     return make(Job, "train", owner=owner, metadata=metadata, spec=spec)
 
 
-def made(actions: Any) -> tuple[type[KubeObject], dict[str, Any]]:
+def created(actions: Any) -> tuple[type[KubeObject], dict[str, Any]]:
     (action,) = actions
     assert isinstance(action, Create)
     return action.kind, action.data
@@ -90,12 +90,12 @@ TEMPLATES: dict[str, tuple[Job, dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("of", "want"), TEMPLATES.values(), ids=TEMPLATES)
 def test_the_workload_and_the_group_of(of: Job, want: dict[str, Any]) -> None:
-    kind, data = made(find_job_group(of, InformerCache(), has_started=False).actions)
+    kind, data = created(find_job_group(of, InformerCache(), has_started=False).actions)
     assert (kind, data["metadata"]["name"]) == (Workload, "train-7464df7ddb")
     assert data["spec"]["podGroupTemplates"] == [{"name": "train-pgt-0", **want}]
     assert data["spec"]["controllerRef"] == {"apiGroup": "batch", "kind": "Job", "name": "train"}
     above = workload(of)
-    kind, data = made(find_job_group(of, InformerCache([above]), has_started=False).actions)
+    kind, data = created(find_job_group(of, InformerCache([above]), has_started=False).actions)
     assert (kind, data["metadata"]["name"]) == (PodGroup, NAME)
     reference = {"workloadRef": {"workloadName": "train-7464df7ddb", "templateName": "train-pgt-0"}}
     assert data["spec"] == {**reference, **want}
@@ -122,11 +122,11 @@ def test_no_group_for(of: Job, objects: list[KubeObject], has_started: bool) -> 
     assert find_job_group(of, InformerCache(objects), has_started=has_started) == JobGroup()
 
 
-def test_a_group_of_the_workload_that_the_manager_of_a_job_has() -> None:
+def test_group_of_the_workload_that_the_manager_of_a_job_has() -> None:
     of = job(owner=CRON, annotations={"scheduling.k8s.io/group-template-name": "workers"})
     template = {"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}}
     above = make(Workload, "js-wl", owner=CRON, spec={"podGroupTemplates": [template]})
-    kind, data = made(find_job_group(of, InformerCache([above]), has_started=False).actions)
+    kind, data = created(find_job_group(of, InformerCache([above]), has_started=False).actions)
     assert (kind, data["metadata"]["name"]) == (PodGroup, "js-wl-workers-7586587989")
     assert [item["kind"] for item in data["metadata"]["ownerReferences"]] == ["Job"]
     there = make(PodGroup, "js-wl-workers-7586587989", spec=data["spec"])
@@ -134,7 +134,7 @@ def test_a_group_of_the_workload_that_the_manager_of_a_job_has() -> None:
     assert JobController(VirtualClock(), makes_groups=True).affected(above, InformerCache([of])) == [of.key]
 
 
-def test_pods_are_made_into_the_group() -> None:
+def test_pods_are_created_in_the_group() -> None:
     of = job(scheduling={"schedulingPolicy": {"gang": {}}})
     cache = InformerCache([of, workload(of), group(of)])
     actions = [
@@ -143,12 +143,12 @@ def test_pods_are_made_into_the_group() -> None:
     assert [action.data["spec"]["schedulingGroup"] for action in actions] == [{"podGroupName": NAME}] * 3
 
 
-def test_a_changed_count_is_passed_on() -> None:
+def test_changed_min_count_is_propagated() -> None:
     before = job(scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}})
     after = job(scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}})
-    found = find_job_group(after, InformerCache([workload(before), group(before)]), has_started=True)
-    patches = [action for action in found.actions if isinstance(action, Patch)]
-    assert found.name == NAME
+    actual = find_job_group(after, InformerCache([workload(before), group(before)]), has_started=True)
+    patches = [action for action in actual.actions if isinstance(action, Patch)]
+    assert actual.name == NAME
     assert patches[0].patch["spec"]["podGroupTemplates"][0]["schedulingPolicy"] == {"gang": {"minCount": 2}}
     assert patches[1].patch == {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
 
@@ -174,9 +174,9 @@ PROTECTED: dict[str, tuple[list[KubeObject], list[str]]] = {
 @pytest.mark.parametrize(("objects", "want"), PROTECTED.values(), ids=PROTECTED)
 def test_protection_of(objects: list[KubeObject], want: list[str]) -> None:
     actions = list(PodGroupProtection().reconcile("shop/g", InformerCache(objects)))
-    assert said(actions) == want
-    kept = [action.patch for action in actions if isinstance(action, Patch)]
-    assert kept == [{"metadata": {"finalizers": ["mine"]}}] * len(want)
+    assert describe(actions) == want
+    remaining_items = [action.patch for action in actions if isinstance(action, Patch)]
+    assert remaining_items == [{"metadata": {"finalizers": ["mine"]}}] * len(want)
 
 
 ENTRY = {"name": "gpu", "resourceClaimTemplateName": "eight"}
@@ -185,8 +185,8 @@ GROUP = make(PodGroup, "g", spec={"resourceClaims": [ENTRY]})
 CLAIM = make(ResourceClaim, "g-gpu-x", owner=GROUP, metadata={"annotations": {MADE_FOR: "gpu"}})
 
 
-def test_the_claim_of_a_group_is_made_once_and_written_down() -> None:
-    kind, data = made(GroupClaimController().reconcile("shop/g", InformerCache([GROUP, TEMPLATE])))
+def test_claim_of_a_group_is_created_once_and_recorded() -> None:
+    kind, data = created(GroupClaimController().reconcile("shop/g", InformerCache([GROUP, TEMPLATE])))
     assert (kind, data["metadata"]["generateName"]) == (ResourceClaim, "g-gpu-")
     assert data["metadata"]["ownerReferences"][0]["kind"] == "PodGroup"
     (patch,) = GroupClaimController().reconcile("shop/g", InformerCache([GROUP, TEMPLATE, CLAIM]))
@@ -215,7 +215,7 @@ def test_claims_of_members(entry: dict[str, str], objects: list[KubeObject], wan
 
 
 @pytest.mark.parametrize(("is_there", "want"), [(True, []), (False, [None])])
-def test_what_a_group_reserved_is_given_back_when_it_is_gone(is_there: bool, want: list[Any]) -> None:
+def test_reservation_of_a_deleted_group_is_removed(is_there: bool, want: list[Any]) -> None:
     user = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": GROUP.uid}
     claim = make(ResourceClaim, "c", status={"reservedFor": [user], "allocation": {}})
     cache = InformerCache([claim, *([GROUP] if is_there else [])])
@@ -225,10 +225,10 @@ def test_what_a_group_reserved_is_given_back_when_it_is_gone(is_there: bool, wan
         assert ClaimUseController(has_groups=True).affected(GROUP, cache) == ["shop/c"]
 
 
-def test_garbage_heeds_groups_and_leaves_namesakes_of_other_groups_alone() -> None:
+def test_garbage_collector_distinguishes_api_groups() -> None:
     of = job()
     ours = GarbageCollector(VirtualClock(), GROUPS)
-    assert said(ours.reconcile(f"PodGroup/shop/{NAME}", InformerCache([group(of)]))) == [f"delete {NAME}"]
+    assert describe(ours.reconcile(f"PodGroup/shop/{NAME}", InformerCache([group(of)]))) == [f"delete {NAME}"]
     reference = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "name": "v", "uid": "u"}
     theirs = make(Pod, "p", metadata={"ownerReferences": [reference]})
-    assert said(ours.reconcile("Pod/shop/p", InformerCache([theirs]))) == []
+    assert describe(ours.reconcile("Pod/shop/p", InformerCache([theirs]))) == []

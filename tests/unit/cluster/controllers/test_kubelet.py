@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
+from tests.support.reconciling import NOW, describe, make, pod, status_in, waits_in
 
 from moorage.cluster.controllers.actions import ControllerAction
 from moorage.cluster.controllers.informer_cache import InformerCache
@@ -63,25 +63,25 @@ def test_phases(obj: Pod, seconds: float, want: str) -> None:
     assert [item["name"] for item in status["containerStatuses"]] == ["main"]
 
 
-def test_a_pod_without_an_image_is_told_so_once_and_does_not_start() -> None:
+def test_pod_with_a_missing_image_reports_it_once() -> None:
     containers = [{"name": "main", "image": "foo:non-existent"}]
     status = status_in(step(pod(phase="Pending", containers=containers), 2.0))
     assert status["phase"] == "Pending"
     assert status["containerStatuses"][0]["state"]["waiting"]["reason"] == "ErrImagePull"
-    told = make(Pod, "pod", spec={"nodeName": "n1", "containers": containers}, status=status)
-    assert step(told, 99.0) == []
+    current = make(Pod, "pod", spec={"nodeName": "n1", "containers": containers}, status=status)
+    assert step(current, 99.0) == []
 
 
-def test_a_pod_that_has_stopped_is_gone_at_once() -> None:
-    assert said(step(pod(stopping=True), 3.0)) == ["delete pod at once"]
+def test_stopped_pod_is_deleted_immediately() -> None:
+    assert describe(step(pod(stopping=True), 3.0)) == ["delete pod at once"]
 
 
-def test_grace_ends_patience() -> None:
+def test_grace_period_limits_the_stop_delay() -> None:
     stubborn = pod(stopping=True, annotations={"moorage.io/stop-delay": "1h"})
     assert waits_in(step(stubborn, 0.0)) == [30.0]
 
 
-def test_conditions_of_others_are_kept() -> None:
+def test_foreign_conditions_are_preserved() -> None:
     placed = make(Pod, "p", status={"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]})
     kinds = [item["type"] for item in status_in(step(placed, 9.0))["conditions"]]
     assert kinds[0] == "PodScheduled"
@@ -99,12 +99,12 @@ SILENCE = {
 
 
 @pytest.mark.parametrize(("obj", "want"), SILENCE.values(), ids=SILENCE)
-def test_whose_pods_are_run(obj: Node, want: bool) -> None:
+def test_only_pods_of_fake_nodes_run(obj: Node, want: bool) -> None:
     kubelet = Kubelet(VirtualClock(), KubeletPace(start=0.0))
     assert bool(list(kubelet.reconcile("shop/pod", InformerCache([obj, pod(phase="Pending")])))) is want
 
 
-def test_a_pod_that_is_seen_before_its_node_starts_when_that_is_seen() -> None:
+def test_pod_that_arrives_before_its_node_starts_with_the_node() -> None:
     kubelet, cache, late = (
         Kubelet(VirtualClock(), KubeletPace(start=0.0)),
         InformerCache([pod(phase="Pending")]),
@@ -117,16 +117,16 @@ def test_a_pod_that_is_seen_before_its_node_starts_when_that_is_seen() -> None:
     assert list(kubelet.affected(late, cache)) == []
 
 
-def test_a_pod_that_came_with_a_node_is_scheduled_all_the_same() -> None:
+def test_pod_created_with_a_node_gets_the_scheduled_condition() -> None:
     conditions = {item["type"]: item for item in status_in(step(pod(phase="Pending"), 2.0))["conditions"]}
     assert conditions["PodScheduled"]["status"] == "True"
 
 
-def test_what_the_scheduler_said_of_a_pod_stays() -> None:
+def test_scheduled_condition_of_the_scheduler_is_preserved() -> None:
     said_before = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     obj = make(Pod, "web", spec={"nodeName": "n1"}, status={"phase": "Pending", "conditions": [said_before]})
-    told = [item for item in status_in(step(obj, 2.0))["conditions"] if item["type"] == "PodScheduled"]
-    assert told == [said_before]
+    current = [item for item in status_in(step(obj, 2.0))["conditions"] if item["type"] == "PodScheduled"]
+    assert current == [said_before]
 
 
 RUN, CODE = "moorage.io/run-for", "moorage.io/exit-code"
@@ -150,7 +150,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("command", "want"), CASES.values(), ids=CASES)
-def test_what_a_command_would_do(command: list[str], want: dict[str, str]) -> None:
+def test_command_is_imitated(command: list[str], want: dict[str, str]) -> None:
     for container in ({"command": command}, {"command": command[:1], "args": command[1:]}):
         assert command_annotations({"spec": {"containers": [container]}}) == want
 
@@ -166,5 +166,5 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("template", OTHERS.values(), ids=OTHERS)
-def test_what_cannot_be_told_or_is_known_is_not_told(template: dict[str, Any]) -> None:
+def test_unsupported_command_has_no_annotations(template: dict[str, Any]) -> None:
     assert command_annotations(template) == {}

@@ -114,7 +114,7 @@ def box_over(store: Store, clock: VirtualClock, *observers: Picky) -> EmbeddedCl
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_an_object_of_an_earlier_run_that_makes_no_sense_costs_itself_only(name: str) -> None:
+def test_bad_persisted_object_does_not_affect_others(name: str) -> None:
     resource, bad = BAD[name]
     store, clock = Store(), VirtualClock()
     store.put(resource, "default/bad", bad)
@@ -137,7 +137,7 @@ def test_an_object_of_an_earlier_run_that_makes_no_sense_costs_itself_only(name:
 
 
 @pytest.mark.parametrize("fails_early", [True, False])
-def test_whatever_a_controller_raises_is_logged_counted_and_tried_again(
+def test_exception_of_a_controller_is_logged_counted_and_retried(
     fails_early: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, picky = VirtualClock(), Picky(fails_early=fails_early)
@@ -152,6 +152,6 @@ def test_whatever_a_controller_raises_is_logged_counted_and_tried_again(
     monkeypatch.setattr(manager, "log", structlog.wrap_logger(None, wrapper_class=structlog.BoundLogger))
     with capture_logs() as logs:
         run_virtual(run(), clock)
-    told = [entry for entry in logs if entry.get("controller") == "picky"]
-    assert {entry["key"] for entry in told} == {"node-1"}
-    assert told[0]["log_level"] == "error"
+    current = [entry for entry in logs if entry.get("controller") == "picky"]
+    assert {entry["key"] for entry in current} == {"node-1"}
+    assert current[0]["log_level"] == "error"

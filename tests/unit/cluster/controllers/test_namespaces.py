@@ -1,5 +1,5 @@
 import pytest
-from tests.support.reconciling import make, said
+from tests.support.reconciling import describe, make
 
 from moorage.cluster.controllers.actions import Patch
 from moorage.cluster.controllers.informer_cache import InformerCache
@@ -18,7 +18,7 @@ CASES = {
 
 @pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
 def test_every_namespace_has_a_default_account(objects: list[Namespace | ServiceAccount], want: list[str]) -> None:
-    assert said(AccountController().reconcile("shop", InformerCache(objects))) == want
+    assert describe(AccountController().reconcile("shop", InformerCache(objects))) == want
 
 
 CA = "the authority"
@@ -37,17 +37,17 @@ AUTHORITIES = {
 
 
 @pytest.mark.parametrize(("objects", "want"), AUTHORITIES.values(), ids=AUTHORITIES)
-def test_every_namespace_is_told_whom_to_trust(objects: list[Namespace | ConfigMap], want: list[str]) -> None:
-    assert said(RootAuthorityController().reconcile("shop", InformerCache(objects))) == want
+def test_every_namespace_gets_the_root_ca(objects: list[Namespace | ConfigMap], want: list[str]) -> None:
+    assert describe(RootAuthorityController().reconcile("shop", InformerCache(objects))) == want
 
 
-def test_a_mended_copy_says_nothing_else() -> None:
+def test_root_ca_content_is_restored() -> None:
     (patch,) = RootAuthorityController().reconcile("shop", InformerCache([SHOP, SOURCE, SPOILT]))
     assert isinstance(patch, Patch)
     assert patch.patch == {"data": {"ca.crt": CA, "more": None}}
 
 
-def test_a_new_authority_concerns_every_namespace() -> None:
+def test_new_root_ca_affects_every_namespace() -> None:
     cache = InformerCache([SHOP, make(Namespace, "office"), SOURCE])
     assert sorted(RootAuthorityController().affected(SOURCE, cache)) == ["office", "shop"]
     assert list(RootAuthorityController().affected(TOLD, cache)) == ["shop"]

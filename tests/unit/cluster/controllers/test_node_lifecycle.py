@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
+from tests.support.reconciling import NOW, describe, make, pod, status_in, waits_in
 
 from moorage.cluster.controllers.actions import Patch
 from moorage.cluster.controllers.node_lifecycle import delete_stray_pod, evict, reconcile
@@ -49,16 +49,16 @@ CASES = {
 @pytest.mark.parametrize(("obj", "renewed", "want"), CASES.values(), ids=CASES)
 def test_taints(obj: Node, renewed: Lease | None, want: list[tuple[str, str]] | None) -> None:
     patches = [a for a in reconcile(obj, renewed, NOW) if isinstance(a, Patch) and not a.subresource]
-    found = [[(t["key"], t["effect"]) for t in patch.patch["spec"]["taints"] or ()] for patch in patches]
-    assert found == ([] if want is None else [want])
+    actual = [[(t["key"], t["effect"]) for t in patch.patch["spec"]["taints"] or ()] for patch in patches]
+    assert actual == ([] if want is None else [want])
 
 
-def test_a_silent_node_is_unknown() -> None:
+def test_silent_node_gets_unknown_conditions() -> None:
     status = status_in(reconcile(node(), lease(60), NOW))
     assert [(item["type"], item["status"]) for item in status["conditions"]] == [("Ready", "Unknown")]
 
 
-def test_looks_again_when_the_lease_will_have_run_out() -> None:
+def test_node_is_requeued_when_its_lease_expires() -> None:
     assert waits_in(reconcile(node(), lease(10), NOW)) == [pytest.approx(40.1)]
 
 
@@ -79,9 +79,9 @@ EVICTIONS = {
 
 
 @pytest.mark.parametrize(("obj", "tainted_for", "want", "waits"), EVICTIONS.values(), ids=EVICTIONS)
-def test_evicts(obj: Pod, tainted_for: float, want: list[str], waits: list[float]) -> None:
+def test_taints_evict_pods(obj: Pod, tainted_for: float, want: list[str], waits: list[float]) -> None:
     actions = list(evict(obj, node("Unknown", *both(UNREACHABLE)), NOW - tainted_for, NOW))
-    assert said(actions) == want
+    assert describe(actions) == want
     assert waits_in(actions) == waits
 
 
@@ -90,6 +90,6 @@ def test_pods_of_a_silent_node_are_not_ready() -> None:
     assert [(item["type"], item["status"]) for item in status["conditions"]] == [("Ready", "False")]
 
 
-def test_a_pod_whose_node_is_gone_goes_at_once_after_a_while() -> None:
-    assert said(delete_stray_pod(pod("p"), NOW - 19, NOW)) == []
-    assert said(delete_stray_pod(pod("p"), NOW - 20, NOW)) == ["delete p at once"]
+def test_pod_of_a_deleted_node_is_deleted_after_a_delay() -> None:
+    assert describe(delete_stray_pod(pod("p"), NOW - 19, NOW)) == []
+    assert describe(delete_stray_pod(pod("p"), NOW - 20, NOW)) == ["delete p at once"]

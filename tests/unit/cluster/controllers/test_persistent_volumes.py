@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.support.reconciling import make, pod, said, status_in
+from tests.support.reconciling import describe, make, pod, status_in
 
 from moorage.cluster.controllers.actions import Create
 from moorage.cluster.controllers.informer_cache import InformerCache
@@ -78,8 +78,8 @@ CASES: dict[str, tuple[list[KubeObject], list[str]]] = {
 
 
 @pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
-def test_finds_or_makes_a_volume(objects: list[KubeObject], want: list[str]) -> None:
-    assert said(ClaimController().reconcile("shop/data", InformerCache(objects))) == want
+def test_volume_is_found_or_provisioned(objects: list[KubeObject], want: list[str]) -> None:
+    assert describe(ClaimController().reconcile("shop/data", InformerCache(objects))) == want
 
 
 def test_both_sides_of_a_binding_are_written() -> None:
@@ -98,7 +98,9 @@ REACH = {
 
 
 @pytest.mark.parametrize(("parameters", "want"), REACH.values(), ids=REACH)
-def test_a_made_volume_can_be_reached_from_the_chosen_node(parameters: dict[str, str], want: dict[str, Any]) -> None:
+def test_provisioned_volume_is_accessible_from_the_selected_node(
+    parameters: dict[str, str], want: dict[str, Any]
+) -> None:
     late = storage_class(mode="WaitForFirstConsumer", parameters=parameters)
     objects = [claim(storageClassName="fast", annotations={SELECTED_NODE: "n1", **TOLD}), late, ZONED]
     (create,) = ClaimController().reconcile("shop/data", InformerCache(objects))
@@ -107,13 +109,13 @@ def test_a_made_volume_can_be_reached_from_the_chosen_node(parameters: dict[str,
     assert term["matchExpressions"] == [want]
 
 
-def test_a_claim_in_use_is_kept_until_its_last_pod_has_ended() -> None:
+def test_claim_in_use_is_kept_until_its_last_pod_finishes() -> None:
     metadata = {"finalizers": ["kubernetes.io/pvc-protection"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
     dying = make(PersistentVolumeClaim, "data", metadata=metadata)
     uses = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
     controller = ClaimController()
-    assert said(controller.reconcile(dying.key, InformerCache([dying, pod(**uses)]))) == []
-    assert said(controller.reconcile(dying.key, InformerCache([dying, pod(phase="Succeeded", **uses)]))) == [
+    assert describe(controller.reconcile(dying.key, InformerCache([dying, pod(**uses)]))) == []
+    assert describe(controller.reconcile(dying.key, InformerCache([dying, pod(phase="Succeeded", **uses)]))) == [
         "change data"
     ]
 
@@ -137,5 +139,5 @@ def test_volumes_after_their_claims(
     obj: PersistentVolume, its_claim: PersistentVolumeClaim | None, want: list[str], phase: str
 ) -> None:
     actions = list(reconcile(obj, its_claim))
-    assert said(actions) == want
+    assert describe(actions) == want
     assert status_in(actions).get("phase", "") == phase

@@ -1,5 +1,5 @@
 import pytest
-from tests.support.reconciling import NOW, make, pod, said, status_in, waits_in
+from tests.support.reconciling import NOW, describe, make, pod, status_in, waits_in
 
 from moorage.cluster.controllers.actions import Create, Patch
 from moorage.cluster.controllers.replicaset import reconcile
@@ -31,11 +31,11 @@ CASES = {
 
 
 @pytest.mark.parametrize(("replicas", "pods", "want"), CASES.values(), ids=CASES)
-def test_keeps_as_many_pods_as_were_asked_for(replicas: int, pods: list[Pod], want: list[str]) -> None:
-    assert sorted(said(reconcile(replica_set(replicas), pods, NOW))) == want
+def test_replica_set_keeps_the_desired_number_of_pods(replicas: int, pods: list[Pod], want: list[str]) -> None:
+    assert sorted(describe(reconcile(replica_set(replicas), pods, NOW))) == want
 
 
-def test_a_pod_is_made_from_the_whole_template() -> None:
+def test_pod_is_created_from_the_whole_template() -> None:
     (create, *_) = reconcile(replica_set(1), [], NOW)
     assert isinstance(create, Create)
     assert create.data["spec"] == TEMPLATE["spec"]
@@ -44,12 +44,12 @@ def test_a_pod_is_made_from_the_whole_template() -> None:
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("ReplicaSet", "uid-of-web", True)
 
 
-def test_one_that_is_deleted_makes_no_more_pods() -> None:
+def test_deleted_replica_set_creates_no_pods() -> None:
     dying = make(ReplicaSet, "web", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, spec={"replicas": 3})
-    assert said(reconcile(dying, [], NOW)) == []
+    assert describe(reconcile(dying, [], NOW)) == []
 
 
-def test_counts_what_is_there() -> None:
+def test_status_counts_pods() -> None:
     pods = [pod("a", labels={"app": "web"}), pod("b", ready=False), pod("c", ready_for=1.0)]
     actions = list(reconcile(replica_set(3, minReadySeconds=5), pods, NOW))
     assert status_in(actions) == {
@@ -72,14 +72,14 @@ FAILURE = {
 }
 
 
-def test_a_refusal_is_told_before_the_next_try() -> None:
+def test_rejection_is_reported_before_the_next_attempt() -> None:
     actions = list(reconcile(replica_set(1), [], NOW, REFUSAL))
     assert status_in(actions)["conditions"] == [FAILURE]
     assert isinstance(actions[0], Patch)
     assert isinstance(actions[1], Create)
 
 
-def test_what_was_refused_is_no_longer_told_when_nothing_is_missing() -> None:
-    known = make(ReplicaSet, "web", spec={"replicas": 1, "template": TEMPLATE}, status={"conditions": [FAILURE]})
-    assert status_in(reconcile(known, [pod("a")], NOW))["conditions"] == []
-    assert status_in(reconcile(known, [pod("a")], NOW, REFUSAL))["conditions"] == []
+def test_rejection_is_cleared_when_no_pod_is_missing() -> None:
+    existing = make(ReplicaSet, "web", spec={"replicas": 1, "template": TEMPLATE}, status={"conditions": [FAILURE]})
+    assert status_in(reconcile(existing, [pod("a")], NOW))["conditions"] == []
+    assert status_in(reconcile(existing, [pod("a")], NOW, REFUSAL))["conditions"] == []

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.support.reconciling import make, pod, said, status_in
+from tests.support.reconciling import describe, make, pod, status_in
 
 from moorage.cluster.controllers.actions import Create, Patch
 from moorage.cluster.controllers.informer_cache import InformerCache
@@ -26,7 +26,7 @@ def claim(*users: str, allocated: bool = True, owner: Pod | None = None, **metad
     return make(ResourceClaim, "p-gpu-x", owner=owner, metadata=metadata, status=status)
 
 
-def test_a_claim_is_made_from_its_template() -> None:
+def test_claim_is_created_from_its_template() -> None:
     (create,) = PodClaimController().reconcile("shop/p", InformerCache([pod("p", **ASKS), TEMPLATE]))
     assert isinstance(create, Create)
     metadata = create.data["metadata"]
@@ -36,14 +36,14 @@ def test_a_claim_is_made_from_its_template() -> None:
     assert create.data["spec"] == {"devices": {"requests": [{"name": "r"}]}}
 
 
-def test_the_pod_is_told_which_claim_is_its_own() -> None:
+def test_pod_status_names_its_claim() -> None:
     asking = pod("p", **ASKS)
     actions = PodClaimController().reconcile("shop/p", InformerCache([asking, TEMPLATE, claim(owner=asking)]))
     assert status_in(actions) == {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu-x"}]}
 
 
-def test_without_the_template_nothing_can_be_made() -> None:
-    assert said(PodClaimController().reconcile("shop/p", InformerCache([pod("p", **ASKS)]))) == []
+def test_no_claim_without_a_template() -> None:
+    assert describe(PodClaimController().reconcile("shop/p", InformerCache([pod("p", **ASKS)]))) == []
 
 
 RUNNING, DONE = pod("p"), pod("p", phase="Succeeded")
@@ -70,7 +70,7 @@ CASES: dict[str, tuple[list[KubeObject], Want]] = {
 
 
 @pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
-def test_gives_back_what_is_not_used(objects: list[KubeObject], want: Want) -> None:
+def test_unused_claim_is_released(objects: list[KubeObject], want: Want) -> None:
     actions = list(ClaimUseController().reconcile("shop/p-gpu-x", InformerCache(objects)))
-    assert (status_in(actions), said(actions)) == want
+    assert (status_in(actions), describe(actions)) == want
     assert all(action.if_unchanged for action in actions if isinstance(action, Patch))

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.support.reconciling import NOW, make, pod, said, status_in
+from tests.support.reconciling import NOW, describe, make, pod, status_in
 
 from moorage.cluster.controllers.actions import Create, Patch
 from moorage.cluster.controllers.revisions import REVISION_LABEL, History
@@ -27,9 +27,9 @@ def member(number: int, *, revision: str = CURRENT, **state: Any) -> Pod:
     return pod(f"db-{number}", labels={REVISION_LABEL: revision}, **state)
 
 
-def ordinals(wanted: StatefulSet, *pods: Pod, claims: tuple[str, ...] = ()) -> Ordinals:
-    known = {name: make(PersistentVolumeClaim, name) for name in claims}
-    return Ordinals(wanted, {item.name: item for item in pods}, known, NOW, History(wanted, [OLD]))
+def ordinals(workload: StatefulSet, *pods: Pod, claims: tuple[str, ...] = ()) -> Ordinals:
+    existing = {name: make(PersistentVolumeClaim, name) for name in claims}
+    return Ordinals(workload, {item.name: item for item in pods}, existing, NOW, History(workload, [OLD]))
 
 
 CASES = {
@@ -80,46 +80,46 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("wanted", "pods", "want"), CASES.values(), ids=CASES)
-def test_one_after_the_other(wanted: StatefulSet, pods: list[Pod], want: list[str]) -> None:
-    if wanted.spec.update_strategy.rolling_update.partition:
-        wanted = make(StatefulSet, "db", spec=_spec(wanted), status={"currentRevision": "old"})
-    assert said(ordinals(wanted, *pods).actions()) == want
+@pytest.mark.parametrize(("workload", "pods", "want"), CASES.values(), ids=CASES)
+def test_pods_are_created_in_order(workload: StatefulSet, pods: list[Pod], want: list[str]) -> None:
+    if workload.spec.update_strategy.rolling_update.partition:
+        workload = make(StatefulSet, "db", spec=_spec(workload), status={"currentRevision": "old"})
+    assert describe(ordinals(workload, *pods).actions()) == want
 
 
-def _spec(wanted: StatefulSet) -> dict[str, Any]:
+def _spec(workload: StatefulSet) -> dict[str, Any]:
     return {"replicas": 2, "template": TEMPLATE, "updateStrategy": {"rollingUpdate": {"partition": 1}}}
 
 
-def test_each_pod_has_a_name_and_volumes_of_its_own() -> None:
+def test_each_pod_has_its_own_name_and_volumes() -> None:
     claim = {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}
-    wanted = stateful_set(1, volumeClaimTemplates=[claim])
-    actions = list(ordinals(wanted).actions())
-    assert said(actions) == ["create PersistentVolumeClaim data-db-0", "create Pod db-0"]
-    made = actions[1]
-    assert isinstance(made, Create)
-    assert made.data["spec"]["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
-    assert made.data["spec"]["hostname"] == "db-0"
-    assert made.data["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "0"
+    workload = stateful_set(1, volumeClaimTemplates=[claim])
+    actions = list(ordinals(workload).actions())
+    assert describe(actions) == ["create PersistentVolumeClaim data-db-0", "create Pod db-0"]
+    created = actions[1]
+    assert isinstance(created, Create)
+    assert created.data["spec"]["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
+    assert created.data["spec"]["hostname"] == "db-0"
+    assert created.data["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == "0"
 
 
-def test_a_claim_that_is_there_is_used_again() -> None:
+def test_existing_claim_is_reused() -> None:
     claim = {"metadata": {"name": "data"}, "spec": {}}
-    wanted = stateful_set(1, volumeClaimTemplates=[claim])
-    assert said(ordinals(wanted, claims=("data-db-0",)).actions()) == ["create Pod db-0"]
+    workload = stateful_set(1, volumeClaimTemplates=[claim])
+    assert describe(ordinals(workload, claims=("data-db-0",)).actions()) == ["create Pod db-0"]
 
 
-def test_a_pod_below_the_partition_is_made_from_the_template_before() -> None:
-    wanted = make(StatefulSet, "db", spec=_spec(stateful_set(2)), status={"currentRevision": "old"})
-    (made,) = [action for action in ordinals(wanted, member(1)).actions() if isinstance(action, Create)]
-    assert made.data["spec"]["containers"][0]["image"] == "db:0"
-    assert made.data["metadata"]["labels"][REVISION_LABEL] == "old"
+def test_pod_below_the_partition_is_made_from_the_template_before() -> None:
+    workload = make(StatefulSet, "db", spec=_spec(stateful_set(2)), status={"currentRevision": "old"})
+    (created,) = [action for action in ordinals(workload, member(1)).actions() if isinstance(action, Create)]
+    assert created.data["spec"]["containers"][0]["image"] == "db:0"
+    assert created.data["metadata"]["labels"][REVISION_LABEL] == "old"
 
 
-def test_a_pod_waits_for_the_end_of_a_claim_that_is_being_deleted() -> None:
-    wanted = stateful_set(1, volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": {}}])
+def test_pod_waits_for_the_deletion_of_its_old_claim() -> None:
+    workload = stateful_set(1, volumeClaimTemplates=[{"metadata": {"name": "data"}, "spec": {}}])
     doomed = make(PersistentVolumeClaim, "data-db-0", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
-    assert said(Ordinals(wanted, {}, {"data-db-0": doomed}, NOW, History(wanted, [])).actions()) == []
+    assert describe(Ordinals(workload, {}, {"data-db-0": doomed}, NOW, History(workload, [])).actions()) == []
 
 
 def test_the_update_is_over_when_all_are_new_and_ready() -> None:
@@ -127,11 +127,11 @@ def test_the_update_is_over_when_all_are_new_and_ready() -> None:
     half = status_in(ordinals(updating, member(0, revision="old"), member(1)).actions())
     assert (half["updatedReplicas"], half["updateRevision"]) == (1, CURRENT)
     assert "currentRevision" not in half, "it is as it was"
-    done = status_in(ordinals(updating, member(0), member(1)).actions())
-    assert (done["currentRevision"], done["currentReplicas"]) == (CURRENT, 2)
+    finished = status_in(ordinals(updating, member(0), member(1)).actions())
+    assert (finished["currentRevision"], finished["currentReplicas"]) == (CURRENT, 2)
 
 
-def test_two_billion_pods_are_made_a_burst_at_a_time() -> None:
+def test_two_billion_pods_are_created_in_bursts() -> None:
     many = ordinals(stateful_set(2**31 - 1, podManagementPolicy="Parallel"))
     assert len([action for action in many.actions() if isinstance(action, Create) and action.kind is Pod]) == 500
 
@@ -154,12 +154,12 @@ RETENTION: dict[str, tuple[StatefulSet, bool, KubeObject | None, list[str] | Non
 }
 
 
-@pytest.mark.parametrize(("wanted", "is_surplus", "owner", "want"), RETENTION.values(), ids=RETENTION)
+@pytest.mark.parametrize(("workload", "is_surplus", "owner", "want"), RETENTION.values(), ids=RETENTION)
 def test_retention_policy_sets_the_owner_of_claims(
-    wanted: StatefulSet, is_surplus: bool, owner: KubeObject | None, want: list[str] | None
+    workload: StatefulSet, is_surplus: bool, owner: KubeObject | None, want: list[str] | None
 ) -> None:
     claim = make(PersistentVolumeClaim, "data-db-1", owner=owner)
-    actions = list(claim_owners(wanted, POD, [claim], is_surplus=is_surplus))
+    actions = list(claim_owners(workload, POD, [claim], is_surplus=is_surplus))
     assert [_owners(action) for action in actions] == ([want] if want is not None else [])
 
 

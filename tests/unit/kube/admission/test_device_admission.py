@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.api import MERGE, Asked, Data
+from tests.support.api import MERGE, ApiHarness, Data
 
 RESOURCES = "/apis/resource.k8s.io/v1"
 SLICES = f"{RESOURCES}/resourceslices"
@@ -44,26 +44,26 @@ SLICED: dict[str, tuple[Data, Data]] = {
 @pytest.mark.parametrize("name", SLICED)
 def test_slices(name: str) -> None:
     sent, left = SLICED[name]
-    assert Asked().create(SLICES, sent)["spec"] == left["spec"]
+    assert ApiHarness().create(SLICES, sent)["spec"] == left["spec"]
 
-    asked = Asked(gates=GATES[name])
-    assert asked.create(SLICES, sent)["spec"] == sent["spec"]
-    later = Asked(store=asked.api.store)
-    labelled = later.got("PATCH", f"{SLICES}/s", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+    client = ApiHarness(gates=GATES[name])
+    assert client.create(SLICES, sent)["spec"] == sent["spec"]
+    later = ApiHarness(store=client.api.store)
+    labelled = later.request("PATCH", f"{SLICES}/s", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
     assert labelled["spec"] == sent["spec"], "what was there before stays"
 
 
-def test_a_slice_does_not_get_them_later() -> None:
-    asked = Asked()
+def test_disabled_fields_are_not_added_on_update() -> None:
+    client = ApiHarness()
     sent, left = SLICED["resources of nodes"]
-    asked.create(SLICES, left)
-    changed = asked.got("PATCH", f"{SLICES}/s", {"spec": sent["spec"]}, content_type=MERGE)
+    client.create(SLICES, left)
+    changed = client.request("PATCH", f"{SLICES}/s", {"spec": sent["spec"]}, content_type=MERGE)
     assert changed["spec"] == left["spec"]
 
 
-def test_an_attribute_of_which_nothing_is_left_is_refused() -> None:
-    refused = Asked().got("POST", SLICES, of_slice({"attributes": {"numa": {"ints": [1]}}}), want=422)
-    assert refused["message"] == (
+def test_attribute_without_remaining_value_is_rejected() -> None:
+    error = ApiHarness().request("POST", SLICES, of_slice({"attributes": {"numa": {"ints": [1]}}}), want=422)
+    assert error["message"] == (
         'ResourceSlice.resource.k8s.io "s" is invalid: spec.devices[0].attributes[numa]: Invalid value: "": must '
         "specify one of: `int`, `bool`, `string`, `version`, `ints`, `bools`, `strings`, `versions`"
     )
@@ -82,25 +82,25 @@ def test_claims_and_their_templates(kind: str) -> None:
 
     sent = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "c"}, "spec": of(DERIVED)}
     path = f"{RESOURCES}/namespaces/default/{kind.lower()}s"
-    assert Asked().create(path, sent)["spec"] == of({})
-    asked = Asked(gates="DRADerivedAttributes=true")
-    assert asked.create(path, sent)["spec"] == of(DERIVED)
-    later = Asked(store=asked.api.store)
-    labelled = later.got("PATCH", f"{path}/c", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+    assert ApiHarness().create(path, sent)["spec"] == of({})
+    client = ApiHarness(gates="DRADerivedAttributes=true")
+    assert client.create(path, sent)["spec"] == of(DERIVED)
+    later = ApiHarness(store=client.api.store)
+    labelled = later.request("PATCH", f"{path}/c", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
     assert labelled["spec"] == of(DERIVED)
 
 
 def test_statuses() -> None:
-    asked = Asked()
+    client = ApiHarness()
     claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}}
-    asked.create(CLAIMS, {**claim, "spec": asking({})})
+    client.create(CLAIMS, {**claim, "spec": asking({})})
     result = {"request": "r", "driver": "gpu.example.com", "pool": "n1", "device": "d"}
     status = {"allocation": {"devices": {"results": [{**result, "skipNodeOperations": ["*"]}]}}}
-    changed = asked.got("PATCH", f"{CLAIMS}/c/status", {"status": status}, content_type=MERGE)
+    changed = client.request("PATCH", f"{CLAIMS}/c/status", {"status": status}, content_type=MERGE)
     assert changed["status"] == {"allocation": {"devices": {"results": [result]}}}
 
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
-    asked.create(PODS, {**pod, "spec": {"containers": [{"name": "c", "image": "i"}]}})
-    told = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "a", "containers": ["c"]}]}
-    changed = asked.got("PATCH", f"{PODS}/p/status", {"status": told}, content_type=MERGE)
+    client.create(PODS, {**pod, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    conditions = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "a", "containers": ["c"]}]}
+    changed = client.request("PATCH", f"{PODS}/p/status", {"status": conditions}, content_type=MERGE)
     assert "nodeAllocatableResourceClaimStatuses" not in changed["status"]

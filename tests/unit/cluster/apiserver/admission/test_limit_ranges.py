@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.support.api import PODS, Asked, Data, pod
+from tests.support.api import PODS, ApiHarness, Data, pod
 
 LIMITS = "/api/v1/namespaces/default/limitranges"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -115,25 +115,25 @@ CASES: dict[str, tuple[Data, str, Data, str]] = {
 }
 
 
-@pytest.mark.parametrize(("rule", "place", "thing", "problem"), CASES.values(), ids=CASES)
-def test_what_a_namespace_allows(rule: Data, place: str, thing: Data, problem: str) -> None:
-    asked = Asked()
-    asked.create(LIMITS, rule)
-    answer: Any = asked.got("POST", place, thing, want=403 if problem else 201)
+@pytest.mark.parametrize(("rule", "path", "obj", "problem"), CASES.values(), ids=CASES)
+def test_limits_of_a_namespace_are_enforced(rule: Data, path: str, obj: Data, problem: str) -> None:
+    client = ApiHarness()
+    client.create(LIMITS, rule)
+    answer: Any = client.request("POST", path, obj, want=403 if problem else 201)
     assert answer.get("message", "") == problem
 
 
-def test_what_a_limit_range_leaves_out_follows_from_the_rest():
+def test_limit_range_gets_defaults():
     given = limit_range(max={"cpu": "500m"}, min={"cpu": "50m", "memory": "1Mi"}, default={"memory": "2Mi"})
-    (item,) = Asked().create(LIMITS, given)["spec"]["limits"]
+    (item,) = ApiHarness().create(LIMITS, given)["spec"]["limits"]
     assert item["default"] == {"cpu": "500m", "memory": "2Mi"}
     assert item["defaultRequest"] == {"cpu": "500m", "memory": "2Mi"}
 
 
-def test_of_a_pod_that_was_refused_nothing_is_remembered():
-    asked = Asked()
-    asked.create(LIMITS, limit_range(max={"cpu": "500m"}))
+def test_rejected_pod_is_not_cached():
+    client = ApiHarness()
+    client.create(LIMITS, limit_range(max={"cpu": "500m"}))
     for _ in range(2):
-        asked.got("POST", PODS, sized(both(cpu="1")), want=403)
-    asked.got("DELETE", f"{LIMITS}/usual")
-    asked.create(PODS, sized(both(cpu="1")))
+        client.request("POST", PODS, sized(both(cpu="1")), want=403)
+    client.request("DELETE", f"{LIMITS}/usual")
+    client.create(PODS, sized(both(cpu="1")))

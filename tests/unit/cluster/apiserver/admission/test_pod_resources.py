@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.api import PODS, Asked, Data, pod
+from tests.support.api import PODS, ApiHarness, Data, pod
 
 from moorage.cluster.apiserver.admission.pod_resources import qos_class
 
@@ -29,7 +29,7 @@ QUALITIES = {
 
 
 @pytest.mark.parametrize(("containers", "want"), QUALITIES.values(), ids=QUALITIES)
-def test_quality(containers: list[Data], want: str) -> None:
+def test_qos_class(containers: list[Data], want: str) -> None:
     assert qos_class({"containers": containers}) == want
 
 
@@ -43,12 +43,12 @@ def runtime_class(**content: Any) -> Data:
     }
 
 
-def test_a_runtime_class_costs_and_wants_certain_nodes() -> None:
-    asked = Asked()
+def test_runtime_class_adds_overhead_and_node_selector() -> None:
+    client = ApiHarness()
     toleration = {"key": "vm", "operator": "Exists", "effect": "NoSchedule"}
     scheduling = {"nodeSelector": {"vm": "yes"}, "tolerations": [toleration]}
-    asked.create(RUNTIMES, runtime_class(overhead={"podFixed": {"cpu": "250m"}}, scheduling=scheduling))
-    spec = asked.create(PODS, pod(runtimeClassName="vm"))["spec"]
+    client.create(RUNTIMES, runtime_class(overhead={"podFixed": {"cpu": "250m"}}, scheduling=scheduling))
+    spec = client.create(PODS, pod(runtimeClassName="vm"))["spec"]
     assert (spec["overhead"], spec["nodeSelector"]) == ({"cpu": "250m"}, {"vm": "yes"})
     assert toleration in spec["tolerations"]
 
@@ -60,11 +60,11 @@ CONFLICTS = {
 
 
 @pytest.mark.parametrize(("spec", "want"), CONFLICTS.values(), ids=CONFLICTS)
-def test_a_pod_that_contradicts_its_runtime_class_is_refused(spec: Data, want: str) -> None:
-    asked = Asked()
+def test_pod_that_contradicts_its_runtime_class_is_rejected(spec: Data, want: str) -> None:
+    client = ApiHarness()
     scheduling = {"nodeSelector": {"vm": "yes"}}
-    asked.create(RUNTIMES, runtime_class(overhead={"podFixed": {"cpu": "250m"}}, scheduling=scheduling))
-    assert want in asked.got("POST", PODS, pod(runtimeClassName="vm", **spec), want=403)["message"]
+    client.create(RUNTIMES, runtime_class(overhead={"podFixed": {"cpu": "250m"}}, scheduling=scheduling))
+    assert want in client.request("POST", PODS, pod(runtimeClassName="vm", **spec), want=403)["message"]
 
 
 def limit_range() -> Data:
@@ -72,12 +72,12 @@ def limit_range() -> Data:
     return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "usual"}, "spec": {"limits": limits}}
 
 
-def test_containers_get_the_limits_of_their_namespace_from_when_it_has_some() -> None:
-    asked = Asked()
-    before = asked.create(PODS, pod("before"))
-    asked.create(LIMITS, limit_range())
-    after = asked.create(PODS, pod("after"))
-    elsewhere = asked.create("/api/v1/namespaces/kube-system/pods", pod("elsewhere"))
+def test_containers_get_default_limits_of_their_namespace() -> None:
+    client = ApiHarness()
+    before = client.create(PODS, pod("before"))
+    client.create(LIMITS, limit_range())
+    after = client.create(PODS, pod("after"))
+    elsewhere = client.create("/api/v1/namespaces/kube-system/pods", pod("elsewhere"))
     assert [item["spec"]["containers"][0]["resources"] for item in (before, elsewhere)] == [{}, {}]
     want = {"limits": {"cpu": "2"}, "requests": {"cpu": "1", "memory": "1Gi"}}
     assert after["spec"]["containers"][0]["resources"] == want
@@ -89,29 +89,29 @@ def service(name: str, **spec: Any) -> Data:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": full}
 
 
-def test_services_have_addresses_of_their_own() -> None:
-    asked = Asked()
-    assert asked.get(f"{SERVICES}/kubernetes")["spec"]["clusterIP"] == "10.96.0.1"
-    addresses = [asked.create(SERVICES, service(name))["spec"]["clusterIP"] for name in "abc"]
+def test_services_have_unique_addresses() -> None:
+    client = ApiHarness()
+    assert client.get(f"{SERVICES}/kubernetes")["spec"]["clusterIP"] == "10.96.0.1"
+    addresses = [client.create(SERVICES, service(name))["spec"]["clusterIP"] for name in "abc"]
     assert len({*addresses, "10.96.0.1"}) == 4
-    assert asked.create(SERVICES, service("none", clusterIP="None"))["spec"]["clusterIPs"] == ["None"]
-    assert asked.create(SERVICES, service("open", type="NodePort"))["spec"]["ports"][0]["nodePort"] == 30_000
+    assert client.create(SERVICES, service("none", clusterIP="None"))["spec"]["clusterIPs"] == ["None"]
+    assert client.create(SERVICES, service("open", type="NodePort"))["spec"]["ports"][0]["nodePort"] == 30_000
 
 
-def test_a_service_keeps_its_address_when_its_manifest_is_put_again() -> None:
-    asked = Asked()
-    stored = asked.create(SERVICES, service("a"))
-    again = asked.got("PUT", f"{SERVICES}/a", service("a", ports=[{"port": 81}]))
+def test_service_keeps_its_address_on_replace() -> None:
+    client = ApiHarness()
+    stored = client.create(SERVICES, service("a"))
+    again = client.request("PUT", f"{SERVICES}/a", service("a", ports=[{"port": 81}]))
     assert again["spec"]["clusterIP"] == stored["spec"]["clusterIP"]
     assert again["spec"]["ports"][0]["port"] == 81
 
 
-def test_a_pod_keeps_its_priority_when_its_manifest_is_put_again() -> None:
-    asked = Asked()
-    asked.create(PODS, pod())
-    again = asked.got("PUT", f"{PODS}/web", pod(labels={"a": "b"}))
+def test_pod_keeps_its_priority_on_replace() -> None:
+    client = ApiHarness()
+    client.create(PODS, pod())
+    again = client.request("PUT", f"{PODS}/web", pod(labels={"a": "b"}))
     assert (again["spec"]["priority"], again["metadata"]["labels"]) == (0, {"a": "b"})
 
 
-def test_a_namespace_every_cluster_needs_stays() -> None:
-    assert Asked().got("DELETE", "/api/v1/namespaces/kube-system", want=403)["reason"] == "Forbidden"
+def test_system_namespace_cannot_be_deleted() -> None:
+    assert ApiHarness().request("DELETE", "/api/v1/namespaces/kube-system", want=403)["reason"] == "Forbidden"

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.support.api import MERGE, PODS, Asked, Data, pod
+from tests.support.api import MERGE, PODS, ApiHarness, Data, pod
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -26,101 +26,101 @@ def asking(name: str = "web", *, requests: Any = None, limits: Any = None, **spe
     return pod(name, containers=[{"name": "web", "image": "web:1", "resources": resources}], **spec)
 
 
-def used(asked: Asked, name: str = "most") -> Data:
-    found: Data = asked.get(f"{QUOTAS}/{name}")["status"]["used"]
+def used(client: ApiHarness, name: str = "most") -> Data:
+    found: Data = client.get(f"{QUOTAS}/{name}")["status"]["used"]
     return found
 
 
-def test_what_is_there_already_counts_from_the_start():
-    asked = Asked()
-    asked.create(PODS, pod("a"))
-    asked.create(QUOTAS, quota(pods="2", configmaps="5"))
-    assert asked.get(f"{QUOTAS}/most")["status"] == {
+def test_existing_objects_count_from_the_start():
+    client = ApiHarness()
+    client.create(PODS, pod("a"))
+    client.create(QUOTAS, quota(pods="2", configmaps="5"))
+    assert client.get(f"{QUOTAS}/most")["status"] == {
         "hard": {"pods": "2", "configmaps": "5"},
         "used": {"pods": "1", "configmaps": "0"},
     }
 
 
-def test_what_comes_and_goes_is_counted_at_once():
-    asked = Asked()
-    asked.create(QUOTAS, quota(pods="2", configmaps="5"))
-    asked.create(MAPS, {"metadata": {"name": "one"}})
-    asked.create(PODS, pod("a"))
-    assert used(asked) == {"pods": "1", "configmaps": "1"}
-    asked.got("DELETE", f"{MAPS}/one")
-    asked.got("DELETE", f"{PODS}/a")
-    assert used(asked) == {"pods": "0", "configmaps": "0"}
+def test_usage_is_updated_immediately():
+    client = ApiHarness()
+    client.create(QUOTAS, quota(pods="2", configmaps="5"))
+    client.create(MAPS, {"metadata": {"name": "one"}})
+    client.create(PODS, pod("a"))
+    assert used(client) == {"pods": "1", "configmaps": "1"}
+    client.request("DELETE", f"{MAPS}/one")
+    client.request("DELETE", f"{PODS}/a")
+    assert used(client) == {"pods": "0", "configmaps": "0"}
 
 
-def test_what_is_too_much_is_refused_in_the_words_of_the_api():
-    asked = Asked()
-    asked.create(QUOTAS, quota(pods="1", requests_cpu="1"))
-    asked.create(PODS, asking("a", requests={"cpu": "700m"}))
-    refused = asked.got("POST", PODS, asking("b", requests={"cpu": "0.5"}), want=403)
-    assert refused["reason"] == "Forbidden"
-    assert refused["message"] == (
+def test_excess_is_rejected_with_the_text_of_the_api():
+    client = ApiHarness()
+    client.create(QUOTAS, quota(pods="1", requests_cpu="1"))
+    client.create(PODS, asking("a", requests={"cpu": "700m"}))
+    error = client.request("POST", PODS, asking("b", requests={"cpu": "0.5"}), want=403)
+    assert error["reason"] == "Forbidden"
+    assert error["message"] == (
         'pods "b" is forbidden: exceeded quota: most, requested: pods=1,requests.cpu=500m, '
         "used: pods=1,requests.cpu=700m, limited: pods=1,requests.cpu=1"
     )
-    assert asked.names(PODS) == ["a"]
+    assert client.names(PODS) == ["a"]
 
 
-def test_a_pod_that_has_ended_leaves_room_for_another():
-    asked = Asked()
-    asked.create(QUOTAS, quota(pods="1", count__pods="5"))
-    asked.create(PODS, pod("a"))
-    asked.got("PATCH", f"{PODS}/a/status", {"status": {"phase": "Succeeded"}}, content_type=MERGE)
-    asked.create(PODS, pod("b"))
-    assert used(asked) == {"pods": "1", "count/pods": "2"}
+def test_finished_pod_releases_its_quota():
+    client = ApiHarness()
+    client.create(QUOTAS, quota(pods="1", count__pods="5"))
+    client.create(PODS, pod("a"))
+    client.request("PATCH", f"{PODS}/a/status", {"status": {"phase": "Succeeded"}}, content_type=MERGE)
+    client.create(PODS, pod("b"))
+    assert used(client) == {"pods": "1", "count/pods": "2"}
 
 
-def test_a_container_has_to_say_what_it_wants_of_what_is_limited():
-    asked = Asked()
-    asked.create(QUOTAS, quota(limits_memory="1Gi", cpu="1"))
-    refused = asked.got("POST", PODS, asking("a", requests={"memory": "1Mi"}), want=403)
+def test_container_must_specify_limited_resources():
+    client = ApiHarness()
+    client.create(QUOTAS, quota(limits_memory="1Gi", cpu="1"))
+    error = client.request("POST", PODS, asking("a", requests={"memory": "1Mi"}), want=403)
     why = "failed quota: most: must specify cpu for: web; limits.memory for: web"
-    assert refused["message"] == f'pods "a" is forbidden: {why}'
+    assert error["message"] == f'pods "a" is forbidden: {why}'
 
 
-def test_a_quota_that_changes_is_counted_anew_and_what_others_write_into_its_status_does_not_stay():
-    asked = Asked()
-    asked.create(QUOTAS, quota(pods="1"))
-    asked.create(PODS, pod("a"))
-    asked.got("PATCH", f"{QUOTAS}/most", {"spec": {"hard": {"configmaps": "3"}}}, content_type=MERGE)
-    assert used(asked) == {"pods": "1", "configmaps": "0"}
+def test_changed_quota_is_recounted_and_foreign_status_is_overwritten():
+    client = ApiHarness()
+    client.create(QUOTAS, quota(pods="1"))
+    client.create(PODS, pod("a"))
+    client.request("PATCH", f"{QUOTAS}/most", {"spec": {"hard": {"configmaps": "3"}}}, content_type=MERGE)
+    assert used(client) == {"pods": "1", "configmaps": "0"}
     wrong = {"status": {"hard": {"pods": "100"}, "used": {"pods": "50"}}}
-    assert asked.got("PATCH", f"{QUOTAS}/most/status", wrong, content_type=MERGE)["status"]["used"]["pods"] == "50"
-    assert used(asked) == {"pods": "1", "configmaps": "0"}
+    assert client.request("PATCH", f"{QUOTAS}/most/status", wrong, content_type=MERGE)["status"]["used"]["pods"] == "50"
+    assert used(client) == {"pods": "1", "configmaps": "0"}
 
 
 def test_without_its_quota_a_namespace_has_no_limit():
-    asked = Asked()
-    asked.create(QUOTAS, quota(pods="0"))
-    asked.got("POST", PODS, pod("a"), want=403)
-    asked.got("DELETE", f"{QUOTAS}/most")
-    asked.create(PODS, pod("a"))
+    client = ApiHarness()
+    client.create(QUOTAS, quota(pods="0"))
+    client.request("POST", PODS, pod("a"), want=403)
+    client.request("DELETE", f"{QUOTAS}/most")
+    client.create(PODS, pod("a"))
 
 
 def test_other_namespaces_do_not_count():
-    asked = Asked()
-    asked.create("/api/v1/namespaces", {"metadata": {"name": "shop"}})
-    asked.create(QUOTAS, quota(pods="0"))
-    asked.create("/api/v1/namespaces/shop/pods", pod("a") | {"metadata": {"name": "a"}})
-    assert used(asked) == {"pods": "0"}
+    client = ApiHarness()
+    client.create("/api/v1/namespaces", {"metadata": {"name": "shop"}})
+    client.create(QUOTAS, quota(pods="0"))
+    client.create("/api/v1/namespaces/shop/pods", pod("a") | {"metadata": {"name": "a"}})
+    assert used(client) == {"pods": "0"}
 
 
-def test_a_dry_run_is_refused_as_well_and_uses_nothing():
-    asked = Asked()
-    asked.create(QUOTAS, quota(pods="1"))
-    asked.got("POST", f"{PODS}?dryRun=All", pod("a"), want=201)
-    assert used(asked) == {"pods": "0"}
-    asked.create(PODS, pod("a"))
-    asked.got("POST", f"{PODS}?dryRun=All", pod("b"), want=403)
+def test_dry_run_is_rejected_too_and_uses_no_quota():
+    client = ApiHarness()
+    client.create(QUOTAS, quota(pods="1"))
+    client.request("POST", f"{PODS}?dryRun=All", pod("a"), want=201)
+    assert used(client) == {"pods": "0"}
+    client.create(PODS, pod("a"))
+    client.request("POST", f"{PODS}?dryRun=All", pod("b"), want=403)
 
 
 def claim(name: str = "disk", storage: str = "1Gi", **spec: Any) -> Data:
-    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}, **spec}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": asked}
+    client = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": client}
 
 
 def service(kind: str) -> Data:
@@ -166,13 +166,13 @@ USAGES = {
 }
 
 
-@pytest.mark.parametrize(("place", "thing", "want"), USAGES.values(), ids=USAGES)
-def test_what_counts_for_what(place: str, thing: Data, want: Data) -> None:
-    asked = Asked()
+@pytest.mark.parametrize(("path", "obj", "want"), USAGES.values(), ids=USAGES)
+def test_usage_by_object(path: str, obj: Data, want: Data) -> None:
+    client = ApiHarness()
     hard = {name: "10Gi" if amount.endswith("Gi") else "10" for name, amount in want.items()}
-    asked.create(QUOTAS, quota() | {"spec": {"hard": hard}})
-    asked.create(place, thing)
-    assert used(asked) == want
+    client.create(QUOTAS, quota() | {"spec": {"hard": hard}})
+    client.create(path, obj)
+    assert used(client) == want
 
 
 HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7}
@@ -196,17 +196,17 @@ SCOPES = {
 }
 
 
-@pytest.mark.parametrize(("scopes", "priorities", "thing", "counts"), SCOPES.values(), ids=SCOPES)
-def test_a_quota_with_scopes_is_about(
-    scopes: list[str], priorities: list[tuple[str, list[str]]], thing: Data, counts: bool
+@pytest.mark.parametrize(("scopes", "priorities", "obj", "counts"), SCOPES.values(), ids=SCOPES)
+def test_scopes_select_pods(
+    scopes: list[str], priorities: list[tuple[str, list[str]]], obj: Data, counts: bool
 ) -> None:
-    asked = Asked()
-    asked.create("/apis/scheduling.k8s.io/v1/priorityclasses", HIGH)
+    client = ApiHarness()
+    client.create("/apis/scheduling.k8s.io/v1/priorityclasses", HIGH)
     selector = [
         {"scopeName": "PriorityClass", "operator": operator, **({"values": values} if values else {})}
         for operator, values in priorities
     ]
-    asked.create(QUOTAS, quota(scopes=scopes, selector=selector, pods="5"))
-    asked.create(PODS, thing)
-    asked.create(SERVICES, service("ClusterIP"))
-    assert used(asked) == {"pods": "1" if counts else "0"}
+    client.create(QUOTAS, quota(scopes=scopes, selector=selector, pods="5"))
+    client.create(PODS, obj)
+    client.create(SERVICES, service("ClusterIP"))
+    assert used(client) == {"pods": "1" if counts else "0"}

@@ -19,6 +19,6 @@ CELLS = {
 
 
 @pytest.mark.parametrize(("path", "want"), CELLS.items())
-def test_a_cell(path: str, want: Any) -> None:
+def test_custom_column_cell(path: str, want: Any) -> None:
     printer = select_printer("things.example.org", lambda: 0.0, [{"name": "X", "type": "string", "jsonPath": path}])
     assert list(printer.cells(THING, 0.0)) == ["n", want]

@@ -31,7 +31,7 @@ BAD_LABELS = ("app in", "a=b=c", "=x", "app in ()x", "a b", "!", "app=-", "in (a
 
 
 @pytest.mark.parametrize("text", BAD_LABELS)
-def test_labels_that_do_not_parse_are_refused(text: str) -> None:
+def test_invalid_label_selector_is_rejected(text: str) -> None:
     with pytest.raises(ApiError) as error:
         parse_labels(text)
     assert error.value.status == 400
@@ -55,7 +55,7 @@ def test_fields(text: str, want: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["spec.foo=1", "spec.nodeName", "metadata.labels.a=b"])
-def test_fields_that_cannot_be_asked_for_are_refused(text: str) -> None:
+def test_unsupported_field_selector_is_rejected(text: str) -> None:
     assert PODS is not None
     with pytest.raises(ApiError) as error:
         selection(PODS, {"fieldSelector": text})

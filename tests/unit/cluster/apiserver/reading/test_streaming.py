@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.support.api import NODES, Asked, node
+from tests.support.api import NODES, ApiHarness, node
 
 from moorage.cluster.apiserver.reading.streaming import MAX_STALL, Watchers
 from moorage.cluster.apiserver.reading.watching import Watch
@@ -29,8 +29,8 @@ class Pipe:
         self.is_aborted = True
 
 
-def test_a_watch_that_nobody_reads_is_dropped_and_one_that_is_read_late_is_not() -> None:
-    server = Asked()
+def test_stalled_watch_is_dropped_but_slow_watch_is_not() -> None:
+    server = ApiHarness()
 
     async def run() -> None:
         watchers = Watchers(server.api.store)

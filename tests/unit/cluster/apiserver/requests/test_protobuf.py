@@ -26,7 +26,7 @@ def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
     return b"k8s\x00" + field(1, field(1, api_version) + field(2, kind)) + field(2, raw) + field(3, "") + field(4, "")
 
 
-def test_a_binding():
+def test_binding():
     metadata = field(1, "web") + field(2, "") + field(3, "shop") + field(5, "uid-1") + field(7, 0) + field(8, b"")
     target = field(1, "Node") + field(2, "") + field(3, "n1")
     body = envelope("v1", "Binding", field(1, metadata) + field(2, target))
@@ -38,7 +38,7 @@ def test_a_binding():
     }
 
 
-def test_a_lease_has_times_with_microseconds():
+def test_lease_has_times_with_microseconds():
     moment = field(1, 1_767_225_600) + field(2, 250_000_000)
     spec = field(1, "me") + field(2, 15) + field(3, moment) + field(5, 0)
     body = envelope("coordination.k8s.io/v1", "Lease", field(1, field(1, "l")) + field(2, spec))
@@ -83,13 +83,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
-def test_what_cannot_be_read_is_a_bad_request(body: bytes) -> None:
+def test_invalid_protobuf_is_a_bad_request(body: bytes) -> None:
     with pytest.raises(ApiError) as error:
         decode_protobuf(body)
     assert error.value.status == 400
 
 
-def test_a_definition_has_schemas_within_schemas():
+def test_definition_has_schemas_within_schemas():
     size = field(5, "integer") + field(8, field(1, b"3"))
     words = field(5, "array") + field(24, field(1, field(5, "string")))
     others = field(5, "object") + field(30, field(1, 1))

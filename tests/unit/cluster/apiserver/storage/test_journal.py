@@ -22,7 +22,7 @@ def give_room(journal: Journal, pages: int) -> None:
     journal._database.execute(f"PRAGMA max_page_count = {pages}")
 
 
-def test_what_could_not_be_written_is_not_there_and_writing_goes_on(tmp_path: Path) -> None:
+def test_failed_write_is_undone_and_later_writes_succeed(tmp_path: Path) -> None:
     async def run() -> None:
         journal = Journal(tmp_path)
         store = journal.store
@@ -55,7 +55,7 @@ def test_what_could_not_be_written_is_not_there_and_writing_goes_on(tmp_path: Pa
     asyncio.run(again.close())
 
 
-def test_whoever_asks_late_is_told_that_a_write_was_undone(tmp_path: Path) -> None:
+def test_late_waiter_gets_the_error_of_an_undone_write(tmp_path: Path) -> None:
     async def run() -> None:
         journal = Journal(tmp_path)
         journal.start()
@@ -72,7 +72,7 @@ def test_whoever_asks_late_is_told_that_a_write_was_undone(tmp_path: Path) -> No
     asyncio.run(run())
 
 
-def test_nobody_else_may_read_it_even_if_it_was_there(tmp_path: Path) -> None:
+def test_data_directory_is_restricted_to_its_owner(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir(mode=0o755)
     (folder / "moorage.db").touch(mode=0o644)
@@ -101,7 +101,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("row", DAMAGED.values(), ids=DAMAGED)
-def test_an_object_that_is_damaged_costs_itself(row: tuple[str, str, object], tmp_path: Path) -> None:
+def test_corrupt_object_is_skipped(row: tuple[str, str, object], tmp_path: Path) -> None:
     asyncio.run(Journal(tmp_path).close())
     resource, key, body = row
     with closing(sqlite3.connect(tmp_path / FILE)) as database, database:
@@ -113,7 +113,7 @@ def test_an_object_that_is_damaged_costs_itself(row: tuple[str, str, object], tm
 
 
 @pytest.mark.parametrize("statement", ["UPDATE latest SET version = 'x'", "ALTER TABLE objects DROP COLUMN created"])
-def test_a_database_that_is_damaged_is_refused(statement: str, tmp_path: Path) -> None:
+def test_corrupt_database_is_rejected(statement: str, tmp_path: Path) -> None:
     asyncio.run(Journal(tmp_path).close())
     with closing(sqlite3.connect(tmp_path / FILE)) as database, database:
         database.execute("INSERT OR REPLACE INTO latest VALUES (1, 7)")

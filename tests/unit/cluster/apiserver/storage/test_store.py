@@ -8,7 +8,7 @@ from moorage.kube.api.pod import Pod
 from moorage.testing import make_pod
 
 
-def test_what_is_written_as_a_struct_can_be_read_as_json():
+def test_struct_can_be_read_as_json():
     objects = ObjectStore(VirtualClock())
     objects.create(make_pod("a"))
     entry = objects.store.get("pods", "default/a")
@@ -18,7 +18,7 @@ def test_what_is_written_as_a_struct_can_be_read_as_json():
     assert entry.data["metadata"]["resourceVersion"] == "1"
 
 
-def test_what_is_written_as_json_can_be_read_as_a_struct_decoded_once():
+def test_json_can_be_read_as_a_struct_and_is_decoded_once():
     store = Store()
     entry = store.put(
         "pods", "default/a", {"metadata": {"name": "a", "namespace": "default"}, "spec": {"nodeName": "n"}}
@@ -27,7 +27,7 @@ def test_what_is_written_as_json_can_be_read_as_a_struct_decoded_once():
     assert entry.typed(Pod) is entry.typed(Pod)
 
 
-def test_a_struct_written_over_json_keeps_the_fields_structs_do_not_know():
+def test_struct_written_over_json_preserves_unknown_fields():
     objects = ObjectStore(VirtualClock())
     container = {"name": "main", "image": "web:1", "stdin": True}
     data = {"metadata": {"name": "a", "namespace": "default", "uid": "u"}, "spec": {"containers": [container]}}
@@ -39,7 +39,7 @@ def test_a_struct_written_over_json_keeps_the_fields_structs_do_not_know():
     assert bound.node_name == "n1"
 
 
-def test_an_update_of_an_old_version_is_a_conflict():
+def test_update_of_an_old_version_is_a_conflict():
     objects = ObjectStore(VirtualClock())
     first = objects.create(make_pod("a"))
     objects.update(first)
@@ -47,7 +47,7 @@ def test_an_update_of_an_old_version_is_a_conflict():
         objects.update(first)
 
 
-def test_subscribers_are_told_of_structs():
+def test_subscribers_receive_structs():
     objects = ObjectStore(VirtualClock())
     told: list[ObjectChange] = []
     objects.subscribe(told.append)
@@ -56,7 +56,7 @@ def test_subscribers_are_told_of_structs():
     assert [(change.before, change.after) for change in told] == [(None, made), (made, None)]
 
 
-def test_the_log_tells_what_came_after_a_version_and_forgets_in_time():
+def test_log_returns_changes_after_a_version_until_they_expire():
     store = Store(history=3)
     for number in range(8):
         store.put("pods", f"p{number}", {"metadata": {"name": f"p{number}"}})
@@ -66,7 +66,7 @@ def test_the_log_tells_what_came_after_a_version_and_forgets_in_time():
         log.position_after(1)
 
 
-def test_a_quiet_resource_is_not_forgotten_because_another_is_busy():
+def test_changes_of_a_quiet_resource_do_not_expire_early():
     store = Store(history=3)
     store.put("nodes", "n", {"metadata": {"name": "n"}})
     for number in range(20):
@@ -75,7 +75,7 @@ def test_a_quiet_resource_is_not_forgotten_because_another_is_busy():
     assert [change.version for change in log.since(log.position_after(0))] == [1]
 
 
-def test_a_reader_that_is_too_slow_is_told_so():
+def test_slow_reader_gets_an_expired_error():
     store = Store(history=2)
     log = store.log("pods")
     position = log.end

@@ -89,7 +89,7 @@ LEFT_TO_THE_API = {
 
 
 @pytest.mark.parametrize(("pod", "uid"), LEFT_TO_THE_API.values(), ids=LEFT_TO_THE_API)
-def test_what_is_to_be_refused_is_left_to_the_api(pod: Pod, uid: str) -> None:
+def test_invalid_binding_is_left_to_the_api(pod: Pod, uid: str) -> None:
     api, entry = stored(pod)
 
     assert not bind_pod(api.store, entry, uid, "n", api.clock.now())
@@ -104,7 +104,7 @@ def test_json_is_left_to_the_api() -> None:
 
 
 @pytest.mark.parametrize("status", [running, terminated])
-def test_what_kubelets_write(status: Any) -> None:
+def test_status_of_kubelets_is_merged(status: Any) -> None:
     pod = replace(
         make_pod("p", requests={"cpu": "1"}, node="n"), metadata=ObjectMeta(name="p", namespace="default", uid=UID)
     )
@@ -121,12 +121,12 @@ def test_what_kubelets_write(status: Any) -> None:
 
 
 @pytest.mark.parametrize("patch", [{"resources": {"requests": {"cpu": "2"}}}, {"allocatedResources": {"cpu": "2"}}])
-def test_what_changes_what_a_pod_takes_is_left_to_the_api(patch: dict[str, Any]) -> None:
+def test_status_with_resources_is_left_to_the_api(patch: dict[str, Any]) -> None:
     api, entry = stored(make_pod("p"))
     assert not merge_status(api.store, entry, patch)
 
 
-def test_what_was_derived_from_a_pod_is_taken_along() -> None:
+def test_cached_properties_are_preserved() -> None:
     pod = make_pod("p", requests={"cpu": "1"})
     api, entry = stored(pod)
     known = entry.typed(Pod).requests
