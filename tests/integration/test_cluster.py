@@ -77,10 +77,10 @@ async def test_what_plugins_list_and_the_plugins_themselves_can_be_looked_at() -
         assert found is not None
         assert found.spec.approved
         assert cluster.plugin(Idle).tickets.get("gold", "default") == found
-        with pytest.raises(LookupError, match="Absent is not enabled in default-scheduler; these are: "):
+        with pytest.raises(LookupError, match="Absent is not enabled in default-scheduler; enabled plugins: "):
             cluster.plugin(Absent)
         with pytest.raises(
-            LookupError, match=r"nobody here watches budgets: write `await cluster.client.list\(Budget\)`"
+            LookupError, match=r"no controller or plugin watches budgets; use `await cluster.client.list\(Budget\)`"
         ):
             cluster.objects(Budget)
 

@@ -1,6 +1,6 @@
-"""For plugin authors: builders, random clusters, check_plugin, and whole clusters to run plugins on.
+"""For plugin authors: object builders, random clusters, check_plugin, and complete clusters to run plugins on.
 
-The random ones need hypothesis (``pip install moorage[testing]``), which is imported when one of them is first used.
+The random strategies need hypothesis (``pip install moorage[testing]``), which is imported on first use.
 """
 
 from typing import TYPE_CHECKING, Any

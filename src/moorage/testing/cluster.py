@@ -8,8 +8,8 @@
             await cluster.apply("web.yaml")
             await cluster.wait_for(lambda: len(cluster.running("app=web")) == 6)
 
-In virtual time (on the loop of :func:`in_virtual_time`) minutes pass in milliseconds and nothing leaves the process. On
-any other loop the same runs in real time, over HTTP, and ``cluster.kubeconfig`` leads other programs to it.
+In virtual time (on the loop of :func:`in_virtual_time`), minutes pass in milliseconds and nothing leaves the process.
+On any other loop, the cluster runs in real time over HTTP, and other programs can use ``cluster.kubeconfig``.
 """
 
 import asyncio
@@ -49,19 +49,19 @@ from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 P = ParamSpec("P")
 K = TypeVar("K", bound=KubeObject)
 AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
-Given = str | Path | Mapping[str, Any]
-"""A file, the text of manifests, or one object as plain data."""
+ManifestSource = str | Path | Mapping[str, Any]
+"""A file, the text of manifests, or an object as plain data."""
 
 
 def in_virtual_time(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """Run an async test in virtual time, to its end: waiting takes no time."""
+    """Run an async test in virtual time: waiting takes no time."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def whole() -> None:
+        async def run_test() -> None:
             await test(*args, **kwargs)
 
-        run_virtual(whole(), VirtualClock())
+        run_virtual(run_test(), VirtualClock())
 
     return run
 
@@ -84,7 +84,7 @@ class Cluster:
         shape: str = "",
         plugins: Iterable[type[Plugin]] = (),
         config: str | Path = "",
-        definitions: Iterable[Given] = (),
+        definitions: Iterable[ManifestSource] = (),
         scheduler: bool = True,
         pace: KubeletPace | None = None,
         feature_gates: str = "",
@@ -99,7 +99,7 @@ class Cluster:
         self._ending = AsyncExitStack()
         self._embedded: EmbeddedCluster | None = None
         self.kubeconfig: dict[str, Any] = {}
-        """How other programs reach the cluster; empty in virtual time, where there is no way in from outside."""
+        """A kubeconfig for other programs; empty in virtual time, where the cluster cannot be reached from outside."""
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -129,7 +129,7 @@ class Cluster:
             raise failure
 
     def _failure(self) -> BaseException | None:
-        """Return what ended a part of the cluster, or went wrong in an attempt to place a pod."""
+        """Return the exception that ended a part of the cluster or a scheduling attempt."""
         scheduling = self.embedded.scheduling
         return self.embedded.failure() or (None if scheduling is None else scheduling.failure())
 
@@ -141,18 +141,18 @@ class Cluster:
 
     @property
     def client(self) -> ApiClient:
-        """The API of the cluster, for whatever is not offered here."""
+        """A client for the API of the cluster."""
         return self.embedded.client
 
-    async def apply(self, *given: Given) -> list[dict[str, Any]]:
-        """Create objects or bring them up to date; return them as stored, when the controllers have seen them."""
-        stored = await self.embedded.applier.apply(manifest for item in given for manifest in _manifests(item))
+    async def apply(self, *manifests: ManifestSource) -> list[dict[str, Any]]:
+        """Create or update objects; return the stored objects when the controllers have received them."""
+        stored = await self.embedded.applier.apply(manifest for item in manifests for manifest in _manifests(item))
         await self.wait_for(lambda: all(map(self.embedded.manager.has_seen, stored)))
         return stored
 
-    async def delete(self, *given: Given) -> None:
+    async def delete(self, *manifests: ManifestSource) -> None:
         """Delete objects that were applied."""
-        await self.embedded.applier.delete(manifest for item in given for manifest in _manifests(item))
+        await self.embedded.applier.delete(manifest for item in manifests for manifest in _manifests(item))
 
     async def reload(self, *, plugins: Iterable[type[Plugin]] = (), config: str | Path = "") -> None:
         """Reload the scheduler with other plugins or another configuration; raise MoorageError if it is invalid.
@@ -163,11 +163,11 @@ class Cluster:
         await self.embedded.scheduling.reload(_policy(config, plugins, self._options.features))
 
     async def fail_node(self, name: str) -> None:
-        """Have a node fall silent, as if its machine had lost power."""
+        """Stop the heartbeats of a node, as if its machine had lost power."""
         await self.embedded.fail_node(name)
 
     async def recover_node(self, name: str) -> None:
-        """Have a node that fell silent come back."""
+        """Resume the heartbeats of a node."""
         await self.embedded.fail_node(name, failed=False)
 
     async def sleep(self, seconds: float) -> None:
@@ -182,37 +182,37 @@ class Cluster:
             if (failure := self._failure()) is not None:
                 raise failure
             if loop.time() >= end:
-                raise TimeoutError(f"not so after {seconds} s; the pods are:\n{self.describe()}")
+                raise TimeoutError(f"condition not met after {seconds} s; the pods are:\n{self.describe()}")
             await asyncio.sleep(0.02)
 
     def pods(self, labels: str = "", namespace: str = "default") -> list[Pod]:
-        """Return the pods of a namespace, those with some labels (``app=web,tier=front``), by name."""
-        wanted = dict(part.split("=", 1) for part in labels.split(",") if part)
-        matcher = label_matcher(LabelSelector(match_labels=wanted))
-        found = (pod for pod in self.embedded.cache[Pod].in_namespace(namespace) if matcher.matches(pod.labels))
-        return sorted(found, key=lambda pod: pod.name)
+        """Return the pods of a namespace with some labels (``app=web,tier=front``), sorted by name."""
+        match_labels = dict(part.split("=", 1) for part in labels.split(",") if part)
+        matcher = label_matcher(LabelSelector(match_labels=match_labels))
+        pods = (pod for pod in self.embedded.cache[Pod].in_namespace(namespace) if matcher.matches(pod.labels))
+        return sorted(pods, key=lambda pod: pod.name)
 
     def running(self, labels: str = "", namespace: str = "default") -> list[Pod]:
-        """Return the pods that run and are not about to stop."""
+        """Return the running pods that are not terminating."""
         pods = self.pods(labels, namespace)
         return [pod for pod in pods if pod.status.phase == "Running" and not pod.is_terminating]
 
     def pod(self, name: str, namespace: str = "default") -> Pod | None:
-        """Return one pod, if it is there."""
+        """Return a pod, or ``None``."""
         return self.embedded.cache[Pod].get(f"{namespace}/{name}")
 
     def nodes(self) -> list[Node]:
-        """Return the nodes, by name."""
+        """Return the nodes, sorted by name."""
         return sorted(self.embedded.cache[Node], key=lambda node: node.name)
 
     def objects(self, kind: type[K]) -> list[K]:
-        """Return all objects of a kind that the controllers or the scheduler's plugins watch, by key."""
-        return sorted(self._watched(kind), key=lambda thing: thing.key)
+        """Return all objects of a kind that controllers or plugins watch, sorted by key."""
+        return sorted(self._watched(kind), key=lambda obj: obj.key)
 
     def find(self, kind: type[K], name: str, namespace: str = "default") -> K | None:
-        """Return one object of a kind that the controllers or the scheduler's plugins watch, if it is there."""
+        """Return an object of a kind that controllers or plugins watch, or ``None``."""
         keys = (f"{namespace}/{name}", name)
-        return next((thing for thing in self._watched(kind) if thing.key in keys), None)
+        return next((obj for obj in self._watched(kind) if obj.key in keys), None)
 
     def _watched(self, kind: type[K]) -> Iterable[K]:
         plural = kind_of(kind).plural
@@ -220,16 +220,16 @@ class Cluster:
             return self.embedded.cache[kind]
         if self.embedded.scheduling is not None and kind in self.embedded.scheduling.scheduler.objects.kinds():
             return self.embedded.scheduling.scheduler.objects[kind].list()
-        raise LookupError(f"nobody here watches {plural}: write `await cluster.client.list({kind.__name__})`")
+        raise LookupError(f"no controller or plugin watches {plural}; use `await cluster.client.list({kind.__name__})`")
 
     def plugin(self, kind: type[AnyPlugin], profile: str = DEFAULT_SCHEDULER_NAME) -> AnyPlugin:
-        """Return a plugin at work in the scheduler of this cluster."""
+        """Return a plugin instance of the scheduler."""
         assert self.embedded.scheduling is not None, "this cluster has no scheduler"
         plugins = self.embedded.scheduling.scheduler.runners[profile].profile.plugins
-        for found in plugins.values():
-            if isinstance(found, kind):
-                return found
-        raise LookupError(f"{kind.name} is not enabled in {profile}; these are: {', '.join(plugins)}")
+        for plugin in plugins.values():
+            if isinstance(plugin, kind):
+                return plugin
+        raise LookupError(f"{kind.name} is not enabled in {profile}; enabled plugins: {', '.join(plugins)}")
 
     def why_pending(self, name: str, namespace: str = "default") -> str:
         """Return the scheduler's message for a pending pod; empty if there is none."""
@@ -253,9 +253,9 @@ def _policy(config: str | Path, plugins: Iterable[type[Plugin]], features: Featu
     return load_policy(collect_plugins(enabled), config, features=features, enabled=enabled)
 
 
-def _manifests(given: Given) -> list[Manifest]:
-    if isinstance(given, Mapping):
-        return manifests_of([given], source="what was applied")
-    if isinstance(given, Path) or "\n" not in given:
-        return manifests_in(given)
-    return manifests_of(read_documents(given, source="what was applied"), source="what was applied")
+def _manifests(source: ManifestSource) -> list[Manifest]:
+    if isinstance(source, Mapping):
+        return manifests_of([source], source="the manifests")
+    if isinstance(source, Path) or "\n" not in source:
+        return manifests_in(source)
+    return manifests_of(read_documents(source, source="the manifests"), source="the manifests")

@@ -1,4 +1,4 @@
-"""A plugin on the bench: a small cluster and the services a plugin may ask for, without a scheduler around them."""
+"""A test rig for plugins: a small cluster and the services of a Handle, without a scheduler."""
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,7 +42,7 @@ S = TypeVar("S")
 
 
 def nominations_of(*pods: Pod) -> PodNominator:
-    """Return a nominator that knows these pods, nominated as their status says."""
+    """Return a nominator with the nominations in the status of some pods."""
     queued = {pod.key: pod for pod in pods}
     nominations = PodNominator(queued.get)
     for pod in pods:
@@ -53,8 +53,8 @@ def nominations_of(*pods: Pod) -> PodNominator:
 class Rig:
     """A :class:`~moorage.scheduler.framework.handle.Handle` over a cluster made of plain objects.
 
-    Nodes, pods (those with ``spec.nodeName``) and any other objects are taken in as the scheduler would. The plugins
-    in ``filters`` are what :meth:`run_filters` runs.
+    Nodes, pods with ``spec.nodeName`` and other objects are cached as in the scheduler. :meth:`run_filters` runs the
+    plugins in ``filters``.
 
     >>> from moorage.testing import make_node
     >>> len(Rig(make_node("a"), make_node("b")).nodes)
@@ -85,17 +85,17 @@ class Rig:
         self.add(*objects)
 
     def add(self, *objects: KubeObject) -> None:
-        """Take objects in, new or changed."""
-        for thing in objects:
-            if isinstance(thing, Node):
-                self.cache.add_node(thing)
-            elif isinstance(thing, Pod) and thing.node_name:
-                self.cache.add_pod(thing)
-            elif isinstance(thing, Pod):
-                self._groups.add_waiting(thing)
-            elif isinstance(thing, PodGroup | CompositePodGroup):
-                self._groups.put(thing)
-            self.objects[type(thing)].put(thing)
+        """Add or update objects."""
+        for obj in objects:
+            if isinstance(obj, Node):
+                self.cache.add_node(obj)
+            elif isinstance(obj, Pod) and obj.node_name:
+                self.cache.add_pod(obj)
+            elif isinstance(obj, Pod):
+                self._groups.add_waiting(obj)
+            elif isinstance(obj, PodGroup | CompositePodGroup):
+                self._groups.put(obj)
+            self.objects[type(obj)].put(obj)
 
     @property
     def nodes(self) -> NodeTable:
@@ -104,39 +104,39 @@ class Rig:
 
     @property
     def pods(self) -> PodIndex:
-        """Pods on nodes, counted."""
+        """Counts of placed pods."""
         return self.cache.pods
 
     @property
     def claims(self) -> ClaimIndex:
-        """Which pods on nodes use which claims."""
+        """The claims that placed pods use."""
         return self.cache.claims
 
     @property
     def has_groups(self) -> bool:
-        """Whether pods may be members of groups."""
+        """Whether pod groups are enabled."""
         return self.cache.groups is not None
 
     @property
     def groups(self) -> PodGroups:
-        """Groups of pods, and how far their members have come."""
+        """Pod groups and the progress of their members."""
         return self._groups
 
     @property
     def order(self) -> RowArray:
-        """The rows of all nodes in the order in which they are visited."""
+        """The rows of all nodes in visiting order."""
         return self.cache.order
 
     @property
     def extensions(self) -> list[PreFilterExtensions]:
-        """Those of the filters whose state follows what-ifs."""
+        """The filters with PreFilterExtensions."""
         return [plugin for plugin in self.filters if isinstance(plugin, PreFilterExtensions)]
 
     @property
     def cluster(self) -> ClusterApi:
-        """Where to write to, if the test gave the rig such a thing."""
+        """The target of writes, if the test has set one."""
         if self._cluster is None:
-            raise RuntimeError("this rig has no API to write to: set rig.cluster to one")
+            raise RuntimeError("this rig has no API: set rig.cluster first")
         return self._cluster
 
     @cluster.setter
@@ -145,29 +145,29 @@ class Rig:
 
     def lister(self, kind: type[K]) -> ObjectCache[K]:
         """Return all objects of a kind."""
-        kind_of(kind)  # TypeError, as from the scheduler, if it stands for none
+        kind_of(kind)  # TypeError, as in the scheduler, if it is not registered
         return self.objects[kind]
 
     def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
-        """Return what plugins share under a key; the first that asks makes it."""
+        """Return the shared value of a key; the first caller creates it."""
         if key not in self._shared:
             self._shared[key] = make()
-        found: S = self._shared[key]
-        return found
+        value: S = self._shared[key]
+        return value
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Filter a node by the rig's filters, in order; first as if the pods nominated to it were there."""
+        """Run the filters on a node in order, first with the pods that are nominated to it."""
         nominated = [
             other
             for other in self.nominator.nominated_pods(node.name)
             if other.priority >= pod.priority and other.uid != pod.uid
         ]
         if nominated:
-            what_if, state = node.copy(), cycle.clone()
+            copy, state = node.copy(), cycle.clone()
             for other in nominated:
-                what_if.add_pod(other)
-                self.add_pod(state, pod, other, what_if)
-            if (status := self._filter(state, pod, what_if)) is not None:
+                copy.add_pod(other)
+                self.add_pod(state, pod, other, copy)
+            if (status := self._filter(state, pod, copy)) is not None:
                 return status
         return self._filter(cycle, pod, node)
 
@@ -180,11 +180,11 @@ class Rig:
         return None
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
-        """Notify the rig's plugins that a pod was added to a what-if."""
+        """Notify the filters that a pod was added to a copy of a node."""
         return self._notify(cycle, lambda plugin: plugin.add_pod(cycle, pod, added, node))
 
     def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
-        """Notify the rig's plugins that a pod was taken off a what-if."""
+        """Notify the filters that a pod was removed from a copy of a node."""
         return self._notify(cycle, lambda plugin: plugin.remove_pod(cycle, pod, removed, node))
 
     def _notify(self, cycle: CycleState, call: Callable[[PreFilterExtensions], Status | None]) -> Status | None:
@@ -197,7 +197,7 @@ class Rig:
 
     @contextmanager
     def without(self, pods: Iterable[Pod]) -> Iterator[None]:
-        """Have the cluster be without some pods inside a ``with`` block."""
+        """Remove some pods from the cluster inside a ``with`` block."""
         lifted = self.cache.lift(pods)
         try:
             yield
@@ -205,32 +205,32 @@ class Rig:
             self.cache.put_down(lifted)
 
     async def place_group(self, group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
-        """Find no place: that takes a scheduler."""
-        return Status.error("a rig places no groups"), ()
+        """Return an error: placing groups needs a scheduler."""
+        return Status.error("a rig cannot place groups"), ()
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Set nothing aside: the rig has no reserve plugins."""
+        """Do nothing: the rig has no Reserve plugins."""
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
-        """Give nothing back."""
+        """Do nothing: the rig has no Reserve plugins."""
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
-        """Return a pod that the test put among those that wait on permit."""
+        """Return a pod of ``waiting``, which the test fills."""
         return self.waiting.get(uid)
 
     def waiting_pods(self) -> Collection[WaitingPod]:
-        """Return the pods that the test put among those that wait on permit."""
+        """Return the pods of ``waiting``, which the test fills."""
         return tuple(self.waiting.values())
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Note why a pod was stopped that the test put in ``in_pre_bind``."""
+        """Record the reason for a pod of ``in_pre_bind``, which the test fills."""
         if uid in self.in_pre_bind:
             self.in_pre_bind[uid] = reason
         return uid in self.in_pre_bind
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Note which pods were to be tried again."""
+        """Record the activated pods."""
         self.activated.update(pods)
 
     def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
@@ -238,7 +238,7 @@ class Rig:
         self.background.append(work)
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do nothing: time does not pass by itself on the bench."""
+        """Do nothing: time does not pass in a rig."""
 
 
 FilterForm = Callable[[FilterPlugin, CycleState, Pod, NodeTable], list[Status | None]]
@@ -262,7 +262,7 @@ def score_one_at_a_time(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes:
 
 
 def score_all_at_once(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> list[int]:
-    """Score all nodes by the columnar form; so few as a test has are repeated, as there may be a path for few."""
+    """Score all nodes by the columnar form; rows are repeated, since plugins may treat few rows differently."""
     rows = np.tile(np.arange(len(nodes)), ENOUGH_ROWS)
     scores: list[int] = plugin.score_nodes(cycle, pod, nodes.take(rows)).tolist()
     return scores[: len(nodes)]
@@ -274,21 +274,21 @@ SCORE_FORMS: Final[tuple[ScoreForm, ...]] = (score_one_at_a_time, score_all_at_o
 
 
 def run_filter(plugin: Plugin, rig: Rig, pod: Pod, form: FilterForm) -> list[Status | None]:
-    """Run a plugin's pre-filter, if it has one, and its filter; a pod rejected beforehand is so on every node."""
+    """Run PreFilter, if the plugin has one, and Filter; a PreFilter rejection counts for every node."""
     cycle, nodes = CycleState(), rig.nodes
-    answer = plugin.pre_filter(cycle, pod, nodes) if isinstance(plugin, PreFilterPlugin) else None
-    if isinstance(answer, Status):
-        return [None if answer.code == Code.SKIP else answer] * len(nodes)
+    result = plugin.pre_filter(cycle, pod, nodes) if isinstance(plugin, PreFilterPlugin) else None
+    if isinstance(result, Status):
+        return [None if result.code == Code.SKIP else result] * len(nodes)
     assert isinstance(plugin, FilterPlugin)
     return form(plugin, cycle, pod, nodes)
 
 
 def run_score(plugin: Plugin, rig: Rig, pod: Pod, form: ScoreForm) -> list[int] | None:
-    """Run a plugin's pre-score, if it has one, its score and its normalising; ``None`` if it sits this pod out."""
+    """Run PreScore, if the plugin has one, Score and normalization; ``None`` if PreScore returns Skip."""
     cycle, nodes = CycleState(), rig.nodes
     status = plugin.pre_score(cycle, pod, nodes) if isinstance(plugin, PreScorePlugin) else None
     if status is not None:
-        assert status.code == Code.SKIP, f"{plugin.name} answered {status}"
+        assert status.code == Code.SKIP, f"{plugin.name} returned {status}"
         return None
     assert isinstance(plugin, ScorePlugin)
     scores = np.array(form(plugin, cycle, pod, nodes), dtype=np.int64)
@@ -297,13 +297,13 @@ def run_score(plugin: Plugin, rig: Rig, pod: Pod, form: ScoreForm) -> list[int] 
 
 
 def attempt(rig: Rig, pod: Pod) -> tuple[CycleState, NodeStatuses]:
-    """Run the rig's filters for a pod as the engine does; return what a post-filter would be given."""
+    """Run the filters for a pod as the engine does; return the arguments of a PostFilter plugin."""
     cycle = CycleState()
     for plugin in rig.filters:
-        answer = plugin.pre_filter(cycle, pod, rig.nodes) if isinstance(plugin, PreFilterPlugin) else None
-        if isinstance(answer, Status):
-            assert answer.code == Code.SKIP, f"{plugin.name} answered {answer}"
+        result = plugin.pre_filter(cycle, pod, rig.nodes) if isinstance(plugin, PreFilterPlugin) else None
+        if isinstance(result, Status):
+            assert result.code == Code.SKIP, f"{plugin.name} returned {result}"
             cycle.skipped_filters.add(plugin.name)
-    found = {node.name: rig.run_filters(cycle, pod, node) for node in rig.nodes}
-    explicit = {name: status for name, status in found.items() if status is not None}
+    statuses = {node.name: rig.run_filters(cycle, pod, node) for node in rig.nodes}
+    explicit = {name: status for name, status in statuses.items() if status is not None}
     return cycle, NodeStatuses(explicit, Status.unresolvable())

@@ -1,8 +1,7 @@
-"""The fake kubelets of a simulation: decided by the embedded cluster's own, carried out without requests.
+"""The kubelet of a simulation: the embedded cluster's :class:`Kubelet`, run by timers instead of a ControllerManager.
 
-Starting, ending and stopping pods is a quarter of what a simulation does, so the driver of controllers, with its view,
-its tasks and its requests, is replaced here: the store is the view, and a step of a pod's life is a timer. What a step
-is, and when it is due, is for :class:`~moorage.cluster.controllers.kubelet.Kubelet` to say.
+:class:`~moorage.cluster.controllers.kubelet.Kubelet` decides on each step of a pod. Only its execution differs: steps
+are timers, the store replaces the informer cache, and most writes bypass the API. Pod steps are a quarter of the work.
 """
 
 import asyncio
@@ -32,13 +31,13 @@ log = structlog.get_logger(__name__)
 
 
 class SimulatedKubelets:
-    """Takes every pod that has a node through its life."""
+    """Starts, runs and stops every placed pod."""
 
     def __init__(self, api: Api, watch: StoreWatch, kubelet: Kubelet, write_seconds: Callable[[], float]) -> None:
         self._api = api
         self._kubelet = kubelet
         self._write_seconds = write_seconds
-        self._view = StoreCache(api.store)
+        self._cache = StoreCache(api.store)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._busy: set[str] = set()
         for kind in kubelet.kinds:
@@ -46,72 +45,72 @@ class SimulatedKubelets:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be done for any pod, now or later."""
+        """Whether no step of any pod is in progress or due."""
         return not (self._timers or self._busy)
 
     def start(self) -> None:
-        """Look at all pods that have a node already."""
+        """Reconcile all placed pods."""
         for pod in (entry.typed(Pod) for entry in self._api.store.list(PODS)):
             if pod.node_name:
-                self._look(pod.key)
+                self._reconcile(pod.key)
 
     def _on_changes(self, _kind: Kind, changes: Sequence[Change[Any]]) -> None:
         for change in changes:
             obj = change.after if change.after is not None else change.before
             assert obj is not None
-            for key in self._kubelet.affected(obj, self._view):
+            for key in self._kubelet.affected(obj, self._cache):
                 if key not in self._busy:
-                    self._look(key)
+                    self._reconcile(key)
 
-    def _look(self, key: str) -> None:
-        """Decide on a pod anew: what was decided before does not count any more."""
-        known = self._timers.pop(key, None)
-        if known is not None:
-            known.cancel()
-        for action in self._kubelet.reconcile(key, self._view):
+    def _reconcile(self, key: str) -> None:
+        """Reconcile a pod; its previous timer is cancelled."""
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        for action in self._kubelet.reconcile(key, self._cache):
             self._begin(key, action)
 
     def _begin(self, key: str, action: ControllerAction) -> None:
         loop = asyncio.get_running_loop()
         if isinstance(action, RequeueAfter):
-            # Timers may fire a rounding error early: whoever then waits for the rest must not spin.
+            # Timers may fire a rounding error early; without a minimum, the pod would spin.
             self._timers[key] = loop.call_later(max(action.seconds, MIN_WAIT), self._due, key)
         elif isinstance(action, Write):
             self._busy.add(key)
-            loop.call_later(self._write_seconds(), self._carry_out, key, action)
+            loop.call_later(self._write_seconds(), self._write, key, action)
 
     def _due(self, key: str) -> None:
         del self._timers[key]
         if key not in self._busy:
-            self._look(key)
+            self._reconcile(key)
 
-    def _carry_out(self, key: str, action: Write) -> None:
+    def _write(self, key: str, action: Write) -> None:
         self._busy.discard(key)
         entry = self._api.store.get(PODS, key)
         if entry is None:
             return
         is_same = not isinstance(action, Create) and entry.typed(Pod).uid == action.obj.uid
-        if is_same and not self._is_merged(entry, action):
+        if is_same and not self._merge_status(entry, action):
             self._request(action)
-        # What has been written is looked at when the watch brings it, and so is another pod of the same name.
+        # The watch event of this write reconciles the pod again.
 
-    def _is_merged(self, entry: Entry, action: Write) -> bool:
+    def _merge_status(self, entry: Entry, action: Write) -> bool:
         if not isinstance(action, Patch) or action.subresource != "status":
             return False
         return merge_status(self._api.store, entry, action.patch["status"])
 
     def _request(self, action: Write) -> None:
-        asked = build_request(action)
-        answer = self._api.answer(
-            ApiRequest(asked.method, asked.path, body=asked.body, content_type=asked.content_type, user_agent="kubelet")
+        sent = build_request(action)
+        response = self._api.answer(
+            ApiRequest(sent.method, sent.path, body=sent.body, content_type=sent.content_type, user_agent="kubelet")
         )
-        assert isinstance(answer, ApiResponse), "a watch was not asked for"
-        if answer.status >= 300:
-            log.warning("kubelet was refused", path=asked.path, status=answer.status)
+        assert isinstance(response, ApiResponse), "kubelets do not watch"
+        if response.status >= 300:
+            log.warning("write of a kubelet rejected", path=sent.path, status=response.status)
 
 
 class StoreIndex(ObjectIndex[T]):
-    """The objects of a kind as they are stored; only what kubelets ask of an index can be asked."""
+    """The stored objects of a kind. Only the methods that kubelets use are supported."""
 
     def __init__(self, store: Store, kind: type[T]) -> None:
         super().__init__()
@@ -125,13 +124,13 @@ class StoreIndex(ObjectIndex[T]):
         return None if entry is None else entry.typed(self._kind)
 
     def on_node(self, name: str) -> Collection[T]:
-        """Return the pods of a node: asked for only when a node comes late, or falls silent."""
-        found = (entry.typed(self._kind) for entry in self._store.list(self._storage))
-        return [obj for obj in found if isinstance(obj, Pod) and obj.node_name == name]
+        """Return the pods of a node; used only when a node is added late, fails or recovers."""
+        objects = (entry.typed(self._kind) for entry in self._store.list(self._storage))
+        return [obj for obj in objects if isinstance(obj, Pod) and obj.node_name == name]
 
 
 class StoreCache(InformerCache):
-    """A store where controllers expect their view: nothing is kept twice."""
+    """The store as an informer cache: no object is cached twice."""
 
     def __init__(self, store: Store) -> None:
         super().__init__()
