@@ -82,7 +82,7 @@ class Profile:
         self.placement_score: tuple[PlacementScorePlugin, ...] = at("placementScore")
         self.group_post_filter: tuple[PodGroupPostFilterPlugin, ...] = at("podGroupPostFilter")
         self.placement_weights: Mapping[str, int] = enabled.placement_score_weights
-        # These extension points cannot be configured: every plugin that implements one takes part.
+        # These extension points cannot be configured: every plugin that implements one is called.
         plugins = self.plugins.values()
         self.placement_feasible = tuple(plugin for plugin in plugins if isinstance(plugin, PlacementFeasiblePlugin))
         self.group_sources = tuple(plugin for plugin in plugins if isinstance(plugin, GroupSourcePlugin))

@@ -1,1 +1,1 @@
-"""Who is next: pure state machines with an injected clock."""
+"""The scheduling queue: state machines without I/O, with an injected clock."""

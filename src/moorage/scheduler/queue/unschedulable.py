@@ -81,7 +81,7 @@ class UnschedulablePods:
 
     def older_than(self, seconds: float, now: float) -> list[QueuedEntity]:
         """Return the entities that have been unschedulable for longer than this; they are not removed."""
-        # Usually there are none: check the oldest before all others.
+        # The usual result is empty: check only the oldest first.
         oldest = self._by_age.first_key()
         if oldest is None or not now - oldest > seconds:
             return []

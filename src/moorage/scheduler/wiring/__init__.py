@@ -1,1 +1,1 @@
-"""Where a scheduler is put together, the same way for the daemon, a cluster in a box, simulations and tests."""
+"""Assembles schedulers from a policy and an API connection, runs their loop and reloads them."""

@@ -51,10 +51,10 @@ class ApiConnection:
         """List a kind again, and deliver one object as new."""
         self.informers.relist(kind, key)
 
-    def _find_cached(self, thing: KubeObject) -> KubeObject | None:
+    def _find_cached(self, obj: KubeObject) -> KubeObject | None:
         """Return the version of an object that the informers delivered last, if its kind is watched."""
-        kind = type(thing)
-        return self._objects[kind].find(thing.key) if kind in self._objects.kinds() else None
+        kind = type(obj)
+        return self._objects[kind].find(obj.key) if kind in self._objects.kinds() else None
 
     def close(self) -> None:
         """Close all connections."""

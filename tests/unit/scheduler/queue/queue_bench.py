@@ -1,4 +1,4 @@
-"""A queue on the bench: a clock to move, doors to close, hints to answer, and an observer that counts."""
+"""A queue for tests, with a virtual clock, gates that can be closed, queueing hints and a counting observer."""
 
 from collections import Counter
 from typing import Any
@@ -49,19 +49,19 @@ class ByNameBackwards(QueueSortPlugin):
 
 
 class Door(PreEnqueuePlugin):
-    """Holds back the pods whose names it is told; ``asked`` keeps the order of all questions to all doors."""
+    """Gates the pods whose names are passed to ``close``; ``calls`` records the calls of all doors in order."""
 
-    def __init__(self, name: str, asked: list[str]) -> None:
+    def __init__(self, name: str, calls: list[str]) -> None:
         self.name = name  # type: ignore[misc]
         self.closed_for: dict[str, Status] = {}
         self.news: list[str] | None = None
-        self.asked = asked
+        self.calls = calls
 
     def reconsidered(self) -> list[str] | None:
         return self.news
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
-        self.asked.append(self.name)
+        self.calls.append(self.name)
         return self.closed_for.get(pod.name)
 
     def close(self, *names: str, status: Status | None = None) -> None:  # type: ignore[override]
@@ -72,7 +72,7 @@ class Door(PreEnqueuePlugin):
 
     def again(self) -> "Door":
         """Build another that is closed for the same pods."""
-        door = Door(self.name, self.asked)
+        door = Door(self.name, self.calls)
         door.closed_for = dict(self.closed_for)
         return door
 
@@ -100,16 +100,19 @@ class Counts(QueueObserver):
 
 
 class Bench:
-    """Plugins: Fit hears of nodes added (by hint) and pods deleted; Taint of taints and tolerations; Claims of claims;
-    Deaf of nothing; FirstDoor of the target's labels; SecondDoor of pods deleted (its hint always skips)."""
+    """A queue with these plugins and the events they are registered for.
+
+    Fit: nodes added (with a hint), pods deleted. Taint: taints, tolerations. Claims: claims. Deaf: no events.
+    FirstDoor: labels of the pod. SecondDoor: pods deleted (its hint always skips).
+    """
 
     def __init__(self, *, sort: QueueSortPlugin | None = None, start: float = START, **options: Any) -> None:
         self.clock = VirtualClock(start)
         self.counts = Counts()
-        self.answers: dict[str, QueueingHint | Exception] = {}
-        self.hints_asked: list[tuple[str, str, Any, Any]] = []
-        self.asked: list[str] = []
-        self.first, self.second = Door("FirstDoor", self.asked), Door("SecondDoor", self.asked)
+        self.hint_results: dict[str, QueueingHint | Exception] = {}
+        self.hint_calls: list[tuple[str, str, Any, Any]] = []
+        self.calls: list[str] = []
+        self.first, self.second = Door("FirstDoor", self.calls), Door("SecondDoor", self.calls)
         self.registrations = {
             "Fit": [EventRegistration(NODE_ADD, self.hint("Fit")), EventRegistration(POD_DELETE)],
             "Taint": [EventRegistration(NODE_TAINT), EventRegistration(TOLERATIONS)],
@@ -133,14 +136,14 @@ class Bench:
         self.check()
 
     def hint(self, plugin: str) -> Any:
-        def answer(pod: Pod, old: Any, new: Any) -> QueueingHint:
-            self.hints_asked.append((plugin, pod.name, old, new))
-            said = self.answers.get(plugin, QueueingHint.QUEUE)
-            if isinstance(said, Exception):
-                raise said
-            return said
+        def run_hint(pod: Pod, old: Any, new: Any) -> QueueingHint:
+            self.hint_calls.append((plugin, pod.name, old, new))
+            result = self.hint_results.get(plugin, QueueingHint.QUEUE)
+            if isinstance(result, Exception):
+                raise result
+            return result
 
-        return answer
+        return run_hint
 
     def add(self, *names: str, **fields: Any) -> Pod:
         """Add pods; return the last."""
@@ -158,14 +161,14 @@ class Bench:
         return info
 
     def fail(self, info: QueuedPodInfo, *plugins: str, pending: tuple[str, ...] = ()) -> str | None:
-        """Hand a pod back, turned down by some plugins or, if there are none, after an error; return where it went."""
+        """Return a pod to the queue, rejected by plugins or after an error; return the queue that it entered."""
         info.rejected_by({*plugins, *pending}, set(pending))
         assert self.queue.add_unschedulable(info, info.pod)
         self.check()
         return self.queue.where(info.pod)
 
     def rejected(self, name: str, *plugins: str, pending: tuple[str, ...] = (), **fields: Any) -> QueuedPodInfo:
-        """Add a pod and have it turned down."""
+        """Add a pod, pop it and reject it."""
         self.add(name, **fields)
         info = self.pop(name)
         assert self.fail(info, *plugins, pending=pending) == "unschedulable"
@@ -180,7 +183,7 @@ class Bench:
         self.check()
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, flushing whenever the queue asks to be woken."""
+        """Let time pass, flushing at every wakeup of the queue."""
         until = self.clock.now() + seconds
         while (moment := self.queue.next_wakeup()) is not None and moment <= until:
             self.clock.advance_to(moment)
@@ -207,16 +210,16 @@ def changed(pod: Pod, **fields: Any) -> Pod:
     return make_pod(pod.name, uid=pod.uid, **fields)
 
 
-def put(bench: Bench, name: str, place: str) -> Pod:
-    """Bring a new pod to a place."""
+def put(bench: Bench, name: str, queue_name: str) -> Pod:
+    """Bring a new pod to a queue_name."""
     bench.first.open()
-    if place == "gated":
+    if queue_name == "gated":
         bench.first.close(name)
     pod = bench.add(name, priority=100)
-    if place in ("backoff", "unschedulable"):
+    if queue_name in ("backoff", "unschedulable"):
         info = bench.pop(name)
-        if place == "backoff":
+        if queue_name == "backoff":
             bench.queue.activate([pod])
         bench.fail(info, "Taint")
-    assert bench.where(name) == place
+    assert bench.where(name) == queue_name
     return pod

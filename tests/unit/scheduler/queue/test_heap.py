@@ -63,7 +63,7 @@ def test_queue_sort_by_either_method_is_the_same_and_ties_are_first_come_first_s
 
 
 @pytest.mark.parametrize("sort", [ByPriority(), ByPriorityLess()], ids=["sort_key", "less"])
-def test_an_updated_pod_is_sorted_anew(sort: QueueSortPlugin) -> None:
+def test_an_updated_pod_is_sorted_again(sort: QueueSortPlugin) -> None:
     bench = Bench(sort=sort)
     first = bench.add("first", priority=5)
     bench.add("a", "b", "c", priority=3)
@@ -101,7 +101,7 @@ def popped(bench: Bench) -> list[str]:
 
 
 @pytest.mark.parametrize("sort", [Moody(), Keyless()], ids=["less", "sort_key"])
-def test_a_plugin_that_raises_costs_no_pod_its_turn(sort: QueueSortPlugin) -> None:
+def test_a_sort_plugin_that_raises_loses_no_pod(sort: QueueSortPlugin) -> None:
     bench = Bench(sort=sort)
     names = ["d", "bad", "b", "c", "a"]
     bench.add(*names)

@@ -66,7 +66,7 @@ STRATEGIES: dict[
         NOW,
     ),
     "a pending plugin's no does not": ({"A": [(CLAIM_ADD, SKIP)]}, {"A"}, {"A"}, CLAIM_ADD, STAY),
-    "a pending plugin after one that merely rejected is still asked": (
+    "a pending plugin after one that merely rejected is still called": (
         {"A": [(CLAIM_ADD, QUEUE)], "B": [(CLAIM_ADD, QUEUE)]},
         {"A", "B"},
         {"B"},
@@ -83,7 +83,7 @@ STRATEGIES: dict[
     "a plugin that is only pending is a rejector, too": ({"A": [(NODE_ADD, None)]}, set(), {"A"}, NODE_ADD, NOW),
     "a node update of one kind is not one of another": ({"A": [(NODE_LABEL, None)]}, {"A"}, set(), NODE_TAINT, STAY),
     "all updates include each": ({"A": [(NODE_UPDATE, None)]}, {"A"}, set(), NODE_TAINT, LATER),
-    "a plain update does not reach who asked for one kind": (
+    "a plain update does not match a registration for one kind": (
         {"A": [(NODE_LABEL, None)]},
         {"A"},
         set(),
@@ -157,7 +157,7 @@ def test_wildcards(event: ClusterEvent, new: Any, want: RequeueStrategy) -> None
     assert hints({"Deaf": []}).strategy_for(info, event, None, new) is want
 
 
-def test_a_pod_of_no_known_profile_is_always_worth_another_try() -> None:
+def test_a_pod_of_an_unknown_profile_is_always_retried() -> None:
     info = QueuedPodInfo(make_pod("p", scheduler_name="other"), 0.0)
     info.rejected_by({"A"})
     assert hints({"A": []}).strategy_for(info, NODE_ADD, None, None) is LATER
@@ -168,26 +168,26 @@ def test_hints_get_the_pod_and_both_objects() -> None:
     bench.rejected("p", "Fit")
     node = make_node()
     bench.move(NODE_ADD, None, node)
-    assert bench.hints_asked == [("Fit", "p", None, node)]
+    assert bench.hint_calls == [("Fit", "p", None, node)]
 
 
-def test_a_hint_that_raises_is_reported_and_wakes_the_pod() -> None:
+def test_a_hint_that_raises_is_reported_and_requeues_the_pod() -> None:
     bench = Bench()
     bench.rejected("p", "Fit")
-    bench.answers["Fit"] = ValueError("broken hint")
+    bench.hint_results["Fit"] = ValueError("broken hint")
     bench.move(NODE_ADD)
     assert bench.where("p") == "backoff"
     assert bench.counts.failures == [("Fit", "p", "broken hint")]
 
 
-def test_only_pods_turned_down_by_interested_plugins_are_looked_at() -> None:
+def test_only_pods_rejected_by_registered_plugins_are_checked() -> None:
     bench = Bench()
     bench.rejected("fit", "Fit")
     bench.rejected("taint", "Taint")
     bench.rejected("both", "Fit", "Taint")
-    bench.answers["Fit"] = SKIP
+    bench.hint_results["Fit"] = SKIP
     bench.move(NODE_ADD)
-    assert {name for _, name, _, _ in bench.hints_asked} == {"fit", "both"}
+    assert {name for _, name, _, _ in bench.hint_calls} == {"fit", "both"}
     bench.move(NODE_TAINT)
     assert [bench.where(name) for name in ("fit", "taint", "both")] == ["unschedulable", "backoff", "backoff"]
 
@@ -210,7 +210,7 @@ class Scores(ScorePlugin):
         return 0
 
 
-def test_only_plugins_that_can_turn_a_pod_down_register() -> None:
+def test_only_plugins_that_can_reject_pods_register() -> None:
     found = dict(build_runner(plugins=[Filters, Permits, Scores]).profile.registrations())
     assert {name: found[name] for name in found if name in ("Filters", "Permits", "Scores")} == {
         "Filters": (EventRegistration(NODE_ADD),),

@@ -1,4 +1,4 @@
-"""Random histories: whatever happens in whatever order, no pod is lost and none is in two places."""
+"""Random histories of calls: no pod is lost, and no pod is in two queues."""
 
 from typing import Any
 
@@ -107,7 +107,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(event=EVENTS, answer=st.sampled_from(QueueingHint), priority=st.none() | st.integers(0, 2))
     def happen(self, event: Any, answer: QueueingHint, priority: int | None) -> None:
-        self.bench.answers["Fit"] = answer
+        self.bench.hint_results["Fit"] = answer
         check = None if priority is None else lambda pod: pod.priority <= priority
         self.queue.move_all_to_active_or_backoff(event, None, None, check)
 
@@ -154,7 +154,7 @@ class Histories(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "queue"):
             return
-        # In the end, with all doors open, everybody gets another try within five and a half minutes.
+        # With open gates, every pod is retried within five and a half minutes.
         self.bench.first.open()
         self.bench.second.open()
         for uid in list(self.flying):

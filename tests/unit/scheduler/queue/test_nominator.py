@@ -36,7 +36,7 @@ def test_add(added: Pod, named: str | None, known: Pod | None, want: str) -> Non
     assert list(nominations.nominated_pods(want)) == ([added] if want else [])
 
 
-def test_adding_again_moves_the_promise() -> None:
+def test_adding_again_moves_the_nomination() -> None:
     nominations = PodNominator({}.get)
     nominations.add(pod("n1"))
     nominations.add(pod("n1"), "n2")
@@ -74,7 +74,7 @@ def test_removing() -> None:
     assert [p.name for p in nominations.nominated_pods("n1")] == ["q"]
 
 
-def test_the_queue_shows_nominated_pods_as_they_are_and_in_flight_by_name_only() -> None:
+def test_nominated_pods_are_current_and_stubs_while_in_flight() -> None:
     bench = Bench()
     nominator = bench.queue.nominator
     bench.queue.add(pod("n1"))
@@ -90,7 +90,7 @@ def test_the_queue_shows_nominated_pods_as_they_are_and_in_flight_by_name_only()
     assert list(nominator.nominated_pods("n1")) == [changed]
 
 
-def test_a_gated_pod_keeps_its_promise() -> None:
+def test_a_gated_pod_keeps_its_nomination() -> None:
     bench = Bench()
     bench.first.close("p")
     bench.queue.add(pod("n1"))
@@ -99,7 +99,7 @@ def test_a_gated_pod_keeps_its_promise() -> None:
 
 
 @pytest.mark.parametrize("place", ["active", "unschedulable"])
-def test_an_update_of_a_waiting_pod_moves_its_promise_and_deletion_takes_it_back(place: str) -> None:
+def test_an_update_moves_the_nomination_and_a_deletion_removes_it(place: str) -> None:
     bench = Bench()
     bench.queue.add(pod("n1"))
     if place == "unschedulable":

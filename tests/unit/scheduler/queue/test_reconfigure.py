@@ -78,7 +78,7 @@ def test_a_new_gate_closes_and_a_removed_gate_opens() -> None:
     bench = Bench()
     bench.first.close("a")
     bench.add("a", "b")
-    door = Door("NewDoor", bench.asked)
+    door = Door("NewDoor", bench.calls)
     door.close("b")
     reconfigure(bench, queueing(door))
     assert {info.pod.name: info.gating_plugin for info in bench.queue} == {"a": "", "b": "NewDoor"}
@@ -90,7 +90,7 @@ def test_pods_in_backoff_are_gated_at_once_if_they_may_be_popped_early() -> None
         bench = Bench(pop_from_backoff=pop_from_backoff)
         bench.add("p")
         assert bench.fail(bench.pop("p")) == "backoff"
-        door = Door("NewDoor", bench.asked)
+        door = Door("NewDoor", bench.calls)
         door.close("p")
         reconfigure(bench, queueing(door))
         assert bench.where("p") == expected
@@ -103,11 +103,11 @@ def test_every_pod_is_admitted_once_by_the_new_plugins() -> None:
     bench.rejected("rejected", "Deaf")
     bench.first.close("gated")
     bench.add("gated", "active")
-    bench.asked.clear()
-    door = Door("NewDoor", bench.asked)
+    bench.calls.clear()
+    door = Door("NewDoor", bench.calls)
     door.close("gated", "active")
     reconfigure(bench, queueing(door))
-    assert bench.asked == ["NewDoor"] * 3
+    assert bench.calls == ["NewDoor"] * 3
     assert bench.where("active") == bench.where("gated") == "gated"
 
 

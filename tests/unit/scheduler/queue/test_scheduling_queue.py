@@ -38,10 +38,10 @@ def test_a_new_pod_is_active_then_in_flight_then_gone() -> None:
     assert bench.counts.events == {"PodPopped": 0}
 
 
-@pytest.mark.parametrize("place", ["active", "backoff", "unschedulable", "gated"])
-def test_a_pod_created_anew_under_the_same_name_replaces_its_namesake(place: str) -> None:
+@pytest.mark.parametrize("queue_name", ["active", "backoff", "unschedulable", "gated"])
+def test_a_recreated_pod_replaces_the_former_pod(queue_name: str) -> None:
     bench = Bench()
-    put(bench, "p", place)
+    put(bench, "p", queue_name)
     again = make_pod("p", uid="second")
     bench.first.open()
     bench.queue.add(again)
@@ -61,10 +61,10 @@ def test_a_pod_that_is_in_flight_and_queued_again_is_popped_once() -> None:
     assert bench.queue.pop() is None
 
 
-def test_sizes_count_every_place() -> None:
+def test_sizes_count_every_queue() -> None:
     bench = Bench()
-    for place in ("unschedulable", "gated", "backoff"):
-        put(bench, place, place)
+    for queue_name in ("unschedulable", "gated", "backoff"):
+        put(bench, queue_name, queue_name)
     bench.add("flying", priority=9)
     bench.pop("flying")
     bench.add("active")
@@ -114,7 +114,7 @@ def test_events_before_the_attempt_do_not_count() -> None:
     assert bench.fail(first, "Fit") == "backoff"
 
 
-def test_events_are_kept_as_long_as_somebody_popped_before_them_is_in_flight() -> None:
+def test_events_are_kept_while_a_pod_popped_before_them_is_in_flight() -> None:
     bench = Bench()
     bench.add("first", "second", "third")
     first, second = bench.pop("first"), bench.pop("second")
@@ -131,7 +131,7 @@ def test_events_are_kept_as_long_as_somebody_popped_before_them_is_in_flight() -
     assert not +bench.counts.events
 
 
-def test_an_event_nobody_registered_for_is_not_even_remembered() -> None:
+def test_an_event_without_registration_is_not_recorded() -> None:
     bench = Bench()
     bench.add("p")
     bench.pop("p")
@@ -139,7 +139,7 @@ def test_an_event_nobody_registered_for_is_not_even_remembered() -> None:
     assert +bench.counts.events == {"PodPopped": 1}
 
 
-def test_a_pod_whose_attempt_was_done_before_it_failed_is_retried_after_its_penalty() -> None:
+def test_a_pod_whose_attempt_was_done_before_it_failed_is_retried_after_its_backoff() -> None:
     bench = Bench()
     bench.add("p")
     info = bench.pop("p")
@@ -147,37 +147,37 @@ def test_a_pod_whose_attempt_was_done_before_it_failed_is_retried_after_its_pena
     assert bench.fail(info, "Fit") == "backoff"
 
 
-def test_a_pod_comes_back_in_its_latest_version() -> None:
+def test_a_pod_is_requeued_in_its_latest_version() -> None:
     bench = Bench()
     pod = bench.add("p")
     info = bench.pop("p")
     latest = changed(pod, labels={"a": "b"})
     info.rejected_by({"Fit"})
     bench.queue.add_unschedulable(info, latest)
-    found = bench.queue.find(pod)
-    assert found is not None
-    assert found.pod is latest
+    entry = bench.queue.find(pod)
+    assert entry is not None
+    assert entry.pod is latest
 
 
-@pytest.mark.parametrize("place", ["active", "backoff", "unschedulable", "gated"])
-def test_a_pod_does_not_come_back_when_its_name_is_taken(place: str) -> None:
+@pytest.mark.parametrize("queue_name", ["active", "backoff", "unschedulable", "gated"])
+def test_a_pod_is_not_requeued_if_its_name_is_in_the_queue(queue_name: str) -> None:
     bench = Bench()
     bench.queue.add(make_pod("p", uid="old"))
     old = bench.pop("p")
-    put(bench, "p", place)
+    put(bench, "p", queue_name)
     old.rejected_by({"Fit"})
     assert not bench.queue.add_unschedulable(old, old.pod)
     bench.check()
-    assert bench.where("p") == place
+    assert bench.where("p") == queue_name
     assert bench.queue.sizes().in_flight == 0
-    found = bench.queue.find(ref("p"))
-    assert found is not None
-    assert found.uid == "uid-p"
+    entry = bench.queue.find(ref("p"))
+    assert entry is not None
+    assert entry.uid == "uid-p"
 
 
 # ── events (§ 4.6 – 4.8) ─────────────────────────────────────────────────────────────────────────────────────────────
 
-# (who turned it down, pending, seconds since the attempt, event, hint's answer, where it goes)
+# (who turned it down, pending, seconds since the attempt, event, result of the hint, where it goes)
 EVENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], float, ClusterEvent, QueueingHint, str]] = {
     "helped during its penalty: to the backoff": (("Fit",), (), 0.5, NODE_ADD, QueueingHint.QUEUE, "backoff"),
     "in the second in which it ends, too": (("Fit",), (), 1.9, NODE_ADD, QueueingHint.QUEUE, "backoff"),
@@ -190,12 +190,12 @@ EVENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], float, ClusterEvent, Q
 
 
 @pytest.mark.parametrize(("plugins", "pending", "wait", "event", "answer", "want"), EVENTS.values(), ids=EVENTS)
-def test_events_wake_unschedulable_pods(
+def test_events_requeue_unschedulable_pods(
     plugins: Any, pending: Any, wait: float, event: ClusterEvent, answer: QueueingHint, want: str
 ) -> None:
     bench = Bench()
     bench.rejected("p", *plugins, pending=pending)
-    bench.answers["Fit"] = answer
+    bench.hint_results["Fit"] = answer
     bench.clock.advance(wait)
     bench.move(event)
     assert bench.where("p") == want
@@ -212,7 +212,7 @@ def test_the_timestamp_survives_moves() -> None:
     assert (info.timestamp, info.initial_attempt_timestamp) == (START, START)
 
 
-def test_pre_check_narrows_down_who_is_woken() -> None:
+def test_pre_check_preselects_the_pods_to_requeue() -> None:
     bench = Bench()
     bench.rejected("low", "Fit", priority=1)
     bench.rejected("high", "Fit", priority=9)
@@ -238,33 +238,33 @@ def test_a_gated_pod_gets_no_attempt() -> None:
     bench.add("p")
     assert bench.where("p") == "gated"
     assert bench.queue.pop() is None
-    found = bench.queue.find(ref("p"))
-    assert found is not None
-    assert (found.gating_plugin, found.rejectors, found.attempts) == ("FirstDoor", {"FirstDoor"}, 0)
-    assert found.initial_attempt_timestamp is None
+    entry = bench.queue.find(ref("p"))
+    assert entry is not None
+    assert (entry.gating_plugin, entry.rejectors, entry.attempts) == ("FirstDoor", {"FirstDoor"}, 0)
+    assert entry.initial_attempt_timestamp is None
     assert bench.counts.incoming == {("unschedulable", "UnscheduledPodAdd"): 1}
     assert +bench.counts.unschedulable == {"FirstDoor": 1}
-    assert bench.asked == ["FirstDoor"]
+    assert bench.calls == ["FirstDoor"]
 
 
-def test_the_plugin_that_held_a_pod_back_is_asked_first() -> None:
+def test_the_gating_plugin_is_called_first() -> None:
     bench = Bench()
     bench.second.close("p")
     bench.add("p")
-    assert bench.asked == ["FirstDoor", "SecondDoor"]
-    bench.asked.clear()
+    assert bench.calls == ["FirstDoor", "SecondDoor"]
+    bench.calls.clear()
     bench.queue.activate([ref("p")])
     bench.check()
-    assert bench.asked == ["SecondDoor"]
-    bench.asked.clear()
+    assert bench.calls == ["SecondDoor"]
+    bench.calls.clear()
     bench.second.open()
     bench.first.close("p")
     bench.queue.activate([ref("p")])
     bench.check()
-    assert bench.asked == ["SecondDoor", "FirstDoor"]
-    found = bench.queue.find(ref("p"))
-    assert found is not None
-    assert (found.gating_plugin, found.rejectors) == ("FirstDoor", {"FirstDoor", "SecondDoor"})
+    assert bench.calls == ["SecondDoor", "FirstDoor"]
+    entry = bench.queue.find(ref("p"))
+    assert entry is not None
+    assert (entry.gating_plugin, entry.rejectors) == ("FirstDoor", {"FirstDoor", "SecondDoor"})
     assert +bench.counts.unschedulable == {"FirstDoor": 1, "SecondDoor": 1}
 
 
@@ -279,7 +279,7 @@ def test_an_admitted_pod_forgets_its_gate_but_not_its_rejectors() -> None:
     assert not +bench.counts.unschedulable
 
 
-# (which door, event, doors open meanwhile?, where it goes)
+# (which door, event, doors open then?, where it goes)
 GATED_EVENTS = {
     "an event of another plugin is not even looked at": ("first", POD_DELETE, True, "gated"),
     "an event whose hint says no": ("second", POD_DELETE, True, "gated"),
@@ -299,7 +299,7 @@ def test_events_and_gated_pods(door: str, event: ClusterEvent, opened: bool, wan
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_a_gated_pod_is_asked_again_when_a_filters_hint_and_the_gates_event_agree(is_open: bool) -> None:
+def test_a_gate_is_called_again_if_a_filters_hint_and_the_gates_event_agree(is_open: bool) -> None:
     # As with preemption: turned down by Fit, then held back until the victims are gone.
     bench = Bench()
     bench.add("p")
@@ -316,7 +316,7 @@ def test_a_gated_pod_is_asked_again_when_a_filters_hint_and_the_gates_event_agre
     assert bench.where("p") == ("active" if is_open else "gated")
 
 
-def test_only_those_are_asked_about_that_the_gate_may_let_in_by_now() -> None:
+def test_a_gate_is_called_only_for_reconsidered_pods() -> None:
     bench = Bench()
     for name in ("p", "q"):
         bench.add(name)
@@ -326,16 +326,16 @@ def test_only_those_are_asked_about_that_the_gate_may_let_in_by_now() -> None:
         assert bench.fail(info, "Fit") == "gated"
     bench.clock.advance(60)
     bench.second.open()
-    bench.asked.clear()
+    bench.calls.clear()
     bench.second.news = []
     bench.move(POD_DELETE)
-    assert bench.asked == []
+    assert bench.calls == []
     bench.second.news = ["default/p", "default/unknown"]
     bench.move(POD_DELETE)
     assert (bench.where("p"), bench.where("q")) == ("active", "gated")
 
 
-def test_a_pod_is_asked_about_until_it_gets_in() -> None:
+def test_a_gate_is_called_for_a_reconsidered_pod_until_it_is_admitted() -> None:
     bench = Bench()
     bench.second.close("p")
     bench.add("p")
@@ -343,50 +343,50 @@ def test_a_pod_is_asked_about_until_it_gets_in() -> None:
     bench.second.news = ["default/p"]
     bench.move(POD_DELETE)
     assert bench.where("p") == "gated", "the gate is open, and the hint says no"
-    bench.asked.clear()
+    bench.calls.clear()
     bench.second.news = []
     bench.move(POD_DELETE)
-    assert bench.asked == ["SecondDoor"]
+    assert bench.calls == ["SecondDoor"]
 
 
-def test_a_pod_that_is_still_held_back_is_not_asked_about_again() -> None:
+def test_a_gate_is_not_called_again_for_a_pod_that_it_still_rejects() -> None:
     bench = Bench()
     bench.second.close("p")
     bench.add("p")
     bench.second.news = ["default/p"]
     bench.move(POD_DELETE)
-    bench.asked.clear()
+    bench.calls.clear()
     bench.second.news = []
     bench.move(POD_DELETE)
-    assert bench.asked == []
+    assert bench.calls == []
 
 
-def test_gates_are_asked_on_the_way_into_the_backoff_and_not_on_the_way_out() -> None:
+def test_gates_are_called_when_a_pod_enters_the_backoff_queue_and_not_when_it_leaves() -> None:
     bench = Bench()
     bench.add("p")
     info = bench.pop("p")
-    bench.asked.clear()
+    bench.calls.clear()
     assert bench.fail(info) == "backoff"
-    assert bench.asked == ["FirstDoor", "SecondDoor"]
+    assert bench.calls == ["FirstDoor", "SecondDoor"]
     bench.first.close("p")
     bench.wait(3)
     assert bench.where("p") == "active"
-    assert bench.asked == ["FirstDoor", "SecondDoor"]
+    assert bench.calls == ["FirstDoor", "SecondDoor"]
 
 
-def test_without_the_gate_it_is_the_other_way_round() -> None:
+def test_without_the_feature_gate_plugins_are_called_when_a_pod_leaves_the_backoff_queue() -> None:
     bench = Bench(pop_from_backoff=False)
     bench.add("p")
     info = bench.pop("p")
-    bench.asked.clear()
+    bench.calls.clear()
     bench.first.close("p")
     assert bench.fail(info) == "backoff"
-    assert bench.asked == []
+    assert bench.calls == []
     bench.wait(3)
     assert bench.where("p") == "gated"
 
 
-def test_a_pre_enqueue_plugin_that_raises_holds_the_pod_back() -> None:
+def test_a_pre_enqueue_plugin_that_raises_gates_the_pod() -> None:
     bench = Bench()
     bench.first.closed_for = None  # type: ignore[assignment]
     bench.queue.add(make_pod("p", uid="uid-p"))
@@ -394,7 +394,7 @@ def test_a_pre_enqueue_plugin_that_raises_holds_the_pod_back() -> None:
     assert [failure[:2] for failure in bench.counts.failures] == [("FirstDoor", "p")]
 
 
-def test_a_pre_enqueue_plugin_that_answers_with_an_error_holds_the_pod_back_and_is_reported() -> None:
+def test_a_pre_enqueue_plugin_that_returns_an_error_gates_the_pod_and_is_reported() -> None:
     bench = Bench()
     bench.first.close("p", status=Status.error("no connection"))
     bench.add("p")

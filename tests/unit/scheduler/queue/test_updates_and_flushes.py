@@ -9,16 +9,16 @@ from moorage.testing import make_pod
 # ── update and delete (§ 4.9) ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("place", ["active", "backoff", "unschedulable", "gated"])
-def test_an_update_that_changes_nothing_of_interest_replaces_the_pod_where_it_is(place: str) -> None:
+@pytest.mark.parametrize("queue_name", ["active", "backoff", "unschedulable", "gated"])
+def test_an_update_that_changes_nothing_of_interest_replaces_the_pod_where_it_is(queue_name: str) -> None:
     bench = Bench()
-    old = put(bench, "p", place)
+    old = put(bench, "p", queue_name)
     new = changed(old, priority=100, image="app:2")
     bench.update(old, new)
-    assert bench.where("p") == place
-    found = bench.queue.find(old)
-    assert found is not None
-    assert found.pod is new
+    assert bench.where("p") == queue_name
+    entry = bench.queue.find(old)
+    assert entry is not None
+    assert entry.pod is new
 
 
 def test_an_update_of_an_unknown_pod_adds_it() -> None:
@@ -38,7 +38,7 @@ UPDATES: dict[str, tuple[tuple[str, ...], dict[str, Any], float, str]] = {
 
 
 @pytest.mark.parametrize(("plugins", "fields", "wait", "want"), UPDATES.values(), ids=UPDATES)
-def test_an_update_may_cure_an_unschedulable_pod(plugins: Any, fields: Any, wait: float, want: str) -> None:
+def test_an_update_may_requeue_an_unschedulable_pod(plugins: Any, fields: Any, wait: float, want: str) -> None:
     bench = Bench()
     info = bench.rejected("p", *plugins)
     bench.clock.advance(wait)
@@ -59,7 +59,7 @@ def test_an_update_may_open_a_gate(opened: bool) -> None:
     assert bench.counts.incoming[("unschedulable", LABELS.label)] == 0
 
 
-def test_an_update_in_flight_counts_when_the_pod_comes_back() -> None:
+def test_an_update_in_flight_counts_when_the_attempt_fails() -> None:
     bench = Bench()
     pod = bench.add("p")
     info = bench.pop("p")
@@ -68,10 +68,10 @@ def test_an_update_in_flight_counts_when_the_pod_comes_back() -> None:
     assert bench.fail(info, "Taint") == "backoff"
 
 
-@pytest.mark.parametrize("place", ["active", "backoff", "unschedulable", "gated"])
-def test_a_deleted_pod_is_gone(place: str) -> None:
+@pytest.mark.parametrize("queue_name", ["active", "backoff", "unschedulable", "gated"])
+def test_a_deleted_pod_is_gone(queue_name: str) -> None:
     bench = Bench()
-    pod = put(bench, "p", place)
+    pod = put(bench, "p", queue_name)
     bench.queue.delete(pod)
     bench.check()
     assert bench.where("p") is None
@@ -90,19 +90,19 @@ def test_a_pod_deleted_in_flight_stays_in_flight_until_done() -> None:
 # ── activate and flush (§ 4.9) ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("place", ["backoff", "unschedulable"])
-def test_activated_pods_skip_their_penalty(place: str) -> None:
+@pytest.mark.parametrize("queue_name", ["backoff", "unschedulable"])
+def test_activated_pods_skip_their_backoff(queue_name: str) -> None:
     bench = Bench()
-    pod = put(bench, "p", place)
-    bench.asked.clear()
+    pod = put(bench, "p", queue_name)
+    bench.calls.clear()
     bench.queue.activate([pod])
     bench.check()
     assert bench.where("p") == "active"
     assert bench.counts.incoming["active", "ForceActivate"] == 1
-    assert bench.asked == ([] if place == "backoff" else ["FirstDoor", "SecondDoor"])
+    assert bench.calls == ([] if queue_name == "backoff" else ["FirstDoor", "SecondDoor"])
 
 
-def test_a_pod_activated_after_an_error_skips_its_penalty_too() -> None:
+def test_a_pod_activated_after_an_error_skips_its_backoff() -> None:
     bench = Bench()
     bench.add("p")
     info = bench.pop("p")
@@ -112,7 +112,7 @@ def test_a_pod_activated_after_an_error_skips_its_penalty_too() -> None:
     assert bench.where("p") == "active"
 
 
-def test_activating_a_pod_in_flight_brings_only_this_one_back_after_its_penalty() -> None:
+def test_activating_an_in_flight_pod_retries_only_this_pod_after_its_backoff() -> None:
     bench = Bench()
     bench.add("a", "b")
     a, b = bench.pop("a"), bench.pop("b")
@@ -165,16 +165,16 @@ def test_a_flushed_pod_that_fails_again_starts_over() -> None:
     assert (info.was_flushed, info.flush_timestamp) == (False, None)
 
 
-def test_a_flush_asks_gates_again_and_a_gated_pod_waits_another_five_minutes() -> None:
+def test_a_flush_calls_gates_again_and_a_gated_pod_waits_another_five_minutes() -> None:
     bench = Bench()
     bench.first.close("p")
     bench.add("p")
-    bench.asked.clear()
+    bench.calls.clear()
     bench.wait(330)
-    found = bench.queue.find(ref("p"))
-    assert found is not None
-    assert (bench.where("p"), bench.asked) == ("gated", ["FirstDoor"])
-    assert (found.was_flushed, found.flush_timestamp) == (False, START + 330)
+    entry = bench.queue.find(ref("p"))
+    assert entry is not None
+    assert (bench.where("p"), bench.calls) == ("gated", ["FirstDoor"])
+    assert (entry.was_flushed, entry.flush_timestamp) == (False, START + 330)
     assert bench.queue.next_wakeup() == START + 660
     bench.first.open()
     bench.wait(330)
@@ -191,7 +191,7 @@ def test_a_flush_also_helps_pods_in_flight() -> None:
     assert bench.fail(info, "Deaf") == "backoff"
 
 
-def test_a_flush_that_moves_nobody_is_no_event() -> None:
+def test_a_flush_that_moves_no_pod_is_not_recorded() -> None:
     bench = Bench()
     bench.wait(320)
     bench.add("flying")
@@ -200,7 +200,7 @@ def test_a_flush_that_moves_nobody_is_no_event() -> None:
     assert bench.fail(info, "Deaf") == "unschedulable"
 
 
-def test_nobody_waits_nothing_to_wake_up_for() -> None:
+def test_an_empty_queue_has_no_wakeup() -> None:
     bench = Bench()
     assert bench.queue.next_wakeup() is None
     bench.add("p")
@@ -210,7 +210,7 @@ def test_nobody_waits_nothing_to_wake_up_for() -> None:
 # ── the story of a pod ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_story_tells_what_became_of_a_pod() -> None:
+def test_story_returns_the_moves_of_a_pod() -> None:
     story = Story(length=5)
     bench = Bench(observer=story)
     pod = bench.add("p")

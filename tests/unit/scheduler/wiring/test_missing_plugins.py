@@ -58,10 +58,10 @@ def test_builders(build: Callable[[], object]) -> None:
         build()
 
 
-def test_what_is_disabled_is_not_missed() -> None:
+def test_disabled_plugins_are_not_required() -> None:
     load_policy(collect_plugins(), HEAD + WITHOUT)
 
 
-def test_a_configuration_can_be_looked_at_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_configuration_with_missing_plugins_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "view", "-o", "json"]) == 0
     assert LACKED in json.dumps(json.loads(capsys.readouterr().out))

@@ -28,27 +28,27 @@ def enabled(policy: Any) -> list[str]:
     return [item.name for item in policy.config.profiles[0].plugins.multi_point.enabled]
 
 
-def test_in_tree_plugins_are_always_there() -> None:
+def test_in_tree_plugins_are_always_registered() -> None:
     assert {plugin.name for plugin in IN_TREE} <= set(collect_plugins())
 
 
-def test_a_plugin_may_be_given_as_a_class_or_by_name_or_both() -> None:
+def test_plugins_are_registered_as_classes_and_by_path() -> None:
     path = f"{__name__}:Picky"
     assert collect_plugins([Picky])["Picky"] is Picky
     assert collect_plugins(paths=[path])["Picky"] is Picky
     assert len(collect_plugins([Picky, Picky], paths=[path])) == len(collect_plugins()) + 1
 
 
-def test_a_name_that_leads_nowhere_is_an_error() -> None:
+def test_an_invalid_path_is_an_error() -> None:
     with pytest.raises(ConfigError, match="Picki"):
         collect_plugins(paths=[f"{__name__}:Picki"])
 
 
-def test_the_configuration_knows_other_plugins_and_their_points() -> None:
+def test_the_catalogue_contains_registered_plugins_and_their_points() -> None:
     assert build_catalogue(collect_plugins([Picky]))["Picky"].points == {"filter"}
 
 
-def test_without_a_configuration_given_plugins_are_enabled() -> None:
+def test_passed_plugins_are_enabled_without_a_configuration() -> None:
     registry = collect_plugins([Picky])
     assert "Picky" not in enabled(load_policy(registry))
     assert enabled(load_policy(registry, enabled=[Picky]))[-1] == "Picky"
@@ -63,12 +63,12 @@ def test_a_configuration_may_be_text_or_a_file(tmp_path: Path) -> None:
         assert "Picky" not in enabled(policy), "a configuration says itself what runs"
 
 
-def test_gates_are_part_of_it() -> None:
+def test_feature_gates_are_part_of_the_policy() -> None:
     gates = FeatureGates({"SchedulerAsyncPreemption": False})
     assert load_policy(collect_plugins(), features=gates).features is gates
 
 
-def test_a_plugin_that_nobody_registered_cannot_be_configured() -> None:
+def test_an_unregistered_plugin_cannot_be_configured() -> None:
     profile = {"schedulerName": "mine", "plugins": {"filter": {"enabled": [{"name": "Picky"}]}}}
     with pytest.raises(MoorageError, match="Picky"):
         load_policy(collect_plugins(), yaml.safe_dump({**HEAD, "profiles": [profile]}))
@@ -79,7 +79,7 @@ class ByName(QueueSortPlugin):
         return queued.pod.name
 
 
-def test_a_given_plugin_that_sorts_the_queue_takes_the_place_of_the_default() -> None:
+def test_a_passed_queue_sort_plugin_replaces_the_default() -> None:
     policy = load_policy(collect_plugins([ByName, Picky]), enabled=[ByName, Picky])
     plugins = policy.config.profiles[0].plugins
     assert plugins is not None
@@ -88,7 +88,7 @@ def test_a_given_plugin_that_sorts_the_queue_takes_the_place_of_the_default() ->
     assert enabled(policy)[-2:] == ["ByName", "Picky"]
 
 
-def test_arguments_of_a_plugin_that_is_not_there_are_warned_of(logged: list[MutableMapping[str, Any]]) -> None:
+def test_arguments_of_an_unknown_plugin_are_logged(logged: list[MutableMapping[str, Any]]) -> None:
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     load_policy(collect_plugins(), head + "profiles: [{pluginConfig: [{name: NodeAfinity, args: {}}]}]\n")
     warned = [line for line in logged if line["event"] == "arguments of a plugin that is not there"]

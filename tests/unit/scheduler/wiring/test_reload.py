@@ -1,4 +1,4 @@
-"""Another policy for a scheduler that does not schedule yet, as a replica that stands by; and what is let go of."""
+"""Reloads of a standby replica, and the state that former plugins shared."""
 
 import asyncio
 from typing import ClassVar
@@ -24,7 +24,7 @@ BOOK = StateKey[list[str]]("a book that plugins share")
 
 
 class Shares(FilterPlugin):
-    """Shares a book, whoever makes it lists tickets for it."""
+    """Shares a list; the plugin that creates it lists tickets."""
 
     lives: ClassVar[list[str]] = []
 
@@ -57,7 +57,7 @@ def standing_by(policy: Policy) -> RunningScheduler:
 
 
 @in_virtual_time
-async def test_a_replica_that_stands_by_starts_what_it_has_when_it_leads() -> None:
+async def test_a_standby_replica_starts_only_the_current_plugins() -> None:
     Shares.lives.clear()
     scheduling = standing_by(policy_with(Shares))
     await scheduling.reload(policy_with(SharesToo))
@@ -72,7 +72,7 @@ async def test_a_replica_that_stands_by_starts_what_it_has_when_it_leads() -> No
 
 
 @in_virtual_time
-async def test_what_is_shared_outlives_a_change_and_is_let_go_of_with_its_last_user() -> None:
+async def test_shared_state_is_kept_until_no_plugin_uses_it() -> None:
     scheduling = standing_by(policy_with(Shares))
     services, objects = scheduling.scheduler.services, scheduling.scheduler.objects
     book = services.shared[BOOK][0]
@@ -89,13 +89,11 @@ async def test_what_is_shared_outlives_a_change_and_is_let_go_of_with_its_last_u
     await asyncio.gather(running, return_exceptions=True)
 
 
-def test_what_only_a_restart_changes_stays() -> None:
+def test_fixed_fields_keep_their_running_values() -> None:
     text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     running = load_policy(collect_plugins(), text + "clientConnection: {qps: 7}\n").config
-    wanted = load_policy(
-        collect_plugins(), text + "leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 9\n"
-    )
-    policy, differing = keep_fixed_fields(wanted, running)
+    new = load_policy(collect_plugins(), text + "leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 9\n")
+    policy, differing = keep_fixed_fields(new, running)
     assert differing == ["leaderElection", "clientConnection"]
     assert policy.config.client_connection.qps == 7
     assert policy.config.leader_election.leader_elect

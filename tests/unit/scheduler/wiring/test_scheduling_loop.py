@@ -27,8 +27,8 @@ from moorage.scheduler.wiring.scheduling_loop import Deliveries, SchedulingLoop
 from moorage.testing.builders import make_node, make_pod
 
 
-class Heard:
-    """Remembers which events were applied."""
+class EventRecorder:
+    """Records the applied events."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -52,20 +52,22 @@ def scheduler_of(features: FeatureGates) -> Scheduler:
     )
 
 
-def deliver(*changes: Change[KubeObject], gates: str = "", through_loop: bool = False) -> tuple[Scheduler, Heard]:
+def deliver(
+    *changes: Change[KubeObject], gates: str = "", through_loop: bool = False
+) -> tuple[Scheduler, EventRecorder]:
     """Deliver changes one by one to a new scheduler."""
 
-    async def work() -> tuple[Scheduler, Heard]:
-        features, heard = FeatureGates.parse(gates), Heard()
+    async def work() -> tuple[Scheduler, EventRecorder]:
+        features, recorder = FeatureGates.parse(gates), EventRecorder()
         scheduler = scheduler_of(features)
         loop = SchedulingLoop(scheduler)
-        deliveries = Deliveries(TimedChanges(scheduler.handlers.apply, heard), loop)
+        deliveries = Deliveries(TimedChanges(scheduler.handlers.apply, recorder), loop)
         if through_loop:
             deliveries.start_through_loop()
         for change in changes:
-            thing = change.before if change.after is None else change.after
-            deliveries.on_changes(BY_TYPE[type(thing)], [change])
-        return scheduler, heard
+            obj = change.before if change.after is None else change.after
+            deliveries.on_changes(BY_TYPE[type(obj)], [change])
+        return scheduler, recorder
 
     return asyncio.run(work())
 
@@ -74,21 +76,21 @@ NODE, POD, PLACED = make_node("n"), make_pod("p"), make_pod("q", node="n")
 CLASS = StorageClass(metadata=replace(NODE.metadata, name="fast"), provisioner="x")
 
 
-def added(thing: KubeObject) -> Change[KubeObject]:
-    return Change(None, thing)
+def added(obj: KubeObject) -> Change[KubeObject]:
+    return Change(None, obj)
 
 
 def test_changes_are_applied_immediately_before_the_loop_runs() -> None:
-    scheduler, heard = deliver(added(NODE), added(PLACED), added(POD), added(CLASS))
+    scheduler, recorder = deliver(added(NODE), added(PLACED), added(POD), added(CLASS))
     assert (len(scheduler.cache), scheduler.cache.pod_count, len(scheduler.queue)) == (1, 1, 1)
     assert scheduler.objects[StorageClass].get("fast") == CLASS
-    assert heard.events == ["NodeAdd", "AssignedPodAdd", "UnscheduledPodAdd", "storage.k8s.io/StorageClassAdd"]
+    assert recorder.events == ["NodeAdd", "AssignedPodAdd", "UnscheduledPodAdd", "storage.k8s.io/StorageClassAdd"]
 
 
 def test_changes_wait_for_the_end_of_the_cycle_while_the_loop_runs() -> None:
-    scheduler, heard = deliver(added(NODE), through_loop=True)
+    scheduler, recorder = deliver(added(NODE), through_loop=True)
     assert len(scheduler.cache) == 0
-    assert heard.events == []
+    assert recorder.events == []
 
 
 def test_changes_and_deletions_reach_the_cache() -> None:
@@ -122,7 +124,7 @@ ADAPTED = {
 
 
 @pytest.mark.parametrize(("gates", "spec", "status"), ADAPTED.values(), ids=ADAPTED)
-def test_features_that_are_off_leave_no_trace(gates: str, spec: bool, status: bool) -> None:
+def test_fields_of_disabled_features_are_ignored(gates: str, spec: bool, status: bool) -> None:
     adapt = pod_adapter(FeatureGates.parse(gates))
     pod = IN_PLACE if adapt is None else adapt(IN_PLACE)
     assert (pod.spec.resources is not None, pod.status.resources is not None) == (spec, status)
@@ -137,9 +139,9 @@ def test_pods_and_nodes_are_always_watched() -> None:
 
 def test_an_object_that_cannot_be_applied_affects_no_other_object() -> None:
     bad = replace(make_node("bad"), status=NodeStatus(allocatable={"cpu": "a lot"}))
-    scheduler, heard = deliver(added(bad), added(NODE), added(PLACED))
+    scheduler, recorder = deliver(added(bad), added(NODE), added(PLACED))
     assert [info.name for info in scheduler.cache.columns.infos] == ["n"]
-    assert heard.events == ["NodeDelete", "NodeAdd", "AssignedPodAdd"]
+    assert recorder.events == ["NodeDelete", "NodeAdd", "AssignedPodAdd"]
 
 
 def test_pending_counts_the_changes_that_are_not_applied() -> None:
