@@ -15,7 +15,7 @@ from moorage.kube.api.meta import KubeObject
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.engine.effects import Effects
-from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Parked
+from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Unschedulable
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.framework.status import Code
 from moorage.scheduler.plugins.catalogue import IN_TREE
@@ -90,9 +90,9 @@ class GroupReplay(Replay):
                 self._do_succeed({"pod": member.key, "node": step["node"]})
                 continue
             rejectors = set(step.get("unschedulablePlugins", ()))
-            failed: Parked | Failed = Failed("the attempt failed", nominated_node=None)
+            failed: Unschedulable | Failed = Failed("the attempt failed", nominated_node=None)
             if rejectors:
-                failed = Parked(Diagnosis(1, unschedulable_plugins=rejectors))
+                failed = Unschedulable(Diagnosis(1, unschedulable_plugins=rejectors))
             self._scheduler.failures.handle(self.popped.pop(member.key), failed)
         self.queue.groups.finish(entity, CODES[step["result"]])
 

@@ -28,7 +28,7 @@ from moorage.scheduler.engine.effects import Effects, OnFailure
 from moorage.scheduler.engine.failures import FailureHandler
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Outcome, Parked
+from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Outcome, Unschedulable
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.engine.waiting import PermitWait
 from moorage.scheduler.queue.entities import QueuedPodInfo
@@ -143,7 +143,9 @@ class AssumingBinder:
             return
         binding.undo.unwind()
         if self._observer is not None:
-            self._observer.binding_failed(binding.queued, Parked(Diagnosis.on_node(binding.node_name, refusal), ""))
+            self._observer.binding_failed(
+                binding.queued, Unschedulable(Diagnosis.on_node(binding.node_name, refusal), "")
+            )
 
     async def run_permitted(self) -> None:
         """Run the pods whose Permit plugins have decided; no time passes."""
@@ -158,7 +160,7 @@ class AssumingBinder:
 class KeptNominations(FailureHandler):
     """Keeps the nomination in a pod's status, and no other."""
 
-    def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def handle(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Requeue the pod with the nomination in its status."""
         super().handle(queued, outcome)
         self._queue.nominator.add(queued.pod)

@@ -20,7 +20,7 @@ from moorage.lab.script import chance_of, outages_of, pods_of
 from moorage.lab.trace import TracePod
 from moorage.lab.trial import Trial
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked
+from moorage.scheduler.engine.outcomes import Failed, Outcome, Unschedulable
 from moorage.scheduler.engine.ties import DrawnTies, Ties, TiesByName
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.wiring.assembly import Observers, Tuning
@@ -79,13 +79,13 @@ class Attempts(AttemptObserver):
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Note how an attempt ended."""
         self.count += 1
-        if isinstance(outcome, Parked):
+        if isinstance(outcome, Unschedulable):
             if not outcome.nominated_node:
                 self.rejected[queued.uid] = queued.pod
         elif isinstance(outcome, Failed):
             self._failed(queued, outcome)
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Note a binding that failed."""
         if isinstance(outcome, Failed):
             self._failed(queued, outcome)

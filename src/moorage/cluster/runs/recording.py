@@ -10,7 +10,7 @@ from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.attempts import AttemptLog
 from moorage.scheduler.decisions.decision import Result
-from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
+from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.observer import UNSCHEDULABLE, QueueObserver
 
@@ -60,7 +60,7 @@ class RecordedDecision(NamedTuple):
     attempt: int
 
 
-def why_not(outcome: Parked | Failed) -> FailedAttempt:
+def why_not(outcome: Unschedulable | Failed) -> FailedAttempt:
     """Return why an attempt failed."""
     if isinstance(outcome, Failed):
         return FailedAttempt((outcome.message,), (), outcome.message)
@@ -85,10 +85,10 @@ class RecordedAttempts(AttemptLog):
         super().ended(queued, outcome)
         if isinstance(outcome, Placed):
             self._recorder.decided(queued, Result.SCHEDULED, outcome.node_name, "")
-        elif isinstance(outcome, Parked | Failed):
+        elif isinstance(outcome, Unschedulable | Failed):
             self._recorder.failed(queued, outcome)
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Record a failed binding."""
         super().binding_failed(queued, outcome)
         self._recorder.failed(queued, outcome)
@@ -148,7 +148,7 @@ class RunRecorder:
         moment = round(self._now() - self._start, 3)
         self.decisions.append(RecordedDecision(moment, queued.key, result, node, message, queued.attempts))
 
-    def failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Record a failed attempt."""
         why = why_not(outcome)
         before, times = self._last.get(queued.key, (None, 0))

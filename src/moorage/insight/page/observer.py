@@ -9,7 +9,7 @@ from moorage.common.clock import Clock
 from moorage.insight.page.api_types import DecisionLine
 from moorage.scheduler.decisions.decision import Result
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
+from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable
 from moorage.scheduler.queue.entities import QueuedPodInfo
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class PageObserver(AttemptObserver):
         """Note an attempt."""
         if isinstance(outcome, Placed):
             self._note(queued, Result.SCHEDULED, node=outcome.node_name)
-        elif isinstance(outcome, Parked | Failed):
+        elif isinstance(outcome, Unschedulable | Failed):
             self._failed(queued, outcome)
 
     def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
@@ -59,7 +59,7 @@ class PageObserver(AttemptObserver):
             second.latency += max(0.0, self._clock.now() - queued.initial_attempt_timestamp)
         self.failures.discard(queued.uid)
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Note a pod that came back from its binding."""
         self._failed(queued, outcome)
 
@@ -67,7 +67,7 @@ class PageObserver(AttemptObserver):
         """Return what is remembered of the attempts of one pod."""
         return [line for line in self.recent if line.pod == pod]
 
-    def _failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def _failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         from moorage.cluster import why_not  # most clusters start without a failure
 
         self.failures.put(queued.uid, why_not(outcome))

@@ -29,7 +29,7 @@ from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.sources import LoadedCluster
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode
-from moorage.scheduler.engine.outcomes import Parked
+from moorage.scheduler.engine.outcomes import Unschedulable
 from moorage.scheduler.queue.observer import ACTIVE, GATED, UNSCHEDULABLE
 from moorage.scheduler.wiring.policy import Policy
 
@@ -193,7 +193,7 @@ def _tried(session: Session, pod: Pod) -> WaitingPodLine:
     message = attempt.decision.message
     if not isinstance(found, NoNode):
         return WaitingPodLine(place=UNSCHEDULABLE, reasons=(message,), message=message, **common)
-    why = why_not(Parked(found.diagnosis))
+    why = why_not(Unschedulable(found.diagnosis))
     return WaitingPodLine(
         place=UNSCHEDULABLE, attempts=1, reasons=why.reasons, plugins=why.plugins, message=message, **common
     )

@@ -18,7 +18,7 @@ from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, SearchResult
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Outcome, Parked, Placed
+from moorage.scheduler.engine.outcomes import Outcome, Placed, Unschedulable
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.state.cache import Cache
 from moorage.scheduler.wiring.scheduling_loop import Apply
@@ -104,7 +104,7 @@ class ShadowFeed(AttemptObserver):
         if held is None or self.send is None:
             return
         # What was refused on its node only after that was chosen says nothing about the choice.
-        is_choice = isinstance(outcome, Placed) or (isinstance(outcome, Parked) and self._fits_nowhere)
+        is_choice = isinstance(outcome, Placed) or (isinstance(outcome, Unschedulable) and self._fits_nowhere)
         if is_choice and self._is_wanted(queued) and self.may_ask():
             self._numbers += 1
             self.asked[self._numbers] = monotonic()

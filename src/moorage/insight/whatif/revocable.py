@@ -9,7 +9,7 @@ from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchRe
 from moorage.scheduler.engine.effects import Effects, OnFailure
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Failed, Parked
+from moorage.scheduler.engine.outcomes import Failed, Unschedulable
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -75,7 +75,7 @@ class UnchangedPods:
     def __init__(self, _services: Services, _queue: SchedulingQueue) -> None:
         pass
 
-    def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def handle(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Do nothing."""
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import structlog
 
-from moorage.scheduler.engine.outcomes import Failed, Parked
+from moorage.scheduler.engine.outcomes import Failed, Unschedulable
 from moorage.scheduler.framework.logs import VERBOSITY
 from moorage.scheduler.queue.entities import QueuedPodInfo
 
@@ -27,7 +27,7 @@ def log_bound(queued: QueuedPodInfo, node_name: str, evaluated: int, feasible: i
         )
 
 
-def log_failed(queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+def log_failed(queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
     """Log that a pod did not get a node, and why."""
     if isinstance(outcome, Failed) and not outcome.is_rejection:
         log.error("Error scheduling pod; retrying", pod=queued.key, err=outcome.message)

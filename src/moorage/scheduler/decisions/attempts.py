@@ -20,7 +20,7 @@ from moorage.scheduler.engine.cycle.search_result import (
 )
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import NOT_EXAMINED, Dropped, Failed, Outcome, Parked, Placed
+from moorage.scheduler.engine.outcomes import NOT_EXAMINED, Dropped, Failed, Outcome, Placed, Unschedulable
 from moorage.scheduler.engine.reference import score_all
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.queue.entities import QueuedPodInfo
@@ -85,7 +85,7 @@ class AttemptLog(AttemptObserver):
         match outcome:
             case Placed(node_name, tied):
                 fields: dict[str, Any] = {"result": Result.SCHEDULED, "node": node_name, "tied": tied, "nodes": entries}
-            case Parked():
+            case Unschedulable():
                 fields = {**refused(outcome), "nodes": entries, "post_filter": nomination}
             case Failed():
                 fields = refused(outcome)
@@ -97,7 +97,7 @@ class AttemptLog(AttemptObserver):
             pod=queued.key, profile=pod.scheduler_name, attempts=queued.attempts, **fields
         )
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Record that the binding cycle of a placed pod failed: in Permit, PreBind or Bind."""
         decision = self.decisions.get(queued.uid)
         if decision is not None:
@@ -116,7 +116,7 @@ def not_tried(queue: SchedulingQueue, pod: Pod) -> list[Decision]:
     return [Decision(pod=pod.key, profile=pod.scheduler_name, result=result, unschedulable_plugins=plugins)]
 
 
-def refused(outcome: Parked | Failed) -> dict[str, Any]:
+def refused(outcome: Unschedulable | Failed) -> dict[str, Any]:
     """Return the fields of a decision that explain a failed attempt."""
     if isinstance(outcome, Failed):
         result = Result.UNSCHEDULABLE if outcome.is_rejection else Result.ERROR

@@ -9,12 +9,12 @@ from moorage.scheduler.engine.binding.binder import Binder
 from moorage.scheduler.engine.binding.binding_phases import PendingBinding
 from moorage.scheduler.engine.failures import FailureHandler
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Failed, Parked
+from moorage.scheduler.engine.outcomes import Failed, Unschedulable
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 
-OnFailure: TypeAlias = Callable[[QueuedPodInfo, Parked | Failed], None]
+OnFailure: TypeAlias = Callable[[QueuedPodInfo, Unschedulable | Failed], None]
 
 
 class PodBinder(Protocol):
@@ -34,7 +34,7 @@ class PodBinder(Protocol):
 class AttemptFailures(Protocol):
     """Handles pods whose attempts failed."""
 
-    def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def handle(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Requeue the pod and report the failure."""
         ...
 

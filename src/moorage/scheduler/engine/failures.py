@@ -9,7 +9,7 @@ from moorage.common.errors import ApiError
 from moorage.common.text import cut_note, shortened
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.event_note import EventNote
-from moorage.scheduler.engine.outcomes import Failed, Parked
+from moorage.scheduler.engine.outcomes import Failed, Unschedulable
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -31,10 +31,10 @@ class FailureHandler:
         self._pods: ObjectCache[Pod] = services.objects[Pod]
         self._heeds_resizes = services.features.enabled("InPlacePodVerticalScalingSchedulerPreemption")
 
-    def handle(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def handle(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Requeue the pod if it still waits, and record an event that says why."""
         tried = queued.pod
-        if isinstance(outcome, Parked):
+        if isinstance(outcome, Unschedulable):
             queued.rejected_by(set(outcome.diagnosis.unschedulable_plugins), set(outcome.diagnosis.pending_plugins))
         else:
             queued.rejected_by(set())
@@ -57,7 +57,7 @@ class FailureHandler:
             self._queue.add_unschedulable(queued, current)
         self._report(tried, current or tried, outcome)
 
-    def _report(self, tried: Pod, pod: Pod, outcome: Parked | Failed) -> None:
+    def _report(self, tried: Pod, pod: Pod, outcome: Unschedulable | Failed) -> None:
         nominated = outcome.nominated_node
         if nominated is None:
             # Not ``add``: a nomination that is still being written to the status would be lost.
@@ -68,7 +68,7 @@ class FailureHandler:
             self._queue.nominator.add(pod, nominated)
         # Reasons are a plugin's words: what cannot be written, or not stored, must not cost the pod its event.
         message = shortened(outcome.message, MAX_MESSAGE).encode(errors="replace").decode()
-        rejected = isinstance(outcome, Parked) or outcome.is_rejection
+        rejected = isinstance(outcome, Unschedulable) or outcome.is_rejection
         reason = "Unschedulable" if rejected else "SchedulerError"
         self._services.cluster.record(
             EventNote(pod, "FailedScheduling", "Scheduling", cut_note(message), pod.scheduler_name, True)

@@ -1,4 +1,4 @@
-"""What trying a group has come to: of each pod, each group, and all groups below one."""
+"""The results of an attempt of a group: for each pod, each group, and the tree of groups."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -8,42 +8,42 @@ from msgspec import Struct, field
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
 from moorage.scheduler.engine.group_points import GroupPostFiltered, PlacementScores
-from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Parked
+from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Unschedulable
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.groups import Group, GroupTree, Proposal
 from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.queue.entities import QueuedPodInfo
 
 UNPLACEABLE: Final = "pod group is unschedulable"
-"""What the status of a group begins with that was not judged by a plugin alone."""
+"""The first reason of a group's status, unless the status is a plugin's."""
 
 
 def unplaceable(*reasons: str) -> Status:
-    """Say that a group cannot be placed, and why."""
+    """Return the status of a group that cannot be placed."""
     return Status.unschedulable(UNPLACEABLE, *reasons)
 
 
 def error_text(status: Status) -> str:
-    """Return a group's status as another one quotes it: without reasons, if it is not a plugin's."""
+    """Return the text of a group's status for use in another status: without reasons, unless it is a plugin's."""
     return UNPLACEABLE if status.reasons[:1] == (UNPLACEABLE,) else status.message
 
 
 class PodTrial(Struct):
-    """What was found for a pod of a group: a node, or why there is none."""
+    """The result of a member: a node, or the reason why no node is feasible."""
 
     queued: QueuedPodInfo
     node_name: str = ""
     state: CycleState | None = None
     kept_state: CycleState | None = None
-    """The state as it was when the node was found, for what-ifs."""
+    """The state at the time of the search, for what-ifs."""
     runner: ProfileRunner | None = None
     diagnosis: Diagnosis | None = None
-    """Why the pod fits on no node."""
+    """The reasons why no node is feasible."""
     status: Status | None = None
-    """An error, or a rejection for which no node is to blame."""
+    """An error, or a rejection independent of nodes."""
     found: SearchResult | ExtendedNodes | None = None
     tied: tuple[str, ...] = ()
-    """Nodes that upstream might have drawn as well."""
+    """Equal nodes that upstream might choose."""
 
     @property
     def fits(self) -> bool:
@@ -55,30 +55,30 @@ class PodTrial(Struct):
         """Whether something went wrong."""
         return self.status is not None and self.status.code is Code.ERROR
 
-    def outcome(self, nominated_node: str | None) -> Parked | Failed:
-        """Return how the attempt of a pod that does not fit has ended."""
+    def outcome(self, nominated_node: str | None) -> Unschedulable | Failed:
+        """Return the outcome of a pod without a node."""
         if self.diagnosis is not None:
-            return Parked(self.diagnosis, nominated_node)
+            return Unschedulable(self.diagnosis, nominated_node)
         assert self.status is not None
         return Failed(self.status.message, self.status.is_rejection, nominated_node)
 
 
 class GroupTrial(Struct):
-    """What trying a group has come to; a status of ``None`` is success."""
+    """The result of a group; a status of ``None`` is success."""
 
     tree: GroupTree
     status: Status | None = None
     pods: dict[str, PodTrial] = field(default_factory=dict)
-    """The pods of a PodGroup that were tried, by uid, in the order in which they were."""
+    """The tried pods of a PodGroup by uid, in order."""
     children: "list[GroupTrial]" = field(default_factory=list)
     placement: str = ""
-    """The name of the part of the cluster that this is about."""
+    """The name of the placement."""
     nominated: Mapping[str, str] = field(default_factory=dict)
     waits_for_victims: bool = False
     is_counted: bool = False
-    """Whether this was not tried, but found by counting places; which nodes it would be is not known."""
+    """Whether the result was computed by counting: it contains no nodes."""
     before_help: Status | None = None
-    """The status before the post-filters had their say, if they had."""
+    """The status before the post-filters ran, if they ran."""
 
     @property
     def code(self) -> Code:
@@ -87,7 +87,7 @@ class GroupTrial(Struct):
 
     @property
     def leaves(self) -> "Iterator[GroupTrial]":
-        """What has come of the PodGroups."""
+        """The results of the PodGroups."""
         if not self.tree.is_composite:
             yield self
         for child in self.children:
@@ -102,13 +102,13 @@ class GroupTrial(Struct):
 
     @property
     def placed(self) -> Iterator[PodTrial]:
-        """The pods of groups that succeeded for which a node was found."""
+        """The pods of successful groups that have a node."""
         for leaf in self.leaves:
             if leaf.status is None:
                 yield from (trial for trial in leaf.pods.values() if trial.fits)
 
     def proposals(self, *, of_failed: bool = False) -> tuple[Proposal, ...]:
-        """Return where pods would go; those of groups that failed below one that did not only on request."""
+        """Return the nodes of pods; ``of_failed`` includes failed groups."""
         fitting = (trial for leaf in self.leaves for trial in leaf.pods.values() if trial.fits)
         trials = fitting if of_failed else self.placed
         return tuple(
@@ -118,7 +118,7 @@ class GroupTrial(Struct):
         )
 
     def complete(self) -> None:
-        """Have groups that were not tried, or succeeded in vain, share the status of the group above them."""
+        """Copy the status to child groups that were not tried, or succeeded although the parent failed."""
         known = {child.tree.key: child for child in self.children}
         for child in self.tree.children:
             found = known.get(child.key)
@@ -135,7 +135,7 @@ class GroupTrial(Struct):
 
 
 class GroupAttempt(Struct):
-    """A whole attempt to place a group, for those who look on."""
+    """An attempt of a group, for observers."""
 
     root: Group
     profile: str
@@ -144,7 +144,7 @@ class GroupAttempt(Struct):
     status: Status | None = None
     trial: GroupTrial | None = None
     scored: Sequence[tuple[str, PlacementScores]] = ()
-    """Every choice among placements, with the group that it was made for."""
+    """The scores of placements, by group."""
     post_filtered: GroupPostFiltered | None = None
     conditions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """What is written to PodGroups, by ``namespace/name``."""
+    """The conditions written to PodGroups, by ``namespace/name``."""

@@ -10,7 +10,7 @@ from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.score import ScoreNotes
 from moorage.scheduler.engine.cycle.search_result import Choice, ExtendedNodes, SearchResult, SeveralNodes, Totals
 from moorage.scheduler.engine.group_results import GroupAttempt
-from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked
+from moorage.scheduler.engine.outcomes import Failed, Outcome, Unschedulable
 from moorage.scheduler.engine.phases import NO_HOOKS, F, Phase, PhaseHooks
 from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 
@@ -55,7 +55,7 @@ class AttemptObserver:
     def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """The API server has accepted a binding."""
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """The binding cycle of a pod has failed."""
 
 
@@ -122,7 +122,7 @@ class ObserverChain(AttemptObserver):
         for observer in self._observers:
             observer.bound(queued, node_name)
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Notify all."""
         for observer in self._observers:
             observer.binding_failed(queued, outcome)

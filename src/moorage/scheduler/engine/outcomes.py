@@ -1,4 +1,4 @@
-"""How an attempt to place a pod can end, and why a pod fits nowhere: the sentence users read."""
+"""The outcomes of an attempt, and the diagnosis of an unschedulable pod: the sentence for users."""
 
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ from moorage.scheduler.framework.status import BoolArray, Code, Status
 
 NO_NODES = "no nodes available to schedule pods"
 NOT_EXAMINED = Status.unresolvable()
-"""The status of a node that no plugin was asked about."""
+"""The status of a node that was not evaluated."""
 NOTHING_EXAMINED = NodeStatuses({}, NOT_EXAMINED)
 
 
@@ -41,7 +41,7 @@ class Diagnosis(Struct):
         return diagnosis
 
     def add_rejection(self, status: Status) -> None:
-        """Remember the plugin that rejected something: its events can bring the pod back."""
+        """Add the rejecting plugin: its events can requeue the pod."""
         if status.is_rejection and status.plugin:
             self.unschedulable_plugins.add(status.plugin)
             if status.code == Code.PENDING:
@@ -59,28 +59,28 @@ class Diagnosis(Struct):
 
 
 class Placed(Struct, frozen=True):
-    """The pod was given a node, and its binding cycle has begun; ``tied`` are equals that upstream might have drawn."""
+    """The pod has a node, and its binding cycle has begun; ``tied`` are equals that upstream might choose."""
 
     node_name: str
     tied: tuple[str, ...] = ()
 
 
-class Parked(Struct, frozen=True):
-    """The pod was rejected; plugins' events can bring it back. ``nominated_node`` as in PostFilterResult."""
+class Unschedulable(Struct, frozen=True):
+    """The pod was rejected; events of the plugins can requeue it. ``nominated_node`` is as in PostFilterResult."""
 
     diagnosis: Diagnosis
     nominated_node: str | None = None
 
     @property
     def message(self) -> str:
-        """What users read."""
+        """The message for users."""
         return self.diagnosis.message
 
 
 class Failed(Struct, frozen=True):
-    """Something went wrong, or there is nothing to choose from; the pod is tried again after a backoff.
+    """The attempt failed with an error, or without nodes; the pod is retried after a backoff.
 
-    ``nominated_node`` as in PostFilterResult.
+    ``nominated_node`` is as in PostFilterResult.
     """
 
     message: str
@@ -89,11 +89,11 @@ class Failed(Struct, frozen=True):
 
 
 class Dropped(Struct, frozen=True):
-    """There was nothing to try: the pod is being deleted, or has its node already."""
+    """The pod was not tried: it is being deleted, or is already placed."""
 
 
 class Tried(Struct, frozen=True):
-    """A group was tried as a whole; what became of each of its pods is another outcome."""
+    """A group was tried; each of its pods has a separate outcome."""
 
 
-Outcome: TypeAlias = Placed | Parked | Failed | Dropped | Tried
+Outcome: TypeAlias = Placed | Unschedulable | Failed | Dropped | Tried

@@ -1,4 +1,4 @@
-"""The scheduler: takes the next pod, places it in a frozen world, and hands it to the binder."""
+"""The scheduler: pops the next pod, finds a node for it, and hands it over to the binder."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -28,7 +28,16 @@ from moorage.scheduler.engine.event_handlers import EventHandlers
 from moorage.scheduler.engine.extender import Extender, in_order
 from moorage.scheduler.engine.group_sources import GroupSources
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import NO_NODES, Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
+from moorage.scheduler.engine.outcomes import (
+    NO_NODES,
+    Diagnosis,
+    Dropped,
+    Failed,
+    Outcome,
+    Placed,
+    Tried,
+    Unschedulable,
+)
 from moorage.scheduler.engine.plugin_lifecycle import PluginLifecycle
 from moorage.scheduler.engine.profiles import Profiles, describes_groups
 from moorage.scheduler.engine.services import Background, Services
@@ -51,18 +60,18 @@ if TYPE_CHECKING:
     from moorage.scheduler.engine.groups.group_cycle import GroupCycle
 
 MAX_BINDINGS = 256
-"""While so many bindings wait for the API server, no further pod is tried."""
+"""The limit of concurrent bindings: beyond it, no further pod is tried."""
 
 log = structlog.get_logger(__name__)
 
 
 class Scheduler:
-    """Profiles, queue and cache, and the cycle that brings them together."""
+    """Runs scheduling cycles on its profiles, queue and cache."""
 
     unexpected: Exception | None = None
-    """The first exception of an attempt that is nobody's but ours: tests fail with it."""
+    """The first exception of an attempt that no plugin caused: tests fail with it."""
 
-    def __init__(  # noqa: PLR0913 - keywords only, named once, where the scheduler is put together
+    def __init__(  # noqa: PLR0913 - keywords only, called once, where the scheduler is assembled
         self,
         config: SchedulerConfiguration,
         registry: Registry,
@@ -123,7 +132,7 @@ class Scheduler:
     def build_profiles(
         self, config: SchedulerConfiguration, registry: Registry, extenders: Iterable[Extender] = ()
     ) -> Profiles:
-        """Build what a configuration makes of this scheduler, beside what is in use; plugins are not started."""
+        """Build the profiles of another configuration; the current ones stay in use, and plugins are not started."""
         return Profiles(
             config,
             registry,
@@ -154,7 +163,7 @@ class Scheduler:
         self.handlers.serve(profiles.runners.keys(), sources)
 
     def living(self) -> list[Profiles]:
-        """Return the profiles in use, behind those before them that have pods to bind yet."""
+        """Return the former profiles that still bind pods, and the current ones."""
         return [profiles for profiles in self._living if not profiles.lifecycle.is_closed]
 
     @property
@@ -170,7 +179,7 @@ class Scheduler:
         return GroupSources(sources, self.cache.groups, self.queue, with_objects=with_objects)
 
     def _follow_groups(self, features: FeatureGates, are_described: bool) -> PodGroups | None:
-        """Have groups of pods listed and watched, and those of groups, if there are such."""
+        """List and watch pod groups, and composite pod groups, if the features are enabled."""
         if not features.enabled("GenericWorkload"):
             return PodGroups() if are_described else None
         with_composites = features.enabled("CompositePodGroup")
@@ -202,7 +211,7 @@ class Scheduler:
         )
 
     async def schedule_next(self) -> Outcome | None:
-        """Try the next pod of the queue; ``None`` if there is none, or too many bindings are under way."""
+        """Try the next pod of the queue; ``None`` if it is empty, or too many bindings are in flight."""
         if self.binder.in_flight >= MAX_BINDINGS:
             return None
         queued = self.queue.pop()
@@ -222,11 +231,11 @@ class Scheduler:
         if self.observer is not None:
             self.observer.trying(queued)
         try:
-            outcome: Placed | Parked | Failed = await self.schedule_one(queued, preempts=preempts)
+            outcome: Placed | Unschedulable | Failed = await self.schedule_one(queued, preempts=preempts)
         except MoorageError as error:
             outcome = Failed(str(error))
         except Exception as error:
-            # Nobody expects it, but it costs this pod's attempt only: the next leader would meet the same pod.
+            # Only this attempt fails, not the process: the next leader would meet the same pod.
             log.exception("attempt failed unexpectedly", pod=queued.key)
             self.unexpected = self.unexpected or error
             outcome = Failed(f"internal error: {described(error)}")
@@ -236,10 +245,10 @@ class Scheduler:
             self.failures.handle(queued, outcome)
         return outcome
 
-    async def schedule_one(self, queued: QueuedPodInfo, *, preempts: bool = True) -> Placed | Parked | Failed:
+    async def schedule_one(self, queued: QueuedPodInfo, *, preempts: bool = True) -> Placed | Unschedulable | Failed:
         """Find a node for one pod and hand it to the binder.
 
-        One at a time, in a frozen world, so every pod sees the effects of the ones before it.
+        Cycles run one at a time, and no event is applied during a cycle. Each pod sees the effects of previous ones.
         """
         pod = queued.pod
         is_resize = self._resizes and pod.has_deferred_resize
@@ -251,7 +260,7 @@ class Scheduler:
         if self.observer is not None:
             self.observer.found(queued, runner, found)
         if isinstance(found, NoNode):
-            return await self._park(queued, runner, found, preempts=preempts)
+            return await self._post_filter(queued, runner, found, preempts=preempts)
         if runner.extenders:
             choice = await self._choose_extended(runner, found)
             if self.observer is not None:
@@ -263,13 +272,15 @@ class Scheduler:
         refused = self.commit(queued, runner, state, choice.node.name)
         return Placed(choice.node.name, choice.tied) if refused is None else refused
 
-    def commit(self, queued: QueuedPodInfo, runner: ProfileRunner, state: CycleState, node_name: str) -> Parked | None:
-        """Give a pod the node that was chosen for it, and start its binding; or take it back and say who refused."""
+    def commit(
+        self, queued: QueuedPodInfo, runner: ProfileRunner, state: CycleState, node_name: str
+    ) -> Unschedulable | None:
+        """Assume, reserve and permit a pod on its node, and start its binding; or revert, and return the rejection."""
         pod = queued.pod
         assumed = pod.on_node(node_name)
         self.cache.assume(assumed)
         self.queue.end_nomination(pod, placed_on=node_name)
-        # Unreserve is part of it before anything is reserved: a plugin that fails half-way must still be undone.
+        # Unreserve is on the stack before reserve runs: a plugin that fails half-way must be undone, too.
         undo = Undo((self.cache.forget, assumed), (runner.unreserve, state, assumed, node_name))
         binding = PendingBinding(queued, assumed, state, self._bindings[pod.scheduler_name], undo, node_name)
         try:
@@ -279,14 +290,16 @@ class Scheduler:
             raise
         if refusal is not None:
             undo.unwind()
-            return Parked(Diagnosis.on_node(node_name, refusal), "")
+            return Unschedulable(Diagnosis.on_node(node_name, refusal), "")
         if (recounted := state.get(ASSUMED)) is not None:
             self.cache.recount(recounted)
         # From here the binder owns the undo stack, and unwinds it if the bind fails.
         self.binder.start(binding)
         return None
 
-    async def _park(self, queued: QueuedPodInfo, runner: ProfileRunner, found: NoNode, *, preempts: bool) -> Parked:
+    async def _post_filter(
+        self, queued: QueuedPodInfo, runner: ProfileRunner, found: NoNode, *, preempts: bool
+    ) -> Unschedulable:
         result = NOT_RUN
         if preempts:
             with self.services.freeze:
@@ -294,18 +307,18 @@ class Scheduler:
         if self.observer is not None:
             self.observer.post_filtered(queued, result)
         found.diagnosis.post_filter_message = result.message
-        return Parked(found.diagnosis, result.nominated_node)
+        return Unschedulable(found.diagnosis, result.nominated_node)
 
     def _reserve_and_permit(self, runner: ProfileRunner, binding: PendingBinding) -> Status | None:
         pod, state, node_name = binding.pod, binding.cycle, binding.node_name
         refusal = runner.reserve(state, pod, node_name)
         if refusal is not None:
             return refusal
-        answer = runner.permit(state, pod, node_name)
-        if isinstance(answer, Status):
-            return answer
-        if answer is not None:
-            binding.permit = self.services.waiting.hold(pod, answer)
+        permit = runner.permit(state, pod, node_name)
+        if isinstance(permit, Status):
+            return permit
+        if permit is not None:
+            binding.permit = self.services.waiting.hold(pod, permit)
         if state.pods_to_activate:
             self.services.activate(state.pods_to_activate)
             state.pods_to_activate = {}
@@ -320,12 +333,12 @@ class Scheduler:
             return await runner.choose_extended(found)
 
     def _drop(self, queued: QueuedPodInfo) -> Outcome:
-        """Let go of a pod that is being deleted, or was placed already."""
+        """Drop a pod that is being deleted, or is already placed."""
         self.let_go(queued)
         return Dropped()
 
     def let_go(self, queued: QueuedPodInfo) -> None:
-        """Note that there is nothing to try for a pod, and say so if that is because it is being deleted."""
+        """End the attempt of a pod without a try, with an event if the pod is being deleted."""
         pod = queued.pod
         message = f"skip schedule deleting pod: {pod.key}"
         if pod.is_terminating:

@@ -15,7 +15,7 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes
-from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
+from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable
 from moorage.scheduler.engine.reference import score_all
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.filtered import Filtered
@@ -184,7 +184,7 @@ def test_failing(service: Service, message: str) -> None:
 def test_refused_nodes_are_told_with_the_extenders_reasons() -> None:
     answer = Filtered((), failed={"a": "too slow", "b": "too slow"}, unresolvable={"b": "never"})
     outcome = Bench(Service(filtered=answer)).place()
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, Unschedulable)
     assert outcome.message.startswith("0/3 nodes are available: 1 never, 1 too slow.")
     assert outcome.diagnosis.unschedulable_plugins == {"Extender"}
 
@@ -192,7 +192,7 @@ def test_refused_nodes_are_told_with_the_extenders_reasons() -> None:
 def test_plugins_that_refused_the_other_nodes_are_remembered_too() -> None:
     bench = Bench(Service(filtered=Filtered(())))
     outcome = bench.place(make_pod("huge", requests={"cpu": "2"}))
-    assert isinstance(outcome, Parked)
+    assert isinstance(outcome, Unschedulable)
     assert outcome.diagnosis.unschedulable_plugins == {"Extender", "NodeResourcesFit"}
 
 
@@ -213,7 +213,7 @@ def test_a_promised_node_that_an_extender_refuses_is_given_up() -> None:
     assert outcome == Placed("b")
     assert service.asked == [["b"]], "the promised node is the only one looked at"
     refusing = Service(filtered=Filtered(()))
-    assert isinstance(Bench(refusing).place(promised), Parked)
+    assert isinstance(Bench(refusing).place(promised), Unschedulable)
     assert refusing.asked == [["b"], ["a", "b", "c"]]
 
 

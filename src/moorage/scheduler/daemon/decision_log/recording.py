@@ -29,7 +29,7 @@ from moorage.scheduler.engine.cycle.search_result import (
     Totals,
 )
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Diagnosis, Dropped, Failed, Outcome, Parked, Placed, Tried
+from moorage.scheduler.engine.outcomes import Diagnosis, Dropped, Failed, Outcome, Placed, Tried, Unschedulable
 from moorage.scheduler.framework.metering import NumberCell
 from moorage.scheduler.queue.entities import QueuedPodInfo
 
@@ -166,7 +166,7 @@ class DecisionLog(AttemptObserver):
             fields["nodes"] = {node_name: NodeEntry()} if is_only else self._best.entries(runner, uid, node_name)
         return fields
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Write down that a pod came back from its binding cycle."""
         placed = self._placed.find(queued.uid)
         node = "" if placed is None else placed.node

@@ -23,7 +23,7 @@ from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, 
 from moorage.scheduler.engine.event_handlers import resource_of
 from moorage.scheduler.engine.extension_points import FILTER, PRE_FILTER, PRE_SCORE, SCORE
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
+from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable
 from moorage.scheduler.engine.phases import F, Phase, time_phase
 from moorage.scheduler.framework.events import Action, ClusterEvent
 from moorage.scheduler.framework.metering import HistogramCell, NumberCell
@@ -117,7 +117,7 @@ class AttemptInstruments(AttemptObserver):
         nodes, feasible = self._note_evaluations()
         if isinstance(outcome, Placed):
             self._bindings[queued.pod.metadata.uid] = (self._began, nodes, feasible)
-        elif isinstance(outcome, Parked | Failed):
+        elif isinstance(outcome, Unschedulable | Failed):
             self._count(queued, _result(outcome), self._began)
             log_failed(queued, outcome)
 
@@ -134,7 +134,7 @@ class AttemptInstruments(AttemptObserver):
         if queued.was_flushed:
             self._after_flush.inc()
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Count a pod that came back from its binding cycle."""
         self._count(queued, _result(outcome), self._bindings.pop(queued.uid)[0])
         log_failed(queued, outcome)
@@ -191,8 +191,8 @@ class AttemptInstruments(AttemptObserver):
         return list(counts.items())
 
 
-def _result(outcome: Parked | Failed) -> str:
-    return UNSCHEDULABLE if isinstance(outcome, Parked) or outcome.is_rejection else ERROR
+def _result(outcome: Unschedulable | Failed) -> str:
+    return UNSCHEDULABLE if isinstance(outcome, Unschedulable) or outcome.is_rejection else ERROR
 
 
 class QueueInstruments(QueueObserver):

@@ -20,7 +20,7 @@ from moorage.scheduler.engine.binding.binding_phases import PendingBinding
 from moorage.scheduler.engine.extension_points import Point
 from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Failed, Outcome, Parked, Placed
+from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable
 from moorage.scheduler.engine.phases import PERMIT_WAIT_PHASE, F, Phase
 from moorage.scheduler.framework.status import Code
 from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
@@ -127,14 +127,14 @@ class TracedAttempts(AttemptObserver):
         """End the trace of a pod that got its node."""
         self._end(queued.uid, None)
 
-    def binding_failed(self, queued: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """End the trace of a pod that comes back from its binding."""
         self._end(queued.uid, outcome)
 
     def _end(self, uid: str, outcome: Outcome | None) -> None:
         if uid not in self._attempts:
             return
-        message = outcome.message if isinstance(outcome, Parked | Failed) else ""
+        message = outcome.message if isinstance(outcome, Unschedulable | Failed) else ""
         if outcome is None:
             self._finish(uid, "scheduled")
         elif isinstance(outcome, Failed) and not outcome.is_rejection:

@@ -10,7 +10,7 @@ from moorage.common.errors import MoorageError, PluginError
 from moorage.kube.client.event_note import EventNote
 from moorage.scheduler.engine.binding.binding_phases import BindingPhases, PendingBinding
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Parked
+from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Unschedulable
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.engine.waiting import PermitWait
 from moorage.scheduler.framework.events import Action, ClusterEvent, Resource
@@ -31,7 +31,7 @@ class Binder:
         self,
         services: Services,
         queue: SchedulingQueue,
-        on_failure: Callable[[QueuedPodInfo, Parked | Failed], None],
+        on_failure: Callable[[QueuedPodInfo, Unschedulable | Failed], None],
         observer: AttemptObserver | None,
     ) -> None:
         self._services = services
@@ -150,9 +150,9 @@ class Binder:
         """Revert the placement and requeue the pod. The freed resources may help other pods, but not itself."""
         binding.undo.unwind()
         pod, own_uid = binding.pod, binding.pod.uid
-        outcome: Parked | Failed = Failed(refusal.message, is_rejection=refusal.is_rejection)
+        outcome: Unschedulable | Failed = Failed(refusal.message, is_rejection=refusal.is_rejection)
         if refusal.is_rejection and refusal.plugin and binding.permit is not None:
-            outcome = Parked(Diagnosis.on_node(binding.node_name, refusal), "")
+            outcome = Unschedulable(Diagnosis.on_node(binding.node_name, refusal), "")
         if self._observer is not None:
             self._observer.binding_failed(binding.queued, outcome)
         if not refusal.is_rejection:

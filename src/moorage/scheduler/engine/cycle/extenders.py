@@ -1,4 +1,4 @@
-"""Asking extenders during a cycle: which of the feasible nodes will do, and which is the best."""
+"""Calls of extenders during a cycle: they filter and score the feasible nodes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,16 +26,16 @@ log = structlog.get_logger(__name__)
 
 
 class Extending:
-    """The extenders of a scheduler at work on its cache."""
+    """Runs the extenders of a scheduler on its cache."""
 
     def __init__(self, extenders: Sequence[Extender], cache: Cache) -> None:
         self._extenders = extenders
         self._cache = cache
 
     async def narrow(self, found: SearchResult) -> SearchResult | ExtendedNodes:
-        """Leave of the feasible nodes those that every interested extender agrees with, in their order.
+        """Filter the feasible nodes by every interested extender, and keep the order of the last one.
 
-        ExtenderError if one that may not be ignored fails.
+        ExtenderError if an extender fails that is not ignorable.
         """
         interested = [e for e in self._extenders if e.is_filter and e.is_interested_in(found.pod)]
         if not interested or isinstance(found, NoNode):
@@ -73,7 +73,7 @@ class Extending:
             return nodes, {}
 
     def in_order(self, found: OneNode | SeveralNodes) -> list[NodeInfo]:
-        """Return the feasible nodes in the order in which they were found."""
+        """Return the feasible nodes in search order."""
         if isinstance(found, OneNode):
             return [found.node]
         order = np.roll(self._cache.order, -found.start) if found.order is None else found.order
@@ -84,17 +84,16 @@ class Extending:
         found.feasible, found.feasible_version = np.zeros_like(found.feasible), None
         found.feasible[rows] = True
         found.count = len(nodes)
-        # Nodes that were sent back are without their pods. Upstream's quirk, and kept: whoever wants nodes scored by
-        # what runs on them lets the extender answer by name.
+        # Returned node objects have no pods, as in upstream. Extenders that return names keep the pods of the nodes.
         stand_ins = {info.row: info for info in nodes if info is not self._cache.nodes[info.row]}
         if not stand_ins:
             return ExtendedNodes(found, rows)
         return ExtendedNodes(found, rows, NodeTable.of(*(stand_ins.get(info.row, info) for info in self._cache.nodes)))
 
     async def score(self, pod: Pod, nodes: Sequence[NodeInfo]) -> dict[str, int] | None:
-        """Return what extenders add to the nodes' totals, by name; ``None`` if none of them is interested.
+        """Return the weighted scores of extenders by node name; ``None`` if no extender is interested.
 
-        One that fails is left out. A node that no extender mentions has no entry.
+        Extenders that fail are ignored. A node without a score has no entry.
         """
         interested = [e for e in self._extenders if e.is_interested_in(pod)]
         if not interested:
@@ -119,7 +118,7 @@ class Extending:
 
 
 def kept(extender: Extender, nodes: Sequence[NodeInfo], answer: Filtered) -> list[NodeInfo]:
-    """Return the nodes an extender kept, in its order; those it sent back stand in for ours."""
+    """Return the nodes an extender kept, in its order; returned node objects replace the cached ones."""
     known = {info.name: info for info in nodes}
     left = []
     for name in answer.names:
@@ -136,6 +135,6 @@ def kept(extender: Extender, nodes: Sequence[NodeInfo], answer: Filtered) -> lis
 
 
 def refusals(answer: Filtered) -> dict[str, Status]:
-    """Return what an extender said of the nodes it rejected; what cannot be resolved wins."""
+    """Return the statuses of rejected nodes; unresolvable rejections take precedence."""
     failed = {name: Status.unschedulable(reason) for name, reason in answer.failed.items()}
     return failed | {name: Status.unresolvable(reason) for name, reason in answer.unresolvable.items()}

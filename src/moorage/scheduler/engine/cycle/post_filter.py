@@ -1,4 +1,4 @@
-"""Post-filters: what can be done for a pod that fits nowhere, such as preemption."""
+"""Post-filters run for a pod without feasible nodes; the most important one is preemption."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 class PostFiltered(Struct, frozen=True):
-    """What the post-filters did: a message, and perhaps a nomination (``""`` clears the one there is)."""
+    """The result of the post-filters: a message, and perhaps a nomination (``""`` clears the current one)."""
 
     message: str
     nominated_node: str | None = None
@@ -31,7 +31,7 @@ NOT_RUN: Final = PostFiltered("")
 
 
 async def post_filter(profile: Profile, found: NoNode) -> PostFiltered:
-    """Ask the post-filters in order, until one has helped or rules help out."""
+    """Run the post-filters in order, until one succeeds or returns an unresolvable status."""
     if not profile.post_filter:
         return PostFiltered("", nominated_node="")
     reasons: list[str] = []
@@ -41,12 +41,12 @@ async def post_filter(profile: Profile, found: NoNode) -> PostFiltered:
             result = await ask_waiting(
                 POST_FILTER, plugin, plugin.post_filter, found.cycle, found.pod, found.diagnosis.statuses
             )
-        except PluginError as error:  # the pod stays what it is: unschedulable
+        except PluginError as error:  # the pod stays unschedulable
             cause = error.__cause__
             log.exception("post-filter failed", plugin=plugin.name, pod=found.pod.key)
             problem = str(error) if cause is None else described(cause)
             return PostFiltered(problem, code=Code.ERROR)
-        if not _is_sound(result):
+        if not _is_valid(result):
             problem = f"PostFilter plugin {plugin.name} answered {shown(result)}, which is no PostFilterResult"
             return PostFiltered(problem, code=Code.ERROR)
         if result.status is None:
@@ -61,8 +61,8 @@ async def post_filter(profile: Profile, found: NoNode) -> PostFiltered:
     return PostFiltered(", ".join(reasons), kept.nominated_node if kept else None)
 
 
-def _is_sound(result: object) -> bool:
-    """Look at every part: structs take whatever they are made of."""
+def _is_valid(result: object) -> bool:
+    """Check the type of every field: structs accept any value."""
     return (
         isinstance(result, PostFilterResult)
         and isinstance(result.nominated_node, str | None)

@@ -1,6 +1,6 @@
-"""Finding places for a group: in which part of the cluster, and for each of its pods in turn which node.
+"""The search for a group: a part of the cluster, and in it a node for each of its pods.
 
-Everything is tried in the world as it is, with what was placed before assumed there, and taken back.
+Members are assumed in the cache during the search, and all of that is reverted at the end.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.queue.entities import QueuedPodInfo
 
 PODS_PER_TURN: Final = 200
-"""After so many pods (a few hundredths of a second) the loop gets a turn: trees of groups are tried for long."""
+"""The event loop runs after this number of pods (a few hundredths of a second): trees of groups take long."""
 
 
 class GroupSearch:
-    """One attempt to find places for a group, on one profile.
+    """One search for a group, on one profile.
 
-    What plugins prepare for a pod follows the cluster; with ``keeps_states`` it stays as it was when the pod was tried.
+    The states of plugins follow the cluster; with ``keeps_states`` they stay as they were when the pod was tried.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class GroupSearch:
         self.state[FINDINGS] = self._findings = GroupFindings()
 
     async def run(self, tree: GroupTree) -> GroupTrial:
-        """Try a whole tree; at the end everything is as it was before."""
+        """Try a tree of groups; all placements are reverted at the end."""
         before = len(self._stack)
         try:
             cache = self._services.cache
@@ -83,7 +83,7 @@ class GroupSearch:
         return trial
 
     async def _try(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
-        """Try a group on some nodes; what was found for it stays placed on trial if it is part of another."""
+        """Try a group on some nodes; the placements of a child group stay until the end of its parent."""
         if self._by_topology:
             return await self._by_placements(tree, nodes)
         return await self._place_pods(tree, SearchRequest(group=self.state))
@@ -96,7 +96,7 @@ class GroupSearch:
         remaining, scheduled = len(tree.members), len(tree.scheduled)
         status = self._feasible(tree, remaining, scheduled)
         if status is not None and status.code is not Code.WAIT:
-            # What nothing can resolve is left as it is, so that nobody is evicted for it.
+            # An unresolvable status is kept, so that no pod is evicted unnecessarily.
             trial.status = unplaceable(*status.reasons) if status.code is Code.UNSCHEDULABLE else status
             return trial
         for pod in tree.members:
@@ -137,7 +137,7 @@ class GroupSearch:
         return trial
 
     async def _take_a_turn(self) -> None:
-        """Let the loop turn, in a frozen world: whoever watches it would think that a long search is stuck."""
+        """Let the event loop run, with the cache frozen: otherwise the watchdog reports a long search as stuck."""
         freeze = self._services.freeze
         with nullcontext() if freeze.thawed is not None else freeze:
             await asyncio.sleep(0)
@@ -148,7 +148,7 @@ class GroupSearch:
         found = await runner.find_extended(pod, request) if extended else runner.find(pod, request)
         if self._observer is not None:
             self._observer.found(queued, runner, found)
-            # It has columns of its own: of thousands of pods in many placements they would add up.
+            # Kept only for observers: the columns of thousands of pods in many placements add up.
             trial.found = found
         self._note_pre_filters(found)
         plain = found.result if isinstance(found, ExtendedNodes) else found
@@ -173,7 +173,7 @@ class GroupSearch:
         self._stack.place(trial)
 
     def _note_tried(self, pod: Pod, found: SearchResult) -> None:
-        """Remember what was said of a pod, for those who are to help if the group fits nowhere."""
+        """Store the statuses of a pod for the post-filters of the group."""
         skipped, statuses = found.cycle.skipped_filters, found.diagnosis.statuses
         if not any(plugin.name not in skipped for plugin in self._filtering_helpers):
             statuses = NodeStatuses({}, statuses.absent)
@@ -182,7 +182,7 @@ class GroupSearch:
         self._findings.tried[pod.metadata.uid] = TriedMember(pod, found.cycle, statuses)
 
     def _note_pre_filters(self, found: SearchResult | ExtendedNodes) -> None:
-        """Remember whose pre-filter had its turn: a rejection that nothing can resolve ends it for those behind."""
+        """Store which pre-filters were called: an unresolvable rejection ends the sequence."""
         names = [plugin.name for plugin in self._profile.pre_filter]
         refused = found.diagnosis.pre_filter if isinstance(found, NoNode) else None
         if refused is not None and refused.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE and refused.plugin in names:
@@ -214,7 +214,7 @@ class GroupSearch:
             if not trial.is_counted:
                 placement.proposals = trial.proposals()
             if trial.code is Code.ERROR:
-                # Of a tree only the error is kept: all groups below share it, whatever was found for them.
+                # Of a tree only the error is kept: all child groups share it.
                 return GroupTrial(tree, trial.status) if tree.is_composite else trial
             first = first or trial
             if trial.status is None:
@@ -250,7 +250,7 @@ class GroupSearch:
         return trial
 
     def _scope(self, nodes: NodeTable) -> NodeScope | None:
-        """Return the mask of a window; one as large as the cluster restricts nothing."""
+        """Return the scope of a window; ``None`` if it is the whole cluster."""
         total = len(self._services.cache.nodes)
         if nodes.shows_all or len(nodes) == total:
             return None
@@ -260,7 +260,7 @@ class GroupSearch:
         return NodeScope(mask, len(nodes), order[mask[order]])
 
     async def _settle(self, tree: GroupTree, feasible: list[tuple[Placement, GroupTrial]]) -> GroupTrial:
-        """Take the best placement; where groups are part of groups, later ones see what was placed there."""
+        """Choose the best placement; with composite groups, its pods stay placed for the following groups."""
         best = 0
         if len(feasible) > 1 and self._profile.placement_score:
             try:
@@ -269,32 +269,32 @@ class GroupSearch:
                 return GroupTrial(tree, Status.error(str(error)))
             self.scored.append((tree.key, scores))
             best = int(scores.totals.argmax())
-        placement, chosen = feasible[best]
+        placement, trial = feasible[best]
         stays_placed, before = self._services.features.enabled("CompositePodGroup"), len(self._stack)
-        if chosen.is_counted:
-            chosen = await self._try_again(tree, placement)
+        if trial.is_counted:
+            trial = await self._try_again(tree, placement)
             if not stays_placed:
                 self._stack.revert_to(before)
         elif stays_placed:
-            problem = self._stack.place_again(chosen.placed)
+            problem = self._stack.place_again(trial.placed)
             if problem:
                 return GroupTrial(tree, Status.error(f"failed to assume the subtree: {problem}"))
-        return chosen
+        return trial
 
     async def _try_again(self, tree: GroupTree, placement: Placement) -> GroupTrial:
-        """Try what was only counted, and leave it in place: now it matters which nodes pods get, or why they do not."""
+        """Try a placement that was only counted, and keep it: now the nodes and reasons matter."""
         trial = await self._try_placement(tree, placement, None)
         trial.placement = placement.name
         return trial
 
     async def _place_groups(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
-        """Try the groups below one, in the order of their creation, while enough of them may still succeed."""
+        """Try the child groups in the order of creation, while enough of them may still succeed."""
         trial = GroupTrial(tree)
         before = len(self._stack)
         remaining, scheduled = len(tree.children), 0
         status = self._feasible(tree, remaining, scheduled)
         if status is not None and status.code is not Code.WAIT:
-            # Unlike that of a PodGroup, the plugin's own words.
+            # Unlike for a PodGroup, the plugin's status is not prefixed.
             trial.status = status
             return trial
         for child in tree.children:
@@ -303,7 +303,7 @@ class GroupSearch:
             if tried.code is Code.ERROR:
                 assert tried.status is not None
                 self._stack.revert_to(before)
-                # Whatever else was found is lost: all groups below are told the same.
+                # All child groups get the same status.
                 problem = f"composite pod group evaluation failed due to child error: {tried.status.message}"
                 return GroupTrial(tree, Status.error(problem))
             trial.children.append(tried)

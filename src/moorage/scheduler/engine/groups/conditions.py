@@ -1,4 +1,4 @@
-"""What users read on a PodGroup: whether it was scheduled for the first time, and if not why."""
+"""The condition of a PodGroup: whether it was initially scheduled, and if not, the reason."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -26,7 +26,7 @@ class GroupConditions:
         self._services = services
 
     def report(self, group: PodGroup, status: Status | None) -> Mapping[str, str]:
-        """Say what has come of a group, and return what is written; a group that was scheduled once stays so."""
+        """Write the result of a group, and return the condition; a scheduled group never becomes unscheduled."""
         patch = condition_patch(group, status, self._services.clock.wall())
         if not patch:
             return {}
@@ -38,11 +38,11 @@ class GroupConditions:
         try:
             await self._services.cluster.patch_status(group, patch)
         except ApiError as error:
-            log.warning("pod group status was not written", group=group.key, error=str(error))
+            log.warning("cannot write the pod group status", group=group.key, error=str(error))
 
 
 def condition_patch(group: PodGroup, status: Status | None, now: float) -> Mapping[str, Any]:
-    """Return what has to change in a group's status, or nothing."""
+    """Return the patch of the group's status; empty if nothing changes."""
     if status is None:
         wanted = ("True", SCHEDULED, "")
     else:

@@ -1,7 +1,7 @@
-"""How many pods of a group a part of the cluster takes, found by counting instead of trying one pod after the other.
+"""The number of members that fit into a part of the cluster, computed by counting instead of single attempts.
 
-Pods that are all alike take places in some order, but how many find one does not depend on it: each node takes so many
-of them and no more. Which nodes they get matters only in the part that is chosen in the end, which is tried for real.
+The number of equal pods that fit does not depend on their order: each node has a capacity for them. Their nodes matter
+only in the chosen part, which is then tried pod by pod.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ Feasible = Callable[[GroupTree, int, int], Status | None]
 
 
 class Counting:
-    """Counts the places for one group, once it has been tried in one part of the cluster and nothing spoke against it.
+    """Counts the capacity for one group, after it was tried in one part of the cluster.
 
-    Nobody may have a say but filters that can tell how many pods a node takes, and scores must not ask for nodes.
+    It is possible only if all filters can count pods per node, and placement scores do not depend on nodes.
     """
 
     def __init__(self, services: Services, runner: ProfileRunner, tree: GroupTree, feasible: Feasible) -> None:
@@ -46,12 +46,12 @@ class Counting:
         )
 
     def learn(self, trial: GroupTrial) -> None:
-        """See from a trial whether counting will do; everything is as it was before it."""
+        """Decide from a reverted trial whether counting is possible."""
         if not self._is_possible or self._cached is not None:
             return
         states = [tried.state for tried in trial.pods.values() if tried.state is not None]
         if not states:
-            # Where nobody found a node there is little to be learnt: perhaps from the next placement.
+            # A trial without placed pods shows nothing; the next placement may.
             return
         results, members = self._runner.filtering.results, self._tree.members
         cached = results.find(members[0])
@@ -66,26 +66,26 @@ class Counting:
             self._proposals = tuple(Proposal(pod, "", states[0]) for pod in members)
 
     def known(self, placement: Placement) -> GroupTrial | None:
-        """Return what would come of the group in a placement, without nodes, and note who would fit there."""
+        """Return the result of the group in a placement, without nodes, and set its proposals."""
         if self._cached is None or self._services.nominator.nodes_with_nominations():
             return None
         if self._position != (position := self._runner.cache.columns.changes.position):
             self._places, self._position = self._count(self._cached), position
         if self._places is None:
             return None
-        found = min(int(self._places.take(placement.nodes.rows).sum()), len(self._proposals))
-        if found not in self._outcomes:
-            self._outcomes[found] = self._outcome(found)
-        status, placement.proposals = self._outcomes[found]
+        count = min(int(self._places.take(placement.nodes.rows).sum()), len(self._proposals))
+        if count not in self._outcomes:
+            self._outcomes[count] = self._outcome(count)
+        status, placement.proposals = self._outcomes[count]
         return GroupTrial(self._tree, status, is_counted=True)
 
     def _is_plain(self, state: CycleState, cached: CombinedResult) -> bool:
-        """Tell whether no filter that is asked afresh for every pod has a say, and nobody reserves anything."""
+        """Return whether all filters are cached, and no plugin reserves anything."""
         profile = self._runner.profile
         return not cached.has_uncached_filters(state) and profile.reserving <= idle(profile, state)
 
     def _count(self, cached: CombinedResult) -> IntArray | None:
-        """Return how many of the pods each row takes; ``None`` if a filter cannot tell."""
+        """Return the capacity of each row for these pods; ``None`` if a filter cannot count."""
         pod, nodes = self._tree.members[0], self._runner.cache.nodes
         cached.filter(pod, nodes)
         places = np.where(cached.feasible, len(self._tree.members), 0)
@@ -93,7 +93,7 @@ class Counting:
             assert isinstance(part.plugin, FilterPlugin)
             if part.plugin.depends_on is DependsOn.NODE:
                 continue
-            # Of one that looks at more than requests, what other pods have come to is not known.
+            # A filter that depends on more than requests may depend on the other members.
             counted = None
             if part.plugin.depends_on is DependsOn.REQUESTS:
                 counted = how_many(part.plugin, part.state, pod, nodes)
@@ -102,14 +102,14 @@ class Counting:
             places = np.minimum(places, counted)
         return np.maximum(places, 0)
 
-    def _outcome(self, found: int) -> tuple[Status | None, tuple[Proposal, ...]]:
-        """Go through the pods as if they were tried, of which so many find a node."""
+    def _outcome(self, count: int) -> tuple[Status | None, tuple[Proposal, ...]]:
+        """Compute the result of attempts of which ``count`` find a node."""
         tree, size = self._tree, len(self._tree.members)
         scheduled, status, tried = len(tree.scheduled), None, 0
         for tried in range(1, size + 1):
-            status = self._feasible(tree, size - tried, scheduled + min(tried, found))
+            status = self._feasible(tree, size - tried, scheduled + min(tried, count))
             if status is not None and status.code is not Code.WAIT:
                 break
         if status is None:
-            return None, self._proposals[: min(tried, found)]
+            return None, self._proposals[: min(tried, count)]
         return (unplaceable(*status.reasons) if status.code is Code.WAIT else status), ()

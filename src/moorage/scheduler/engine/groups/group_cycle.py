@@ -1,4 +1,4 @@
-"""The course of an attempt to place a group, from popping it to its end: all of it that is needed, or nothing."""
+"""The scheduling cycle of a group: enough of its members are placed, or none."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from moorage.scheduler.engine.groups.checks import violation
 from moorage.scheduler.engine.groups.conditions import GroupConditions
 from moorage.scheduler.engine.groups.trial_stack import TrialStack
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Failed, Parked, Placed
+from moorage.scheduler.engine.outcomes import Failed, Placed, Unschedulable
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.faults import described
@@ -30,13 +30,13 @@ from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.scheduler.state.pod_groups import PodGroups
 
-WAITING: Final = "waiting_on_preemption"
+WAITING_ON_PREEMPTION: Final = "waiting_on_preemption"
 
 log = structlog.get_logger(__name__)
 
 
 class Committing(Protocol):
-    """The scheduler, as far as placing a group for real needs it."""
+    """The part of the scheduler that commits placements of a group."""
 
     services: Services
     queue: SchedulingQueue
@@ -45,17 +45,19 @@ class Committing(Protocol):
     observer: AttemptObserver | None
     unexpected: Exception | None
 
-    def commit(self, queued: QueuedPodInfo, runner: ProfileRunner, state: CycleState, node_name: str) -> Parked | None:
-        """Give a pod its node and start its binding; or take it back and say who refused."""
+    def commit(
+        self, queued: QueuedPodInfo, runner: ProfileRunner, state: CycleState, node_name: str
+    ) -> Unschedulable | None:
+        """Assume, reserve and permit a pod, and start its binding; or return the rejection."""
         ...
 
     def let_go(self, queued: QueuedPodInfo) -> None:
-        """Note that there is nothing to try for a pod."""
+        """End the attempt of a pod without a try."""
         ...
 
 
 class GroupCycle:
-    """Tries groups, one at a time, in a frozen world."""
+    """Tries groups, one at a time; no event is applied during a cycle."""
 
     def __init__(self, scheduler: Committing, groups: PodGroups) -> None:
         self._scheduler = scheduler
@@ -68,7 +70,7 @@ class GroupCycle:
         self._with_policy = services.features.enabled("PodGroupPreemptionPolicy")
 
     def serve(self, runners: Iterable[ProfileRunner], sources: GroupSources | None) -> None:
-        """Try groups by these profiles from now on, some of whose plugins may describe groups."""
+        """Replace the profiles, and the plugins that describe groups."""
         self._sources = sources
         for runner in runners:
             runner.handles.search_groups_by(partial(self._search_again, runner))
@@ -99,7 +101,7 @@ class GroupCycle:
             if may_be_helped(search, trial):
                 helped = await self._post_filter(search, profile, tree, trial, preempts=preempts)
         except Exception as error:
-            # Nobody expects it, but all was undone, and it costs this attempt only, as with single pods.
+            # Everything was reverted, and only this attempt fails, as with single pods.
             log.exception("attempt of a group failed unexpectedly", group=queued.key)
             self._scheduler.unexpected = self._scheduler.unexpected or error
             self._fail(queued, tree, Status.error(f"internal error: {described(error)}"))
@@ -117,16 +119,16 @@ class GroupCycle:
         self._finish(queued, code)
 
     async def _search_again(self, runner: ProfileRunner, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
-        """Look for places for the group that is being tried, in another cluster than the first time."""
+        """Search again for the group that is being tried, in a changed cluster."""
         search = GroupSearch(self._services, runner, self._members, self._stack, keeps_states=True)
         trial = await search.run(tree)
-        # Pods of groups that fail below a tree that does not count as well, as upstream.
+        # Pods of failed child groups are included, as upstream does.
         return trial.status, trial.proposals(of_failed=True)
 
     async def _searched(self, profile: ProfileRunner, search: GroupSearch, tree: GroupTree) -> GroupTrial:
         if not profile.extenders:
             return await search.run(tree)
-        # Between two questions to an extender pods are placed that are not really there.
+        # Between two calls of an extender the cache contains pods that are placed on trial only.
         with self._services.freeze:
             return await search.run(tree)
 
@@ -139,7 +141,7 @@ class GroupCycle:
         return self._groups.tree(queued.root, by_leaf)
 
     def _problem_with(self, queued: QueuedPodGroupInfo, tree: GroupTree) -> Status | None:
-        """Say what is wrong with a group as a whole, if anything is."""
+        """Return the status of an invalid group; ``None`` if it is valid."""
         pods = [member.pod for member in queued.members]
         if isinstance(tree.group, DescribedGroup) and tree.group.problem:
             return Status.unresolvable(tree.group.problem)
@@ -149,7 +151,7 @@ class GroupCycle:
         return Status.error(problem) if problem else None
 
     def _fail(self, queued: QueuedPodGroupInfo, tree: GroupTree, status: Status) -> None:
-        """Give up with nothing placed: all pods are told the same."""
+        """End the attempt with nothing placed; all pods get the same status."""
         members = _in_order(tree, queued.members)
         for member in members:
             self._end(member, Failed(status.message, status.is_rejection))
@@ -162,14 +164,14 @@ class GroupCycle:
         self._finish(queued, status.code)
 
     def _still_waiting(self, queued: QueuedPodGroupInfo) -> list[QueuedPodInfo]:
-        """Return the members that are to be tried, and let go of the others."""
-        kept = []
+        """Return the members to try, and drop the others."""
+        members = []
         for member in queued.members:
             if member.pod.is_terminating or self._services.cache.is_assumed(member.pod):
                 self._scheduler.let_go(member)
             else:
-                kept.append(member)
-        return kept
+                members.append(member)
+        return members
 
     async def _post_filter(
         self, search: GroupSearch, runner: ProfileRunner, tree: GroupTree, trial: GroupTrial, *, preempts: bool
@@ -200,7 +202,7 @@ class GroupCycle:
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _submit(self, trial: GroupTrial, members: list[QueuedPodInfo]) -> dict[str, Mapping[str, str]]:
-        """Place the pods of groups that succeeded for real, tell the others why not, and write the conditions."""
+        """Commit the pods of successful groups, end the attempts of the others, and write the conditions."""
         conditions = {}
         of_uid = {member.uid: member for member in members}
         for leaf in trial.leaves:
@@ -221,7 +223,7 @@ class GroupCycle:
         assert tried.state is not None
         tried.state.group = None
         try:
-            outcome: Parked | Failed | None
+            outcome: Unschedulable | Failed | None
             outcome = self._scheduler.commit(member, tried.runner, tried.state, tried.node_name)
         except MoorageError as error:
             outcome = Failed(str(error))
@@ -230,7 +232,7 @@ class GroupCycle:
         elif self._scheduler.observer is not None:
             self._scheduler.observer.ended(member, Placed(tried.node_name, tried.tied))
 
-    def _end(self, member: QueuedPodInfo, outcome: Parked | Failed) -> None:
+    def _end(self, member: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         if self._scheduler.observer is not None:
             self._scheduler.observer.ended(member, outcome)
         self._scheduler.failures.handle(member, outcome)
@@ -250,19 +252,19 @@ class GroupCycle:
 
 
 def may_be_helped(search: GroupSearch, trial: GroupTrial) -> bool:
-    """Tell whether post-filters are to be asked: upstream asks even if no pod was looked at, and then some fail."""
+    """Return whether to run post-filters: upstream runs them even if no pod was evaluated, and then some fail."""
     was_looked_at = bool(search.state[FINDINGS].pre_filtered) or not isinstance(trial.tree.group, DescribedGroup)
     return trial.code is Code.UNSCHEDULABLE and was_looked_at
 
 
 def _in_order(tree: GroupTree, members: Iterable[QueuedPodInfo]) -> list[QueuedPodInfo]:
-    """Return members as they are tried: group by group."""
+    """Return the members in the order of attempts: group by group."""
     of_uid = {member.uid: member for member in members}
     return [of_uid[pod.metadata.uid] for pod in tree.all_members if pod.metadata.uid in of_uid]
 
 
-def refused(leaf: GroupTrial, member: QueuedPodInfo, tried: PodTrial | None) -> Parked | Failed:
-    """Return how the attempt of a pod ends that is not placed now, perhaps though it would fit."""
+def refused(leaf: GroupTrial, member: QueuedPodInfo, tried: PodTrial | None) -> Unschedulable | Failed:
+    """Return the outcome of a pod that is not placed, even if it is feasible."""
     status, nominated = leaf.status, leaf.nominated.get(member.uid)
     if status is None:
         assert tried is not None
@@ -280,16 +282,16 @@ def refused(leaf: GroupTrial, member: QueuedPodInfo, tried: PodTrial | None) -> 
 
 
 def result_of(trial: GroupTrial) -> str:
-    """Name the result of an attempt as metrics do."""
+    """Return the result of an attempt as the label of metrics."""
     if trial.waits_for_victims:
-        return WAITING
+        return WAITING_ON_PREEMPTION
     if trial.status is None:
         return "scheduled"
     return "unschedulable" if trial.status.is_rejection else "error"
 
 
 def log_result(queued: QueuedPodGroupInfo, trial: GroupTrial, result: str) -> None:
-    """Say in the log what has come of a group."""
+    """Log the result of a group."""
     placed = sum(1 for _ in trial.placed)
     about = {"group": queued.root.key, "attempt": queued.attempts, "scheduled": placed, "members": queued.size}
     if trial.status is None:

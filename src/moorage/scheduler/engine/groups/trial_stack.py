@@ -1,4 +1,4 @@
-"""Pods of a group that are placed on trial: assumed and reserved as for real, and undone in reverse order."""
+"""Members of a group that are placed on trial: assumed and reserved, and reverted in reverse order."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -18,7 +18,7 @@ log: Final = structlog.get_logger(__name__)
 
 
 class TrialStack:
-    """A stack of placements on trial, on top of the world as it is."""
+    """A stack of trial placements in the cache."""
 
     def __init__(self, cache: Cache, nominations: Callable[[], PodNominator]) -> None:
         self._cache = cache
@@ -29,7 +29,7 @@ class TrialStack:
         return len(self._placed)
 
     def place(self, trial: PodTrial) -> None:
-        """Put a pod on the node found for it, unless a reserve plugin objects: then the trial says so."""
+        """Place a pod on its node, unless a reserve plugin rejects it; the trial contains the result."""
         runner, state, pod = trial.runner, trial.state, trial.queued.pod
         assert runner is not None
         assert state is not None
@@ -45,12 +45,12 @@ class TrialStack:
         if refusal is None and (recounted := state.get(ASSUMED)) is not None:
             self._cache.recount(recounted)
         if refusal is not None:
-            self._take_back()
+            self._revert_last()
             trial.diagnosis = Diagnosis.on_node(trial.node_name, refusal)
             trial.node_name = ""
 
     def place_again(self, trials: Iterable[PodTrial]) -> str:
-        """Put pods where they were found to fit; return what went wrong, if anything did."""
+        """Place pods again on their nodes; return the problem, or an empty string."""
         for trial in trials:
             self.place(trial)
             if not trial.fits:
@@ -59,11 +59,11 @@ class TrialStack:
         return ""
 
     def revert_to(self, size: int) -> None:
-        """Take back all placements but the first so many."""
+        """Revert all placements above this size of the stack."""
         while len(self._placed) > size:
-            self._take_back()
+            self._revert_last()
 
-    def _take_back(self) -> None:
+    def _revert_last(self) -> None:
         trial, assumed = self._placed.pop()
         assert trial.runner is not None
         assert trial.state is not None
