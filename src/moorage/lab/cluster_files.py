@@ -65,34 +65,38 @@ def cluster_of_pools(name: str, pools: Iterable[NodePool], where: str) -> LabClu
     """Make the nodes of some pools."""
     nodes: list[Node] = []
     scaled: list[ScaledPool] = []
-    seen: set[str] = set()
+    pool_names: set[str] = set()
     for number, pool in enumerate(pools):
-        place = f"{where}, pools[{number}]"
-        if pool.name in seen:
-            raise InputError(place, f"there are two pools named {pool.name!r}", hint="name one of them differently")
-        seen.add(pool.name)
+        field_path = f"{where}, pools[{number}]"
+        if pool.name in pool_names:
+            raise InputError(
+                field_path, f"there are two pools named {pool.name!r}", hint="name one of them differently"
+            )
+        pool_names.add(pool.name)
         for quantity in (pool.cpu, pool.memory, *pool.resources.values()):
             try:
                 is_negative = nano_value(quantity) < 0
             except QuantityError as error:
-                raise InputError(place, str(error)) from error
+                raise InputError(field_path, str(error)) from error
             if is_negative:
-                raise InputError(place, f"{quantity!r} is less than nothing", hint="write a quantity of at least 0")
-        nodes += [node_of_pool(pool, f"{pool.name}-{place}", place) for place in range(pool.count)]
+                raise InputError(
+                    field_path, f"{quantity!r} is less than nothing", hint="write a quantity of at least 0"
+                )
+        nodes += [node_of_pool(pool, f"{pool.name}-{field_path}", field_path) for field_path in range(pool.count)]
         if pool.scaling is not None:
             template = node_of_pool(pool, pool.name, 0)
             scaled.append(ScaledPool(pool.name, template, pool.scaling, max(0, pool.scaling.at_most - pool.count)))
     return checked(LabCluster(name, tuple(nodes), scaled=tuple(scaled)), where)
 
 
-def node_of_pool(pool: NodePool, name: str, place: int) -> Node:
+def node_of_pool(pool: NodePool, name: str, number: int) -> Node:
     """Make one node of a pool; its zone follows from its place."""
     return make_lab_node(
         name,
         {"cpu": pool.cpu, "memory": pool.memory, "pods": pool.pods, **pool.resources},
         gpus=pool.gpus,
         model=pool.gpu_model,
-        labels={POOL_LABEL: pool.name, **({ZONE_LABEL: pool.zones[place % len(pool.zones)]} if pool.zones else {})}
+        labels={POOL_LABEL: pool.name, **({ZONE_LABEL: pool.zones[number % len(pool.zones)]} if pool.zones else {})}
         | pool.labels,
         taints=pool.taints,
         numbers={PRICE: pool.price, WATTS_IDLE: pool.watts.idle, WATTS_BUSY: pool.watts.busy},
@@ -122,13 +126,13 @@ def make_lab_node(
 
 def read_lab_cluster(path: Path, name: str = "") -> LabCluster:
     """Read a cluster; raise InputError with the place of a problem."""
-    named = name or path.name.split(".")[0]
+    cluster_name = name or path.name.split(".")[0]
     if path.suffix == ".csv":
         lines = with_own_names(read_csv(path, ("name", "cpuMilli", "memoryMib"), NODE_COLUMNS), "name", "node")
-        return checked(LabCluster(named, tuple(map(node_of_line, lines))), str(path))
+        return checked(LabCluster(cluster_name, tuple(map(node_of_line, lines))), str(path))
     if path.suffix in (".yaml", ".yml") and (pools := _pools_in(path)) is not None:
-        return cluster_of_pools(named, pools.pools, str(path))
-    return _cluster_of_objects(path, named)
+        return cluster_of_pools(cluster_name, pools.pools, str(path))
+    return _cluster_of_objects(path, cluster_name)
 
 
 def _pools_in(path: Path) -> PoolsFile | None:
@@ -145,8 +149,10 @@ def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
         return msgspec.convert(content, kind, strict=True)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
-        place = path.rstrip("`").lstrip(".")
-        raise InputError(f"{where}, {place}" if place else where, text, hint="see docs/reference/lab.md") from error
+        field_path = path.rstrip("`").lstrip(".")
+        raise InputError(
+            f"{where}, {field_path}" if field_path else where, text, hint="see docs/reference/lab.md"
+        ) from error
 
 
 def _cluster_of_objects(path: Path, name: str) -> LabCluster:
@@ -155,9 +161,9 @@ def _cluster_of_objects(path: Path, name: str) -> LabCluster:
 
     is_snapshot = path.suffix == ".gz" or ".snapshot" in path.name
     source = ClusterSource(snapshot=str(path)) if is_snapshot else ClusterSource(files=(str(path),))
-    given = cluster_of(load_cluster(source).documents)
-    others = tuple(thing for thing in given.objects if not isinstance(thing, Node | Pod))
-    return checked(LabCluster(name, given.nodes, (*others, *given.running)), str(path))
+    cluster = cluster_of(load_cluster(source).documents)
+    other_objects = tuple(obj for obj in cluster.objects if not isinstance(obj, Node | Pod))
+    return checked(LabCluster(name, cluster.nodes, (*other_objects, *cluster.running)), str(path))
 
 
 def node_of_line(line: CsvLine) -> Node:
@@ -167,14 +173,14 @@ def node_of_line(line: CsvLine) -> Node:
         "memory": f"{line.integer('memoryMib')}Mi",
         "pods": line.integer("pods", PODS),
     }
-    said = {POOL_LABEL: line.text("pool"), ZONE_LABEL: line.text("zone")}
+    optional_labels = {POOL_LABEL: line.text("pool"), ZONE_LABEL: line.text("zone")}
     numbers = {PRICE: "price", WATTS_IDLE: "wattsIdle", WATTS_BUSY: "wattsBusy"}
     return make_lab_node(
         line.text("name"),
         allocatable,
         gpus=line.integer("gpus", 0, most=MOST_GPUS),
         model=line.text("gpuModel"),
-        labels={key: text for key, text in said.items() if text},
+        labels={key: text for key, text in optional_labels.items() if text},
         numbers={key: line.number(column, 0.0) for key, column in numbers.items()},
     )
 
@@ -185,12 +191,12 @@ def checked(cluster: LabCluster, where: str) -> LabCluster:
         raise InputError(
             where, "the cluster has no nodes", hint="write pools, or nodes, as docs/reference/lab.md has them"
         )
-    seen: set[str] = set()
+    node_names: set[str] = set()
     for node in cluster.nodes:
-        if node.name in seen or not node.name:
+        if node.name in node_names or not node.name:
             problem = f"there are two nodes named {node.name!r}" if node.name else "a node has no name"
             raise InputError(where, problem)
-        seen.add(node.name)
+        node_names.add(node.name)
         for annotation in (PRICE, WATTS_IDLE, WATTS_BUSY):
             number_of(node, annotation)
     return cluster

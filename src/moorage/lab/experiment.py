@@ -98,43 +98,43 @@ class LoadedExperiment:
         self.experiment, self.folder, self.where = experiment, folder, where
         self._file_traces: dict[int, Trace] = {}
         self.clusters: tuple[LabCluster, ...] = tuple(
-            self._cluster(entry, f"{where}, clusters[{place}]") for place, entry in enumerate(experiment.clusters)
+            self._cluster(entry, f"{where}, clusters[{number}]") for number, entry in enumerate(experiment.clusters)
         )
         self.policies = tuple(
-            self._policy(entry, f"{where}, configurations[{place}]")
-            for place, entry in enumerate(experiment.configurations)
+            self._policy(entry, f"{where}, configurations[{number}]")
+            for number, entry in enumerate(experiment.configurations)
         )
-        for place, entry in enumerate(experiment.traces):
-            self._check_trace(place, entry, f"{where}, traces[{place}]")
+        for number, entry in enumerate(experiment.traces):
+            self._check_trace(number, entry, f"{where}, traces[{number}]")
         self._refuse_same_names()
 
     def __len__(self) -> int:
-        made = self.experiment
-        return len(made.traces) * len(self.clusters) * len(self.policies) * len(made.seed_list)
+        experiment = self.experiment
+        return len(experiment.traces) * len(self.clusters) * len(self.policies) * len(experiment.seed_list)
 
     def trials(
         self, policies: Sequence[PolicyText] | None = None, seeds: Sequence[int] | None = None
     ) -> Iterator[Trial]:
         """Go through all trials, or those of some policies and seeds; those of one trace follow each other."""
-        made = self.experiment
-        for place, entry in enumerate(made.traces):
-            for seed in made.seed_list if seeds is None else seeds:
-                trace = self._trace(place, entry, seed)
+        experiment = self.experiment
+        for number, entry in enumerate(experiment.traces):
+            for seed in experiment.seed_list if seeds is None else seeds:
+                trace = self._trace(number, entry, seed)
                 for cluster in self.clusters:
                     for policy in self.policies if policies is None else policies:
-                        yield Trial(trace, cluster, policy, seed, made.options)
+                        yield Trial(trace, cluster, policy, seed, experiment.options)
 
     def check_policies(self) -> None:
         """Reject an invalid configuration before the first trial; ConfigError names it."""
-        for place, policy in enumerate(self.policies):
+        for number, policy in enumerate(self.policies):
             trial = Trial(Trace("none", ()), self.clusters[0], policy, 0)
             try:
                 load_trial_policy(trial)
             except ConfigError as error:
-                error.add_note(f"{self.where}, configurations[{place}] ({policy.name})")
+                error.add_note(f"{self.where}, configurations[{number}] ({policy.name})")
                 raise
 
-    def _check_trace(self, place: int, entry: TraceEntry, where: str) -> None:
+    def _check_trace(self, number: int, entry: TraceEntry, where: str) -> None:
         """Refuse a trace that cannot be used before any trial has begun."""
         if bool(entry.file) == bool(entry.preset):
             raise InputError(where, "a trace is a file or a preset", hint="write one of file and preset")
@@ -143,16 +143,16 @@ class LoadedExperiment:
         elif entry.pods is not None or entry.pods_per_hour is not None:
             raise InputError(where, "pods and podsPerHour go with a preset", hint="a file has the pods that it has")
         else:
-            self._trace(place, entry, 0)
+            self._trace(number, entry, 0)
 
-    def _trace(self, place: int, entry: TraceEntry, seed: int) -> Trace:
+    def _trace(self, number: int, entry: TraceEntry, seed: int) -> Trace:
         name = entry.name or entry.preset or Path(entry.file).name.split(".")[0]
         if entry.preset:
-            made = generate(entry.preset, seed, pods=entry.pods, pods_per_hour=entry.pods_per_hour)
-            return Trace(name, made.pods, made.outages)
-        if place not in self._file_traces:
-            self._file_traces[place] = read_trace(self.folder / entry.file, name)
-        return self._file_traces[place]
+            generated = generate(entry.preset, seed, pods=entry.pods, pods_per_hour=entry.pods_per_hour)
+            return Trace(name, generated.pods, generated.outages)
+        if number not in self._file_traces:
+            self._file_traces[number] = read_trace(self.folder / entry.file, name)
+        return self._file_traces[number]
 
     def _cluster(self, entry: LabClusterEntry, where: str) -> LabCluster:
         if sum(map(bool, (entry.file, entry.preset, entry.pools))) != 1:
@@ -183,23 +183,25 @@ class LoadedExperiment:
         return PolicyText(entry.name, text, entry.plugins, entry.gates)
 
     def _refuse_same_names(self) -> None:
-        made = self.experiment
-        traces = [entry.name or entry.preset or Path(entry.file).name.split(".")[0] for entry in made.traces]
-        for what, names in (
+        experiment = self.experiment
+        traces = [entry.name or entry.preset or Path(entry.file).name.split(".")[0] for entry in experiment.traces]
+        for field_name, names in (
             ("traces", traces),
             ("clusters", [cluster.name for cluster in self.clusters]),
             ("configurations", [policy.name for policy in self.policies]),
-            ("seeds", list(map(str, made.seed_list))),
+            ("seeds", list(map(str, experiment.seed_list))),
         ):
             if not names:
-                raise InputError(f"{self.where}, {what}", "there are none", hint="an experiment needs at least one")
+                raise InputError(
+                    f"{self.where}, {field_name}", "there are none", hint="an experiment needs at least one"
+                )
             for name in names:
                 if names.count(name) > 1:
                     raise InputError(
-                        f"{self.where}, {what}", f"two are named {name!r}", hint="give each a name of its own"
+                        f"{self.where}, {field_name}", f"two are named {name!r}", hint="give each a name of its own"
                     )
-        if made.compared_with not in (policy.name for policy in self.policies):
-            raise InputError(f"{self.where}, baseline", f"no configuration is named {made.compared_with!r}")
+        if experiment.compared_with not in (policy.name for policy in self.policies):
+            raise InputError(f"{self.where}, baseline", f"no configuration is named {experiment.compared_with!r}")
 
 
 def changed_config(entry: ConfigurationEntry) -> dict[str, Any]:

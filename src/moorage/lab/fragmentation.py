@@ -46,6 +46,6 @@ def _told(profile: ProfileConfig, typical: Typical) -> ProfileConfig:
     shapes = tuple(
         TypicalShape(shape.cpu, shape.count, shape.milli, shape.models, pods) for shape, pods in typical.counts.items()
     )
-    others = tuple(entry for entry in profile.plugin_config if entry.name != FGD)
+    other_configs = tuple(entry for entry in profile.plugin_config if entry.name != FGD)
     entry = PluginConfig(name=FGD, args=replace(args, typical_shapes=shapes))
-    return replace(profile, plugin_config=(*others, entry))
+    return replace(profile, plugin_config=(*other_configs, entry))

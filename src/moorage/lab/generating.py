@@ -143,29 +143,29 @@ def generate(
     preset: str, seed: int, *, pods: int | None = None, pods_per_hour: float | None = None, where: str = "preset"
 ) -> Trace:
     """Make up a trace; the same seed gives the same one. InputError if there is no such preset."""
-    known = PRESETS.get(preset)
-    if known is None:
+    settings = PRESETS.get(preset)
+    if settings is None:
         hint = did_you_mean(preset, PRESETS) or f"write one of {', '.join(PRESETS)}"
         raise InputError(where, f"there is no preset {preset!r}", hint=hint)
     chance = chance_of(seed, f"trace {preset}")
-    lines = _lines(known, chance, known.pods if pods is None else pods, pods_per_hour or known.pods_per_hour)
+    lines = _lines(settings, chance, settings.pods if pods is None else pods, pods_per_hour or settings.pods_per_hour)
     return Trace(preset, tuple(lines))
 
 
 def _lines(preset: Preset, chance: Random, pods: int, pods_per_hour: float) -> Iterator[TracePod]:
-    made, moment = 0, 0.0
+    count, moment = 0, 0.0
     # Kinds are drawn so that each has its share of the pods, however many of them come together.
     weights = [kind.share / kind.replicas for kind in preset.kinds]
     mean = sum(kind.replicas * weight for kind, weight in zip(preset.kinds, weights, strict=True)) / sum(weights)
-    while made < pods:
+    while count < pods:
         kind = chance.choices(preset.kinds, weights)[0]
         moment += chance.expovariate(pods_per_hour / mean / 3600.0)
         shape = chance.choices(kind.shapes, [often for often, *_ in kind.shapes])[0]
         models = _models(preset, chance) if shape[3] else ()
-        labels = {"app": f"{kind.name}-{made}"} if kind.replicas > 1 else {"app": kind.name}
-        for _ in range(min(kind.replicas, pods - made)):
-            yield _pod(kind, shape, moment, labels, models, made, chance)
-            made += 1
+        labels = {"app": f"{kind.name}-{count}"} if kind.replicas > 1 else {"app": kind.name}
+        for _ in range(min(kind.replicas, pods - count)):
+            yield _pod(kind, shape, moment, labels, models, count, chance)
+            count += 1
 
 
 def _pod(

@@ -57,10 +57,10 @@ def import_pods(path: Path) -> Trace:
 
 def _with_own_names(pods: Iterable[TracePod]) -> Iterator[TracePod]:
     """Number pods whose name was there before: lists that were drawn from another may have a pod more than once."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for number, pod in enumerate(pods):
-        name = pod.name if pod.name not in seen else f"{pod.name}-again-{number}"
-        seen.add(name)
+        name = pod.name if pod.name not in names else f"{pod.name}-again-{number}"
+        names.add(name)
         yield pod if name == pod.name else replace(pod, name=name)
 
 
@@ -76,11 +76,11 @@ def _pods(path: Path) -> Iterator[TracePod]:
             raise InputError(line.at("gpu_milli"), problem, hint="only one GPU can be shared: write 1000")
         created = line.number("creation_time", float(number))
         began = line.number("scheduled_time", created)
-        ended = line.number("deletion_time") if line.text("deletion_time") else None
+        deletion_time = line.number("deletion_time") if line.text("deletion_time") else None
         yield TracePod(
             name=line.text("name"),
             arrives=created,
-            runs=None if ended is None else max(0.0, ended - began),
+            runs=None if deletion_time is None else max(0.0, deletion_time - began),
             cpu_milli=line.integer("cpu_milli"),
             memory_mib=line.integer("memory_mib"),
             gpus=gpus,

@@ -80,26 +80,26 @@ class UsageLedger:
     def add_node(self, node: Node) -> None:
         """Count a node that has come."""
         account = self.nodes[node.name] = NodeAccount(node)
-        for place, amount in enumerate(account.total):
-            self.total[place] += amount
-            self.free[place] += amount
+        for index, amount in enumerate(account.total):
+            self.total[index] += amount
+            self.free[index] += amount
         self.price += account.price
         self.watts += account.watts
 
     def remove_node(self, name: str) -> None:
         """Remove a node and its usage."""
         account = self.nodes.pop(name)
-        for place, amount in enumerate(account.total):
-            self.total[place] -= amount
-            self.free[place] -= account.free[place]
+        for index, amount in enumerate(account.total):
+            self.total[index] -= amount
+            self.free[index] -= account.free[index]
         self.price -= account.price
         self.watts -= account.watts
 
     def take(self, pod: Pod) -> None:
         """Count a pod that was given a node."""
         account = self.nodes[pod.node_name]
-        asked = pod.requests
-        amounts = [asked.get(name, 0) for name in RESOURCES]
+        requests = pod.requests
+        amounts = [requests.get(name, 0) for name in RESOURCES]
         devices, milli = self._devices(account, pod)
         self._held[pod.uid] = Holding(account, amounts, devices, milli)
         self._move(account, amounts, devices, milli, -1)
@@ -108,16 +108,16 @@ class UsageLedger:
 
     def release(self, uid: str) -> None:
         """Give back what a pod held."""
-        held = self._held.pop(uid)
-        self._move(held.node, held.amounts, held.devices, held.milli, +1)
+        usage = self._held.pop(uid)
+        self._move(usage.node, usage.amounts, usage.devices, usage.milli, +1)
 
     def _move(
         self, account: NodeAccount, amounts: list[int], devices: tuple[int, ...], milli: int, direction: int
     ) -> None:
         before, was_used = account.watts, account.pods > 0
-        for place, amount in enumerate(amounts):
-            account.free[place] += direction * amount
-            self.free[place] += direction * amount
+        for index, amount in enumerate(amounts):
+            account.free[index] += direction * amount
+            self.free[index] += direction * amount
         for device in devices:
             account.devices[device] += direction * milli
         account.pods -= direction
@@ -129,23 +129,23 @@ class UsageLedger:
 
     def _devices(self, account: NodeAccount, pod: Pod) -> tuple[tuple[int, ...], int]:
         """Return the devices of a pod; without an annotation, the first devices with room."""
-        said = pod.annotations
-        count, milli = int(said.get(GPU_COUNT, 0)), int(said.get(GPU_MILLI, 0))
+        annotations = pod.annotations
+        count, milli = int(annotations.get(GPU_COUNT, 0)), int(annotations.get(GPU_MILLI, 0))
         if not count:
             return (), 0
-        if given := said.get(GPU_DEVICES):
-            return tuple(int(text) for text in given.split(",")), milli
-        fitting = [place for place, free in enumerate(account.devices) if free >= milli][:count]
+        if device_list := annotations.get(GPU_DEVICES):
+            return tuple(int(text) for text in device_list.split(",")), milli
+        fitting = [device for device, free in enumerate(account.devices) if free >= milli][:count]
         return tuple(fitting), milli
 
-    def share(self, place: int) -> float:
+    def share(self, index: int) -> float:
         """Return which part of a resource is given away."""
-        return 1.0 - self.free[place] / self.total[place] if self.total[place] else 0.0
+        return 1.0 - self.free[index] / self.total[index] if self.total[index] else 0.0
 
-    def node_shares(self, place: int) -> NDArray[np.float64]:
+    def node_shares(self, index: int) -> NDArray[np.float64]:
         """Return which part of a resource is given away on each node that has it."""
-        having = [account for account in self.nodes.values() if account.total[place]]
-        return np.array([1.0 - account.free[place] / account.total[place] for account in having], dtype=np.float64)
+        having = [account for account in self.nodes.values() if account.total[index]]
+        return np.array([1.0 - account.free[index] / account.total[index] for account in having], dtype=np.float64)
 
     @property
     def nodes_used(self) -> int:

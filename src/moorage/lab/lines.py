@@ -82,52 +82,52 @@ def _not_text(path: Path) -> InputError:
     return InputError(str(path), "this is not UTF-8 text", hint="save it as UTF-8")
 
 
-def read_csv(path: Path, required: Sequence[str], known: Sequence[str]) -> Iterator[CsvLine]:
+def read_csv(path: Path, required: Sequence[str], columns: Sequence[str]) -> Iterator[CsvLine]:
     """Read a CSV file with a header; columns that are not known are refused if they look like a known one."""
     with open_text(path) as file:
         try:
-            yield from _csv_lines(path, file, required, known)
+            yield from _csv_lines(path, file, required, columns)
         except UnicodeDecodeError as error:
             raise _not_text(path) from error
 
 
-def _csv_lines(path: Path, file: TextIO, required: Sequence[str], known: Sequence[str]) -> Iterator[CsvLine]:
+def _csv_lines(path: Path, file: TextIO, required: Sequence[str], known_columns: Sequence[str]) -> Iterator[CsvLine]:
     reader = csv.reader(file, strict=True)
     try:
         columns = [name.strip() for name in next(reader, [])]
-        _check_header(path, columns, required, known)
+        _check_header(path, columns, required, known_columns)
         for cells in reader:
             if not cells:
                 continue
-            place = f"{path}, line {reader.line_num}"
+            line_path = f"{path}, line {reader.line_num}"
             if len(cells) != len(columns):
                 problem = f"{len(cells)} columns where the header has {len(columns)}"
-                raise InputError(f"{place}, column {min(len(cells), len(columns)) + 1}", problem)
-            yield CsvLine(place, columns, dict(zip(columns, cells, strict=True)))
+                raise InputError(f"{line_path}, column {min(len(cells), len(columns)) + 1}", problem)
+            yield CsvLine(line_path, columns, dict(zip(columns, cells, strict=True)))
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num}, column 1", f"this is not CSV: {error}") from error
 
 
-def with_own_names(lines: Iterable[CsvLine], column: str, what: str) -> Iterator[CsvLine]:
+def with_own_names(lines: Iterable[CsvLine], column: str, kind: str) -> Iterator[CsvLine]:
     """Yield lines with unique names in a column; raise InputError at the first duplicate."""
-    seen: dict[str, str] = {}
+    first_places: dict[str, str] = {}
     for line in lines:
         name = line.text(column)
         if not name:
-            raise InputError(line.at(column), f"the {what} has no name")
-        if name in seen:
-            raise named_twice(line.at(column), what, name, seen[name])
-        seen[name] = line.place
+            raise InputError(line.at(column), f"the {kind} has no name")
+        if name in first_places:
+            raise named_twice(line.at(column), kind, name, first_places[name])
+        first_places[name] = line.place
         yield line
 
 
-def named_twice(where: str, what: str, name: str, other: str) -> InputError:
+def named_twice(where: str, kind: str, name: str, first_place: str) -> InputError:
     """Report a duplicate name with the place of the first one."""
-    problem = f"there are two {what}s named {name!r}"
-    return InputError(where, problem, hint=f"name one of them differently; the other is at {other}")
+    problem = f"there are two {kind}s named {name!r}"
+    return InputError(where, problem, hint=f"name one of them differently; the other is at {first_place}")
 
 
-def _check_header(path: Path, columns: Sequence[str], required: Sequence[str], known: Sequence[str]) -> None:
+def _check_header(path: Path, columns: Sequence[str], required: Sequence[str], known_columns: Sequence[str]) -> None:
     if not any(columns):
         hint = f"the first line names the columns: {', '.join(required)}"
         raise InputError(f"{path}, line 1, column 1", "there is nothing in the file", hint=hint)
@@ -137,9 +137,11 @@ def _check_header(path: Path, columns: Sequence[str], required: Sequence[str], k
             hint = f"the first line names the columns: {', '.join(required)}"
             raise InputError(f"{path}, line 1, column 1", f"there is no column {name!r} among {found}", hint=hint)
     for number, name in enumerate(columns, start=1):
-        if name in known and name in columns[: number - 1]:
+        if name in known_columns and name in columns[: number - 1]:
             raise InputError(f"{path}, line 1, column {number}", f"there are two columns {name!r}", hint="drop one")
-        if name not in known and (hint := did_you_mean(name, [item for item in known if item not in columns])):
+        if name not in known_columns and (
+            hint := did_you_mean(name, [item for item in known_columns if item not in columns])
+        ):
             raise InputError(f"{path}, line 1, column {number}", f"there is no column {name!r}", hint=hint)
 
 

@@ -75,10 +75,10 @@ class LoadVariationRiskBalancing(PreScorePlugin, ScorePlugin):
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         numbers = self._columns.of(node)
-        asked = pod.requests.get("cpu", 0), pod.requests.get("memory", 0)
+        requests = pod.requests.get("cpu", 0), pod.requests.get("memory", 0)
         scores = [
             (1.0 - (_bounded(share + amount / has) + variation) / 2.0) * MAX_NODE_SCORE
-            for amount, (has, share, variation) in zip(asked, (numbers[:3], numbers[3:]), strict=True)
+            for amount, (has, share, variation) in zip(requests, (numbers[:3], numbers[3:]), strict=True)
             if not math.isnan(has)
         ]
         return round_half_away(min(scores)) if scores else MIN_NODE_SCORE
@@ -92,9 +92,9 @@ class LoadVariationRiskBalancing(PreScorePlugin, ScorePlugin):
 
 
 def _scores(
-    asked: int, has: NDArray[np.float64], share: NDArray[np.float64], variation: NDArray[np.float64]
+    request: int, has: NDArray[np.float64], share: NDArray[np.float64], variation: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    average = np.clip(share + asked / has, 0.0, 1.0)
+    average = np.clip(share + request / has, 0.0, 1.0)
     scores: NDArray[np.float64] = (1.0 - (average + variation) / 2.0) * MAX_NODE_SCORE
     return scores
 

@@ -67,8 +67,8 @@ class LoadSource:
             headers = {"Authorization": f"Bearer {provider.token}"} if provider.token else {}
             verifies = provider.insecure_skip_verify is False
             tls = ClientTls(where, verifies=verifies) if provider.address.startswith("https:") else None
-            place = f"{where}, metricProvider.address"
-            self._service = WebService(provider.address, headers=headers, tls=tls, where=place)
+            field_path = f"{where}, metricProvider.address"
+            self._service = WebService(provider.address, headers=headers, tls=tls, where=field_path)
         else:
             self._service = WebService(args.watcher_address, where=f"{where}, watcherAddress")
         self.polled: Polled[Measurements] = Polled(
@@ -82,8 +82,8 @@ class LoadSource:
     async def _fetch(self) -> Measurements:
         if self._is_prometheus:
             until = self._handle.clock.wall()
-            found = {what: await self._ask(query) for what, query in QUERIES.items()}
-            return Measurements(_by_node(found), until)
+            series = {measure: await self._ask(query) for measure, query in QUERIES.items()}
+            return Measurements(_by_node(series), until)
         return from_watcher(await self._service.get_json("/watcher"))
 
     async def _ask(self, query: str) -> dict[str, float]:
@@ -101,10 +101,12 @@ def _row(row: Any) -> tuple[str, float]:
     return str(name), 100.0 * float(row["value"][1])
 
 
-def _by_node(found: Mapping[str, Mapping[str, float]]) -> dict[str, MeasuredLoad]:
-    names = {name for values in found.values() for name in values}
+def _by_node(series: Mapping[str, Mapping[str, float]]) -> dict[str, MeasuredLoad]:
+    names = {name for values in series.values() for name in values}
     return {
-        name: MeasuredLoad(**{what: value for what, values in found.items() if _is_sound(value := values.get(name))})
+        name: MeasuredLoad(
+            **{measure: value for measure, values in series.items() if _is_sound(value := values.get(name))}
+        )
         for name in names
     }
 
@@ -113,26 +115,26 @@ def from_watcher(answer: Any) -> Measurements:
     """Parse the response of a load watcher; skip invalid numbers. Raise ServiceError if it has another format."""
     try:
         until = float(answer["window"]["end"])
-        found = answer["data"]["NodeMetricsMap"]
-        nodes = {str(name): _node_load(metrics["metrics"]) for name, metrics in found.items()}
+        metrics_by_node = answer["data"]["NodeMetricsMap"]
+        nodes = {str(name): _node_load(metrics["metrics"]) for name, metrics in metrics_by_node.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ServiceError(f"the load watcher's answer is not what one says: {error!r}") from error
     return Measurements(nodes, until if math.isfinite(until) else 0.0)
 
 
 def _node_load(metrics: Iterable[Mapping[str, Any]]) -> MeasuredLoad:
-    found: dict[str, float] = {}
+    loads: dict[str, float] = {}
     for metric in metrics or ():
         kind, operator, value = _KINDS.get(metric.get("type", "")), metric.get("operator", ""), metric.get("value", 0)
         if kind is None or isinstance(value, bool) or not _is_sound(value):
             continue
         if operator == _DEVIATION:
-            found[f"{kind}_deviation"] = float(value)
+            loads[f"{kind}_deviation"] = float(value)
         elif operator in _AVERAGE:
-            found.setdefault(kind, float(value))
+            loads.setdefault(kind, float(value))
             if operator == "AVG":
-                found[kind] = float(value)
-    return MeasuredLoad(**found)
+                loads[kind] = float(value)
+    return MeasuredLoad(**loads)
 
 
 def _is_sound(value: object) -> bool:

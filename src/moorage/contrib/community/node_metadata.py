@@ -42,8 +42,8 @@ class NodeMetadata(ScorePlugin):
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         meta = node.node.metadata
-        written = meta.labels if self._by_label else meta.annotations
-        return self._worth((written or {}).get(self._key), self._default)
+        metadata = meta.labels if self._by_label else meta.annotations
+        return self._worth((metadata or {}).get(self._key), self._default)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         if self._by_label:
@@ -51,10 +51,10 @@ class NodeMetadata(ScorePlugin):
         return super().score_nodes(cycle, pod, nodes)
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
-        known = scores[scores != UNKNOWN]
-        if not len(known):
+        valid_scores = scores[scores != UNKNOWN]
+        if not len(valid_scores):
             return np.full_like(scores, MIN_NODE_SCORE)
-        lowest, highest = int(known.min()), int(known.max())
+        lowest, highest = int(valid_scores.min()), int(valid_scores.max())
         scaled = spread(np.maximum(scores, lowest), lowest, highest, onto=MIN_NODE_SCORE + 1)
         return np.where(scores == UNKNOWN, MIN_NODE_SCORE, scaled)
 

@@ -53,8 +53,8 @@ class Tolerations:
         if priority >= preemptor.priority:
             return False
         name = victim.spec.priority_class_name
-        found = self._classes.get(name) if name else None
-        toleration = None if found is None else self._toleration(found)
+        priority_class = self._classes.get(name) if name else None
+        toleration = None if priority_class is None else self._toleration(priority_class)
         if toleration is None or preemptor.priority >= toleration.min_priority or toleration.seconds == 0:
             return True
         if toleration.seconds < 0:
@@ -65,24 +65,26 @@ class Tolerations:
         self.ends_at = end if self.ends_at is None else min(self.ends_at, end)
         return False
 
-    def _toleration(self, found: PriorityClass) -> ClassToleration | None:
-        annotations = found.metadata.annotations or {}
+    def _toleration(self, priority_class: PriorityClass) -> ClassToleration | None:
+        annotations = priority_class.metadata.annotations or {}
         least, seconds = annotations.get(MIN_PRIORITY), annotations.get(SECONDS)
         if least is None and seconds is None:
             return None
         for key, text in ((MIN_PRIORITY, least), (SECONDS, seconds)):
             if text is not None and not _NUMBER.fullmatch(text):
-                self._complain(found, key, text)
+                self._complain(priority_class, key, text)
                 return None
-        return ClassToleration(found.value + 1 if least is None else int(least), 0 if seconds is None else int(seconds))
+        return ClassToleration(
+            priority_class.value + 1 if least is None else int(least), 0 if seconds is None else int(seconds)
+        )
 
-    def _complain(self, found: PriorityClass, key: str, text: str) -> None:
+    def _complain(self, priority_class: PriorityClass, key: str, text: str) -> None:
         """Log an invalid class once per version; its pods can be preempted like others."""
-        version = found.metadata.resource_version
-        if self._complained.get(found.name) != version:
-            self._complained[found.name] = version
+        version = priority_class.metadata.resource_version
+        if self._complained.get(priority_class.name) != version:
+            self._complained[priority_class.name] = version
             hint = "write a whole number, in quotes"
-            facts = {"priority_class": found.name, "annotation": key, "found": text[:40], "hint": hint}
+            facts = {"priority_class": priority_class.name, "annotation": key, "found": text[:40], "hint": hint}
             self._handle.log.warning("toleration of preemption cannot be read", **facts)
 
     def _scheduled_at(self, pod: Pod) -> float:

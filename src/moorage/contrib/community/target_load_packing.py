@@ -89,10 +89,10 @@ class TargetLoadPacking(PreScorePlugin, ScorePlugin):
         return None if self._source.polled.value is not None else Status.skip()
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        capacity, used = self._columns.of(node)
+        capacity, usage = self._columns.of(node)
         if math.isnan(capacity):
             return MIN_NODE_SCORE
-        predicted = 100.0 * (used + self._prediction.of(pod)) / capacity if capacity else 0.0
+        predicted = 100.0 * (usage + self._prediction.of(pod)) / capacity if capacity else 0.0
         if predicted > 100.0:
             return MIN_NODE_SCORE
         if predicted > self._target:
@@ -100,10 +100,10 @@ class TargetLoadPacking(PreScorePlugin, ScorePlugin):
         return round_half_away((100.0 - self._target) * predicted / self._target + self._target)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        capacity, used = self._columns.through(nodes)
-        asked, target = self._prediction.of(pod), self._target
+        capacity, usage = self._columns.through(nodes)
+        request, target = self._prediction.of(pod), self._target
         with np.errstate(divide="ignore", invalid="ignore"):
-            predicted = np.where(capacity == 0.0, 0.0, 100.0 * (used + asked) / capacity)
+            predicted = np.where(capacity == 0.0, 0.0, 100.0 * (usage + request) / capacity)
             below = (100.0 - target) * predicted / target + target
             above = target * (100.0 - predicted) / (100.0 - target)
         scores = np.where(predicted > target, above, below)

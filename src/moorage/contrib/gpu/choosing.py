@@ -34,7 +34,7 @@ class RandomDevices:
 
     def devices_for(self, pod: Pod, demand: GpuDemand, node: NodeGpus) -> tuple[int, ...]:
         """Draw the devices of a pod."""
-        fitting = [device for device, left in enumerate(node.free) if left >= demand.milli]
+        fitting = [device for device, free in enumerate(node.free) if free >= demand.milli]
         if len(fitting) < demand.count or not demand.is_share:
             return first_fitting(node.free, demand)
         return (Random(f"{self._seed} {pod.key}").choice(fitting),)

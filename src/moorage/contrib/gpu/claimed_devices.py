@@ -55,15 +55,19 @@ class ClaimedDevices:
 
     def _read_slices(self) -> None:
         latest: dict[str, int] = {}
-        mine = [thing.spec for thing in self.slices.list() if thing.spec.driver == self.driver and thing.spec.node_name]
-        for spec in mine:
+        specs = [
+            resource_slice.spec
+            for resource_slice in self.slices.list()
+            if resource_slice.spec.driver == self.driver and resource_slice.spec.node_name
+        ]
+        for spec in specs:
             latest[spec.pool.name] = max(latest.get(spec.pool.name, 0), spec.pool.generation)
         self._on_node, self._known = {}, {}
-        for spec in mine:
+        for spec in specs:
             if spec.pool.generation == latest[spec.pool.name]:
-                found = {(spec.pool.name, device.name): device for device in spec.devices}
-                self._known.update(found)
-                self._on_node.setdefault(spec.node_name or "", []).extend(found)
+                devices = {(spec.pool.name, device.name): device for device in spec.devices}
+                self._known.update(devices)
+                self._on_node.setdefault(spec.node_name or "", []).extend(devices)
 
     def _replace(self, key: str, claim: ResourceClaim | None) -> None:
         for part in self._held.pop(key, ()):
@@ -71,10 +75,10 @@ class ClaimedDevices:
         if claim is None or claim.status.allocation is None:
             return
         results = claim.status.allocation.devices.results
-        self._held[key] = held = tuple(self._parts(results))
-        for part in held:
-            place = (part.pool, part.device)
-            self._taken[place] = self._taken.get(place, 0) + part.milli
+        self._held[key] = parts = tuple(self._parts(results))
+        for part in parts:
+            device_key = (part.pool, part.device)
+            self._taken[device_key] = self._taken.get(device_key, 0) + part.milli
 
     def _parts(self, results: Iterable[DeviceRequestAllocationResult]) -> Iterator[HeldPart]:
         for result in results:
@@ -86,24 +90,24 @@ class ClaimedDevices:
             return WHOLE_GPU
         device = self._known.get((result.pool, result.device))
         shares = [
-            nano_value(amount) / whole
+            nano_value(amount) / capacity
             for name, amount in result.consumed_capacity.items()
-            if device is not None and name in device.capacity and (whole := nano_value(device.capacity[name].value))
+            if device is not None and name in device.capacity and (capacity := nano_value(device.capacity[name].value))
         ]
         return min(ceil(WHOLE_GPU * max(shares, default=0.0)), WHOLE_GPU)
 
     def free_on(self, node_name: str) -> tuple[int, ...]:
         """Return what is left of each device of a node, in the order of pools and names."""
         self.refresh()
-        places = sorted(self._on_node.get(node_name, ()))[:MAX_DEVICES]
-        return tuple(max(WHOLE_GPU - self._taken.get(place, 0), 0) for place in places)
+        device_keys = sorted(self._on_node.get(node_name, ()))[:MAX_DEVICES]
+        return tuple(max(WHOLE_GPU - self._taken.get(device_key, 0), 0) for device_key in device_keys)
 
     def demand_of(self, pod: Pod) -> GpuDemand | None:
         """Return the number of devices that the claims of a pod request; all count as whole devices."""
         count = 0
-        made = {entry.name: entry.resource_claim_name for entry in pod.status.resource_claim_statuses}
+        generated_claims = {entry.name: entry.resource_claim_name for entry in pod.status.resource_claim_statuses}
         for entry in pod.spec.resource_claims:
-            name = entry.resource_claim_name or made.get(entry.name)
+            name = entry.resource_claim_name or generated_claims.get(entry.name)
             claim = self.claims.get(name, pod.namespace) if name else None
             if claim is not None:
                 exact = (request.exactly for request in claim.spec.devices.requests)

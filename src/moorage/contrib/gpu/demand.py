@@ -72,18 +72,18 @@ def _read(count: str | None, milli: str | None, models: str) -> GpuDemand | Unre
     each = WHOLE_GPU if milli is None else _number(milli)
     if each is None or not 1 <= each <= WHOLE_GPU:
         return _unreadable(GPU_MILLI, milli, f"thousandths of each device from 1 to {WHOLE_GPU}")
-    named = tuple(sorted({model.strip() for model in models.split("|") if model.strip()}))
-    if models.strip() and not named:
+    accepted_models = tuple(sorted({model.strip() for model in models.split("|") if model.strip()}))
+    if models.strip() and not accepted_models:
         return _unreadable(GPU_MODEL, models, "names of models joined by |, such as A100|H100")
-    return GpuDemand(devices, each, named)
+    return GpuDemand(devices, each, accepted_models)
 
 
 def _number(text: str) -> int | None:
     return int(text) if _NUMBER(text) else None
 
 
-def _unreadable(key: str, found: str | None, wanted: str) -> UnreadableDemand:
-    return UnreadableDemand(f'annotation {key} is "{found}": write {wanted}')
+def _unreadable(key: str, text: str | None, correction: str) -> UnreadableDemand:
+    return UnreadableDemand(f'annotation {key} is "{text}": write {correction}')
 
 
 def devices_written(pod: Pod) -> tuple[int, ...]:
@@ -96,5 +96,5 @@ def devices_written(pod: Pod) -> tuple[int, ...]:
 @cached(4096)
 def _devices(text: str) -> tuple[int, ...]:
     numbers = [_number(part.strip()) for part in text.split(",")]
-    found = tuple(number for number in numbers if number is not None and number < MAX_DEVICES)
-    return found if len(found) == len(numbers) and len({*found}) == len(found) else ()
+    devices = tuple(number for number in numbers if number is not None and number < MAX_DEVICES)
+    return devices if len(devices) == len(numbers) and len({*devices}) == len(devices) else ()

@@ -68,18 +68,18 @@ def _emptiest(free: Sequence[int], count: int) -> tuple[int, ...]:
 
 def fits(free: Sequence[int], demand: GpuDemand) -> bool:
     """Return whether enough devices have enough free capacity."""
-    return sum(left >= demand.milli for left in free) >= demand.count
+    return sum(device_free >= demand.milli for device_free in free) >= demand.count
 
 
 def first_fitting(free: Sequence[int], demand: GpuDemand) -> tuple[int, ...]:
     """Return the devices with the lowest numbers that have enough left; none if they are too few."""
-    fitting = tuple(device for device, left in enumerate(free) if left >= demand.milli)
+    fitting = tuple(device for device, device_free in enumerate(free) if device_free >= demand.milli)
     return fitting[: demand.count] if len(fitting) >= demand.count else ()
 
 
 def tightest(free: Sequence[int], demand: GpuDemand) -> tuple[int, ...]:
     """Return the devices that a pod fits on with the least left over; whole GPUs in order of their numbers."""
-    fitting = sorted((left, device) for device, left in enumerate(free) if left >= demand.milli)
+    fitting = sorted((device_free, device) for device, device_free in enumerate(free) if device_free >= demand.milli)
     return tuple(sorted(device for _, device in fitting[: demand.count])) if len(fitting) >= demand.count else ()
 
 

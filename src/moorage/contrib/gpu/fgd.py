@@ -77,10 +77,10 @@ class FGD(GpuPolicy):
             return self._grades.lookup(before - typical.fragmentation_of(after)), devices
         best = -1
         chosen: tuple[int, ...] = ()
-        tried: set[int] = set()
-        for device, left in enumerate(node.free):
-            if left >= demand.milli and left not in tried:
-                tried.add(left)
+        tried_amounts: set[int] = set()
+        for device, free in enumerate(node.free):
+            if free >= demand.milli and free not in tried_amounts:
+                tried_amounts.add(free)
                 after = _without(node, (device,), demand.milli, cpu_left)
                 score = self._grades.lookup(before - typical.fragmentation_of(after))
                 if score > best:
@@ -96,10 +96,10 @@ class FGD(GpuPolicy):
         models = Categorical(table.models.codes[rows], table.models.values)
         after = GpuTable(free, table.count[rows], table.classes[rows], table.cpu_free[rows] - cpu, models)
         gains = typical.fragmentation(table)[rows] - typical.fragmentation(after)
-        distinct, place = np.unique(gains, return_inverse=True)
+        distinct, inverse = np.unique(gains, return_inverse=True)
         grades = np.array([self._grades.lookup(gain) for gain in distinct.tolist()], dtype=np.int64)
         scores = np.full(len(table), MIN_NODE_SCORE, dtype=np.int64)
-        np.maximum.at(scores, rows, grades[place])
+        np.maximum.at(scores, rows, grades[inverse])
         return scores
 
 
@@ -123,6 +123,6 @@ def _ways(demand: GpuDemand | None, free: IntArray) -> tuple[IntArray, tuple[Int
         rows, devices = np.nonzero(fitting)
         return rows, (np.arange(len(rows)), devices)
     rows = np.flatnonzero(fitting.sum(axis=1) >= demand.count)
-    taken = fitting[rows] & (fitting[rows].cumsum(axis=1) <= demand.count)
-    places, devices = np.nonzero(taken)
-    return rows, (places, devices)
+    selected = fitting[rows] & (fitting[rows].cumsum(axis=1) <= demand.count)
+    indexes, devices = np.nonzero(selected)
+    return rows, (indexes, devices)

@@ -23,13 +23,13 @@ class GpuBestFit(GpuPolicy):
 
     def score_node(self, cpu: int, demand: GpuDemand | None, node: NodeGpus) -> int:
         gpu = 0 if demand is None else demand.total
-        left = (node.cpu_free - cpu) / LARGEST_CPU * 0.5 + (node.idle - gpu) / LARGEST_GPU * 0.5
-        return int((1.0 - left) * 100)
+        remaining = (node.cpu_free - cpu) / LARGEST_CPU * 0.5 + (node.idle - gpu) / LARGEST_GPU * 0.5
+        return int((1.0 - remaining) * 100)
 
     def score_table(self, cpu: int, demand: GpuDemand | None, table: GpuTable) -> IntArray:
         gpu = 0 if demand is None else demand.total
-        left = (table.cpu_free - cpu) / LARGEST_CPU * 0.5 + (table.idle - gpu) / LARGEST_GPU * 0.5
-        return ((1.0 - left) * 100).astype(np.int64)
+        remaining = (table.cpu_free - cpu) / LARGEST_CPU * 0.5 + (table.idle - gpu) / LARGEST_GPU * 0.5
+        return ((1.0 - remaining) * 100).astype(np.int64)
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
         return spread(scores, int(scores.min()), int(scores.max())) if len(scores) else scores

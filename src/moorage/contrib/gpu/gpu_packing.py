@@ -23,15 +23,15 @@ class GpuPacking(GpuPolicy):
     """
 
     def score_node(self, cpu: int, demand: GpuDemand | None, node: NodeGpus) -> int:
-        fitting = [] if demand is None else sorted(left for left in node.free if left >= demand.milli)
+        fitting = [] if demand is None else sorted(free for free in node.free if free >= demand.milli)
         if demand is None or len(fitting) < demand.count:
             return MIN_NODE_SCORE
-        if all(left == WHOLE_GPU for left in node.free):
+        if all(free == WHOLE_GPU for free in node.free):
             return max(ON_EMPTY_NODE - len(node.free), MIN_NODE_SCORE)
-        meant = fitting[: demand.count]
-        if newly_used := meant.count(WHOLE_GPU):
+        selected = fitting[: demand.count]
+        if newly_used := selected.count(WHOLE_GPU):
             return max(ON_USED_NODE - newly_used, ON_EMPTY_NODE)
-        percent_free = sum(left * 100 // WHOLE_GPU for left in meant)
+        percent_free = sum(free * 100 // WHOLE_GPU for free in selected)
         return max(MAX_NODE_SCORE - percent_free // 10, ON_USED_NODE)
 
     def score_table(self, cpu: int, demand: GpuDemand | None, table: GpuTable) -> IntArray:
@@ -40,12 +40,12 @@ class GpuPacking(GpuPolicy):
             return scores
         free = table.free
         # Infeasible placements sort after all feasible ones.
-        meant = np.sort(np.where(free >= demand.milli, free, 2 * WHOLE_GPU), axis=1)[:, : demand.count]
-        newly_used = (meant == WHOLE_GPU).sum(axis=1)
-        percent_free = (meant * 100 // WHOLE_GPU).sum(axis=1)
+        selected = np.sort(np.where(free >= demand.milli, free, 2 * WHOLE_GPU), axis=1)[:, : demand.count]
+        newly_used = (selected == WHOLE_GPU).sum(axis=1)
+        percent_free = (selected * 100 // WHOLE_GPU).sum(axis=1)
         in_use = np.maximum(MAX_NODE_SCORE - percent_free // 10, ON_USED_NODE)
         on_used = np.where(newly_used > 0, np.maximum(ON_USED_NODE - newly_used, ON_EMPTY_NODE), in_use)
         is_empty = (free == WHOLE_GPU).sum(axis=1) == table.count
         on_empty = np.maximum(ON_EMPTY_NODE - table.count, MIN_NODE_SCORE)
-        fits = meant[:, -1] <= WHOLE_GPU
+        fits = selected[:, -1] <= WHOLE_GPU
         return np.where(fits, np.where(is_empty, on_empty, on_used), MIN_NODE_SCORE)

@@ -53,7 +53,7 @@ class GpuRandom(ScorePlugin):
         return salt_of(f"{self._seed} {pod.key}")
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
-        chosen = np.full(len(scores), MIN_NODE_SCORE, dtype=np.int64)
+        normalized = np.full(len(scores), MIN_NODE_SCORE, dtype=np.int64)
         if len(scores):
-            chosen[int(scores.argmax())] = MAX_NODE_SCORE
-        return chosen
+            normalized[int(scores.argmax())] = MAX_NODE_SCORE
+        return normalized

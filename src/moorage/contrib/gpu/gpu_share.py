@@ -99,30 +99,30 @@ class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, Gaug
         if demand is None:
             return Verdict.accept(len(nodes))
         table = self._books.columns.through(nodes)
-        left = table.count > 0
-        rejections = [(~left, NO_GPU)]
+        candidates = table.count > 0
+        rejections = [(~candidates, NO_GPU)]
         if demand.models:
             will_do = table.models.is_in(demand.models)
-            rejections.append((left & ~will_do, OTHER_MODEL))
-            left &= will_do
-        rejections.append((left & (table.count < demand.count), TOO_FEW))
-        left &= table.count >= demand.count
+            rejections.append((candidates & ~will_do, OTHER_MODEL))
+            candidates &= will_do
+        rejections.append((candidates & (table.count < demand.count), TOO_FEW))
+        candidates &= table.count >= demand.count
         enough = (table.free >= demand.milli).sum(axis=1) >= demand.count
-        rejections.append((left & ~enough, NO_SHARE_FREE if demand.is_share else NONE_FREE))
+        rejections.append((candidates & ~enough, NO_SHARE_FREE if demand.is_share else NONE_FREE))
         return Verdict(len(nodes), tuple((where, status) for where, status in rejections if np.any(where)))
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         demand, info = readable_demand(pod), self._handle.nodes.find(node_name)
         if demand is None or info is None:
             return None
-        others = info.copy()
-        if pod.uid in others.pods:
-            others.remove_pod(pod)
-        devices = self._choose(pod, demand, gpus_of(others))
+        node_copy = info.copy()
+        if pod.uid in node_copy.pods:
+            node_copy.remove_pod(pod)
+        devices = self._choose(pod, demand, gpus_of(node_copy))
         if not devices:
             return NO_SHARE_FREE if demand.is_share else NONE_FREE
-        cycle[GIVEN] = given = ",".join(map(str, devices))
-        cycle[ASSUMED] = _with_devices(cycle.get(ASSUMED) or pod, given)
+        cycle[GIVEN] = device_list = ",".join(map(str, devices))
+        cycle[ASSUMED] = _with_devices(cycle.get(ASSUMED) or pod, device_list)
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
@@ -146,12 +146,12 @@ class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, Gaug
         return gauges(table, nodes.label(self._pool_label), shapes.typical)
 
 
-def _with_devices(pod: Pod, given: str) -> Pod:
-    annotations = {**pod.metadata.annotations, GPU_DEVICES: given}
-    told = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
+def _with_devices(pod: Pod, device_list: str) -> Pod:
+    annotations = {**pod.metadata.annotations, GPU_DEVICES: device_list}
+    annotated = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
     # The derived values follow from the spec and are not computed again.
-    told.__dict__.update(pod.__dict__)
-    return told
+    annotated.__dict__.update(pod.__dict__)
+    return annotated
 
 
 def after_pod_deletion(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:

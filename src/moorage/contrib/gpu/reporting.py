@@ -38,18 +38,18 @@ def gauges(table: GpuTable, pools: Categorical[str | None], typical: Typical) ->
     useless: dict[str, FloatArray] = {ALL_SHAPES: typical.fragmentation(table) / max(typical.weight, 1)}
     for shape in islice(typical.counts, MAX_SHAPES):
         useless[str(shape)] = Typical({shape: 1}).fragmentation(table).astype(np.float64)
-    whole = (table.free == WHOLE_GPU).sum(axis=1)
+    whole_gpus = (table.free == WHOLE_GPU).sum(axis=1)
     for pool in (ALL_POOLS, *pools.values):
-        chosen = table.count > 0
+        selected = table.count > 0
         if pool is not ALL_POOLS:
-            chosen &= pools.is_in((pool,))
-        capacity = int(table.count[chosen].sum()) * WHOLE_GPU
+            selected &= pools.is_in((pool,))
+        capacity = int(table.count[selected].sum()) * WHOLE_GPU
         if not capacity:
             continue
         name = pool or ""
         for shape_name, amounts in useless.items():
-            yield FRAGMENTATION, (name, shape_name), float(amounts[chosen].sum()) / capacity
-        yield LARGEST_JOB, (name,), float(whole[chosen].max())
+            yield FRAGMENTATION, (name, shape_name), float(amounts[selected].sum()) / capacity
+        yield LARGEST_JOB, (name,), float(whole_gpus[selected].max())
 
 
 def cluster_fragmentation(table: GpuTable, typical: Typical) -> float:

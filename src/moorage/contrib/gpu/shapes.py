@@ -68,13 +68,13 @@ class Typical:
         counts: dict[GpuShape, int] = {}
         for shape in shapes:
             counts[shape] = counts.get(shape, 0) + 1
-        total, covered, kept = sum(counts.values()), 0, {}
+        total, covered, popular = sum(counts.values()), 0, {}
         for shape, pods in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
             if covered * 100 >= percent * total:
                 break
-            kept[shape] = pods
+            popular[shape] = pods
             covered += pods
-        return cls(kept)
+        return cls(popular)
 
     def fragmentation(self, table: GpuTable) -> IntArray:
         """Return how much of the idle GPUs of each node is of no use, times ``weight``."""
@@ -101,8 +101,8 @@ class Typical:
         idle = sum(free)
         useless = idle * self._without_gpus
         for milli, shapes in self._by_milli.items():
-            enough = sum(left >= milli for left in free)
-            too_small = sum(left for left in free if left < milli)
+            enough = sum(device_free >= milli for device_free in free)
+            too_small = sum(device_free for device_free in free if device_free < milli)
             for shape, pods in shapes:
                 runs = enough >= shape.count and cpu_free >= shape.cpu
                 runs = runs and (not shape.models or model in shape.models)
@@ -115,10 +115,14 @@ class FixedShapes:
 
     def __init__(self, shapes: Sequence[TypicalShape]) -> None:
         counts: dict[GpuShape, int] = {}
-        for given in shapes:
-            asks = (given.gpus, given.gpu_milli, tuple(sorted({*given.gpu_models}))) if given.gpus else ()
-            shape = GpuShape(given.cpu_milli, *asks)
-            counts[shape] = counts.get(shape, 0) + given.pods
+        for typical_pod in shapes:
+            asks = (
+                (typical_pod.gpus, typical_pod.gpu_milli, tuple(sorted({*typical_pod.gpu_models})))
+                if typical_pod.gpus
+                else ()
+            )
+            shape = GpuShape(typical_pod.cpu_milli, *asks)
+            counts[shape] = counts.get(shape, 0) + typical_pod.pods
         self.typical = Typical(counts)
         self.epoch = 0
 

@@ -42,7 +42,7 @@ class ObservedColumns:
 
     def __init__(self, resources: Sequence[str]) -> None:
         self.resources = tuple(resources)
-        per_node = [f"{resource}.{what}" for resource in self.resources for what in ("allocatable", "free", "left")]
+        per_node = [f"{resource}.{column}" for resource in self.resources for column in ("allocatable", "free", "left")]
         self.of_nodes = (*per_node, "pods.free", "taints.avoided")
         self.of_pod = (*(f"{resource}.request" for resource in self.resources), "priority")
         self.left = [self.of_nodes.index(f"{resource}.left") for resource in self.resources]
@@ -51,25 +51,25 @@ class ObservedColumns:
     def observe(self, pod: Pod, nodes: NodeTable) -> Observation:
         """Read what a policy is to see of a pod and the nodes of a window."""
         rows = np.zeros((len(nodes), len(self.of_nodes)), dtype=np.float32)
-        for place, resource in enumerate(self.resources):
-            self._resource(rows[:, 3 * place : 3 * place + 3], resource, pod.requests.get(resource, 0), nodes)
+        for number, resource in enumerate(self.resources):
+            self._resource(rows[:, 3 * number : 3 * number + 3], resource, pod.requests.get(resource, 0), nodes)
         rows[:, -2] = _shares(nodes.allocatable[PODS] - nodes.pod_count, nodes.allocatable[PODS])
         rows[:, -1] = nodes.taints.map(
             lambda taints: sum(taint.effect == _AVOIDED and not pod.tolerates(taint) for taint in taints)
         )
         return Observation(rows, self._pod(pod))
 
-    def _resource(self, columns: Float32Array, resource: str, asked: int, nodes: NodeTable) -> None:
+    def _resource(self, columns: Float32Array, resource: str, request: int, nodes: NodeTable) -> None:
         allocatable = nodes.allocatable[resource]
         free = allocatable - nodes.requested[resource]
         columns[:, 0] = allocatable / _unit(resource)
         columns[:, 1] = _shares(free, allocatable)
-        columns[:, 2] = _shares(free - asked, allocatable)
+        columns[:, 2] = _shares(free - request, allocatable)
 
     def _pod(self, pod: Pod) -> Float32Array:
-        asked = [pod.requests.get(resource, 0) / _unit(resource) for resource in self.resources]
+        requests = [pod.requests.get(resource, 0) / _unit(resource) for resource in self.resources]
         importance = np.sign(pod.priority) * np.log10(1.0 + abs(pod.priority))
-        return np.array([*asked, importance], dtype=np.float32)
+        return np.array([*requests, importance], dtype=np.float32)
 
 
 def _unit(resource: str) -> float:

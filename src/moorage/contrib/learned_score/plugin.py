@@ -129,8 +129,8 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
 
     def _without_policy(self, observation: Observation) -> FloatArray | None:
         """Score by the mean share of the remaining resources; return ``None`` to skip."""
-        left: FloatArray = observation.nodes[:, self._columns.left].mean(axis=1, dtype=np.float64)
-        return {LEAST_ALLOCATED: left, MOST_ALLOCATED: -left}.get(self._fallback)
+        remaining: FloatArray = observation.nodes[:, self._columns.left].mean(axis=1, dtype=np.float64)
+        return {LEAST_ALLOCATED: remaining, MOST_ALLOCATED: -remaining}.get(self._fallback)
 
 
 def spread_out(scores: FloatArray) -> IntArray:

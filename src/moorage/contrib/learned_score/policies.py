@@ -32,16 +32,16 @@ def load_policy_function(policy: str) -> ScoringFunction:
         return _onnx_function(Path(policy))
     module_name, _, path = policy.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
+        module: Any = importlib.import_module(module_name)
     except ImportError as error:
         raise UnusablePolicy(f"the policy {policy} cannot be imported: {error}; is it on PYTHONPATH?") from error
     for name in path.split("."):
-        if not hasattr(found, name):
-            raise UnusablePolicy(f"the policy {policy} is not there: {shown(found)} has no {name!r}")
-        found = getattr(found, name)
-    if not callable(found):
-        raise UnusablePolicy(f"the policy {policy} is {shown(found)}, which cannot be called: name a function")
-    function: ScoringFunction = found
+        if not hasattr(module, name):
+            raise UnusablePolicy(f"the policy {policy} is not there: {shown(module)} has no {name!r}")
+        module = getattr(module, name)
+    if not callable(module):
+        raise UnusablePolicy(f"the policy {policy} is {shown(module)}, which cannot be called: name a function")
+    function: ScoringFunction = module
     return function
 
 
@@ -60,8 +60,10 @@ def _onnx_function(file: Path) -> ScoringFunction:
         raise UnusablePolicy(f"the policy {file} cannot be read: {error}") from error
     inputs = {given.name for given in session.get_inputs()}
     if not inputs <= set(_INPUTS) or "nodes" not in inputs:
-        found = ", ".join(sorted(inputs))
-        raise UnusablePolicy(f"the policy {file} has the inputs {found}: call them nodes and (if it is needed) pod")
+        input_names = ", ".join(sorted(inputs))
+        raise UnusablePolicy(
+            f"the policy {file} has the inputs {input_names}: call them nodes and (if it is needed) pod"
+        )
 
     def score(nodes: Float32Array, pod: Float32Array) -> Any:
         given = {"nodes": nodes, "pod": pod}

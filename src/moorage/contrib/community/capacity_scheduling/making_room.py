@@ -24,10 +24,10 @@ class BorrowerRules:
         """Read the quotas for a pod or for the pods of a group."""
         self.quotas = quotas
         own = quotas.get(preemptors[0].namespace)
-        asked: Amounts = {}
+        requests: Amounts = {}
         for pod in preemptors:
-            add(asked, asked_for(pod))
-        self._borrows = own is not None and own.exceeds_min(asked)
+            add(requests, asked_for(pod))
+        self._borrows = own is not None and own.exceeds_min(requests)
 
     def may_evict(self, preemptor: Pod, victim: Pod, priority: int) -> bool:
         """Return whether a pod may be evicted.
@@ -35,12 +35,12 @@ class BorrowerRules:
         Without a quota, or if the preemptor would borrow, the pod must have a lower priority and the same quota, or
         none. A preemptor within its guarantee may evict pods that borrow, regardless of their priority.
         """
-        own, theirs = self.quotas.get(preemptor.namespace), self.quotas.get(victim.namespace)
+        own, victim_quota = self.quotas.get(preemptor.namespace), self.quotas.get(victim.namespace)
         if own is None:
-            return theirs is None and priority < preemptor.priority
+            return victim_quota is None and priority < preemptor.priority
         if self._borrows:
-            return theirs is own and priority < preemptor.priority
-        return theirs is not None and theirs is not own and theirs.exceeds_min()
+            return victim_quota is own and priority < preemptor.priority
+        return victim_quota is not None and victim_quota is not own and victim_quota.exceeds_min()
 
 
 class QuotaSearch(CandidateSearch):

@@ -73,16 +73,16 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
         """Set aside the requests of pods that preempted others and are not placed yet."""
         nominator = self._handle.nominator
         for node_name in nominator.nodes_with_nominations():
-            for other in nominator.nominated_pods(node_name):
-                quota = state.quotas.get(other.namespace)
-                if quota is None or other.metadata.uid == pod.metadata.uid:
+            for nominated in nominator.nominated_pods(node_name):
+                quota = state.quotas.get(nominated.namespace)
+                if quota is None or nominated.metadata.uid == pod.metadata.uid:
                     continue
-                asked = asked_for(other)
-                if other.namespace == pod.namespace and other.priority >= pod.priority:
-                    add(state.promised, asked)
-                    add(state.promised_to_all, asked)
-                elif other.namespace != pod.namespace and not quota.exceeds_min(asked):
-                    add(state.promised_to_all, asked)
+                requests = asked_for(nominated)
+                if nominated.namespace == pod.namespace and nominated.priority >= pod.priority:
+                    add(state.promised, requests)
+                    add(state.promised_to_all, requests)
+                elif nominated.namespace != pod.namespace and not quota.exceeds_min(requests):
+                    add(state.promised_to_all, requests)
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
         cycle[QUOTAS].change(added, +1)

@@ -112,19 +112,19 @@ class QuotaState(Struct):
     def change(self, pod: Pod, sign: int) -> None:
         """Count a pod that comes to a node, or no longer count one that leaves."""
         if (quota := self.quotas.get(pod.namespace)) is not None:
-            used = {**quota.used}
-            add(used, on_node(pod), sign)
-            self.quotas[pod.namespace] = Quota(quota.namespace, quota.name, quota.min, quota.max, used)
+            usage = {**quota.used}
+            add(usage, on_node(pod), sign)
+            self.quotas[pod.namespace] = Quota(quota.namespace, quota.name, quota.min, quota.max, usage)
 
     def problem_with(self, pod: Pod) -> str:
         """Return the violated bound; an empty string if there is none or the namespace has no quota."""
         quota = self.quotas.get(pod.namespace)
         if quota is None:
             return ""
-        asked = asked_for(pod)
-        if quota.exceeds_max(plus(asked, self.promised)):
+        requests = asked_for(pod)
+        if quota.exceeds_max(plus(requests, self.promised)):
             return f"because ElasticQuota {quota.name} is more than Max"
-        if self._exceed_min_together(plus(asked, self.promised_to_all)):
+        if self._exceed_min_together(plus(requests, self.promised_to_all)):
             return "because total ElasticQuota used is more than min"
         return ""
 
@@ -165,15 +165,15 @@ class QuotaBook:
             return
         self._version = self._objects.version
         self._bounds, self.problems = {}, {}
-        for thing in sorted(self._objects.list(), key=lambda quota: quota.key):
-            if thing.namespace in self._bounds or thing.namespace in self.problems:
+        for elastic_quota in sorted(self._objects.list(), key=lambda quota: quota.key):
+            if elastic_quota.namespace in self._bounds or elastic_quota.namespace in self.problems:
                 continue
             try:
-                bounds = thing.name, countable(thing.spec.min), countable(thing.spec.max)
+                bounds = elastic_quota.name, countable(elastic_quota.spec.min), countable(elastic_quota.spec.max)
             except QuantityError as error:
-                self.problems[thing.namespace] = f"ElasticQuota {thing.name} cannot be read: {error}"
+                self.problems[elastic_quota.namespace] = f"ElasticQuota {elastic_quota.name} cannot be read: {error}"
             else:
-                self._bounds[thing.namespace] = bounds
+                self._bounds[elastic_quota.namespace] = bounds
 
 
 def asked_for(pod: Pod) -> Amounts:

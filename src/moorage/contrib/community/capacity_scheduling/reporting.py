@@ -28,17 +28,17 @@ class UsageReport:
         while True:
             await asyncio.sleep(WRITE_EVERY)
             for quota in list(self._objects.list()):
-                if (used := self._used_of(quota)) != quota.status.used:
-                    await self._write(quota, used)
+                if (usage := self._used_of(quota)) != quota.status.used:
+                    await self._write(quota, usage)
 
     def _used_of(self, quota: ElasticQuota) -> dict[str, Any]:
         counted = self._usage.of(quota.namespace)
         return {name: written(name, counted.get(name, 0)) for name in {**quota.spec.min, **quota.spec.max}}
 
-    async def _write(self, quota: ElasticQuota, used: dict[str, Any]) -> None:
-        gone = {name: None for name in quota.status.used if name not in used}
+    async def _write(self, quota: ElasticQuota, usage: dict[str, Any]) -> None:
+        removed = {name: None for name in quota.status.used if name not in usage}
         try:
-            await self._handle.cluster.patch_status(quota, {"used": {**used, **gone}})
+            await self._handle.cluster.patch_status(quota, {"used": {**usage, **removed}})
         except ApiError as error:
             self._handle.log.warning("usage of an elastic quota was not written", quota=quota.key, error=str(error))
 

@@ -92,10 +92,10 @@ class Gangs:
         return _by_members(namespace, name, members)
 
     def _by_object(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
-        found = self._objects.get(plain_name(name), namespace)
+        group = self._objects.get(plain_name(name), namespace)
         first = next(iter(members), None)
-        if found is not None:
-            return _described(namespace, name, first, found.spec.min_member, uid=found.uid)
+        if group is not None:
+            return _described(namespace, name, first, group.spec.min_member, uid=group.uid)
         if first is None:
             return None
         problem = (
@@ -121,11 +121,11 @@ def _by_members(namespace: str, name: str, members: Iterable[Pod]) -> DescribedG
     problem = _problem_with_size(gang, first, stated)
     if len(gang) > MAX_NAME:
         problem = f"the annotation {GANG} is too long: the name of a gang has at most {MAX_NAME} characters"
-    for other in () if problem else chain(pods):
-        if (says := _stated_size(other)) != stated:
+    for pod in () if problem else chain(pods):
+        if (says := _stated_size(pod)) != stated:
             problem = (
                 f'the pods of gang "{_shown(gang)}" disagree about {GANG_SIZE}: {_quoted(stated)} in {first.name}, '
-                f"{_quoted(says)} in {other.name}"
+                f"{_quoted(says)} in {pod.name}"
             )
             break
     return _described(namespace, name, first, 1 if problem else int(stated), problem=problem)

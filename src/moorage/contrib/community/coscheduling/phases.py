@@ -26,18 +26,18 @@ WRITE_AFTER: Final = 1.0
 """Pods of a group change together: what that comes to is written once, after so long."""
 
 
-def phase_of(status: CoschedulingStatus, known: int, minimum: int) -> str:
+def phase_of(status: CoschedulingStatus, pod_count: int, minimum: int) -> str:
     """Name the phase of a group by the numbers in its status and that of its pods; an end is final."""
-    ended = status.succeeded + status.failed
+    finished = status.succeeded + status.failed
     if status.phase in (FINISHED, FAILED):
         return status.phase
     if status.succeeded >= minimum:
         return FINISHED
-    if status.failed and ended + status.running >= minimum:
+    if status.failed and finished + status.running >= minimum:
         return FAILED
     if status.succeeded + status.running >= minimum:
         return RUNNING
-    return SCHEDULING if known + ended >= minimum else PENDING
+    return SCHEDULING if pod_count + finished >= minimum else PENDING
 
 
 class _Account(Struct):
@@ -82,13 +82,13 @@ class Phases:
 
     def changed(self, key: str) -> None:
         """Note that a group or a pod of it has changed."""
-        found = self._object(key) if self._is_leading else None
-        if found is None:
+        group = self._object(key) if self._is_leading else None
+        if group is None:
             self._accounts.pop(key, None)
             return
         account = self._accounts.get(key)
         if account is None:
-            account = self._accounts[key] = _Account(found.status.succeeded, found.status.failed)
+            account = self._accounts[key] = _Account(group.status.succeeded, group.status.failed)
         if not account.is_stale:
             account.is_stale = True
             if not account.is_busy:
@@ -117,9 +117,9 @@ class Phases:
             while account.is_stale:
                 account.is_stale = False
                 await self._take_ends(account)
-                found, members = self._object(key), self._groups.members(key)
-                if found is not None and members is not None and (patch := _patch(found, members, account)):
-                    await self._handle.cluster.patch_status(found, patch)
+                group, members = self._object(key), self._groups.members(key)
+                if group is not None and members is not None and (patch := _patch(group, members, account)):
+                    await self._handle.cluster.patch_status(group, patch)
         except ApiError as error:
             self._handle.log.warning("pod group status was not written", group=key, error=str(error))
         finally:
@@ -139,18 +139,18 @@ class Phases:
                 account.failed += last.status.phase == "Failed"
 
 
-def _patch(found: CoschedulingGroup, members: Members, account: _Account) -> dict[str, Any]:
+def _patch(group: CoschedulingGroup, members: Members, account: _Account) -> dict[str, Any]:
     """Return what has to change in a status; numbers that are 0 and were not written need not be."""
-    status = found.status
+    status = group.status
     assert members.group is not None
     running = sum(pod.status.phase == "Running" for pod in members.assigned.values())
     now = CoschedulingStatus(status.phase, running=running, succeeded=account.succeeded, failed=account.failed)
     phase = phase_of(now, members.known_count, members.group.min_count or 1)
-    wanted: dict[str, Any] = {"phase": phase, "running": running, "succeeded": now.succeeded, "failed": now.failed}
-    if wanted["phase"] != PENDING and not status.occupied_by and (owners := _owners(members)):
-        wanted["occupiedBy"] = owners
+    new_status: dict[str, Any] = {"phase": phase, "running": running, "succeeded": now.succeeded, "failed": now.failed}
+    if new_status["phase"] != PENDING and not status.occupied_by and (owners := _owners(members)):
+        new_status["occupiedBy"] = owners
     before = {"phase": status.phase, "running": status.running, "succeeded": status.succeeded, "failed": status.failed}
-    return {name: value for name, value in wanted.items() if before.get(name) != value}
+    return {name: value for name, value in new_status.items() if before.get(name) != value}
 
 
 def _owners(members: Members) -> str:

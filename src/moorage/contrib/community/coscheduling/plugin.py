@@ -80,8 +80,8 @@ class Coscheduling(
 
     def _max_wait(self, group: PodGroup) -> float:
         assert isinstance(group, DescribedGroup)
-        found = self._gangs.object_of(group)
-        own = None if found is None else found.spec.schedule_timeout_seconds
+        gang = self._gangs.object_of(group)
+        own = None if gang is None else gang.spec.schedule_timeout_seconds
         return min(float(self._args.permit_waiting_time_seconds if own is None else max(own, 0)), MAX_PERMIT_WAIT)
 
     # ── where groups come from ───────────────────────────────────────────────────────────────────────────────────────
@@ -154,10 +154,10 @@ class Coscheduling(
 
     def _lacking(self, group: DescribedGroup, scheduled: Sequence[Pod]) -> str:
         """Return the resource that is short of the group's minResources; resources of its own pods count as free."""
-        found = self._gangs.object_of(group)
-        wanted = {} if found is None else countable(found.spec.min_resources)
+        gang = self._gangs.object_of(group)
+        min_resources = {} if gang is None else countable(gang.spec.min_resources)
         nodes = self._handle.nodes
-        for resource, amount in wanted.items():
+        for resource, amount in min_resources.items():
             free = np.maximum(nodes.allocatable[resource] - nodes.requested[resource], 0)
             own = sum(pod.requests_on_node.get(resource, 0) for pod in scheduled)
             if int(free.sum()) + own < amount:
@@ -204,7 +204,7 @@ def _problem(members: Members) -> str:
     """Return the obstacle that delays a group, if any."""
     group = members.group
     assert isinstance(group, DescribedGroup)
-    known, minimum = members.known_count, group.min_count or 1
-    if group.problem or known >= minimum:
+    pod_count, minimum = members.known_count, group.min_count or 1
+    if group.problem or pod_count >= minimum:
         return group.problem
-    return f'the group "{plain_name(group.name)}" starts with {minimum} pods and {known} of them are there'
+    return f'the group "{plain_name(group.name)}" starts with {minimum} pods and {pod_count} of them are there'
