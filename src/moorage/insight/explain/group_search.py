@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from moorage.common.errors import InputError
 from moorage.insight.explain.fixes.evictions import CURED_BY_LEAVING, may_leave
 from moorage.insight.explain.fixes.nodes import MAX_SHAPES, clone_node, shapes
-from moorage.insight.explain.groups import GroupView, in_order, needing, place_most, without_gates
+from moorage.insight.explain.groups import GroupView, list_pending_members, place_members, remove_gates, set_min_count
 from moorage.insight.explain.obstacles import Obstacles, find_obstacles
-from moorage.insight.explain.search import SearchResult, by_plugin, collected, together
+from moorage.insight.explain.search import SearchResult, by_plugin, collect, together
 from moorage.insight.explain.subject import Limits, Remedy, Subject
 from moorage.insight.whatif.attempts import Attempt, GroupOutcome
 from moorage.insight.whatif.edits import DeleteObject, Edit, ObjectId, PatchObject
@@ -55,18 +55,18 @@ class GroupSubject(Subject):
         """Place as many as go together, and see what is in the way of the next one."""
         session = self.session
         with session.branch():
-            most = place_most(session, self.view.key)
+            most = place_members(session, self.view.key)
             placed = most.placed if most is not None else {}
-            waiting = [pod.key for pod in in_order(session, self.view.key)]
+            waiting = [pod.key for pod in list_pending_members(session, self.view.key)]
             self.key = next((name for name in [self.key, *waiting] if name not in placed), self.key)
             if self.key in placed:
                 return _attempt(self.key, placed[self.key]), Obstacles([{} for _ in range(len(self.nodes))])
             attempt = session.try_pod(self.key, preempts=False)
             obstacles = find_obstacles(session, session.pod(self.key), attempt)
-            self._leave_out_other_domains(obstacles, placed)
+            self._reject_other_domains(obstacles, placed)
             return attempt, obstacles
 
-    def _leave_out_other_domains(self, obstacles: Obstacles, placed: dict[str, str]) -> None:
+    def _reject_other_domains(self, obstacles: Obstacles, placed: dict[str, str]) -> None:
         key = self.view.topology_key
         members = self.session.groups().members(self.view.key)
         homes = [pod.node_name for pod in members.scheduled()] if members is not None else []
@@ -80,7 +80,7 @@ class GroupSubject(Subject):
     def alike(self) -> list[ObjectId]:
         """Name the members that wait and are just like this one, this one first."""
         own_spec = _comparable(self.session, self.id)
-        names = (pod.key for pod in in_order(self.session, self.view.key))
+        names = (pod.key for pod in list_pending_members(self.session, self.view.key))
         pod_ids = (ObjectId("Pod", *name.split("/", 1)) for name in names if name != self.key)
         return [self.id, *(pod_id for pod_id in pod_ids if _comparable(self.session, pod_id) == own_spec)]
 
@@ -98,16 +98,16 @@ class GroupSubject(Subject):
 
     def _placed(self) -> Attempt | None:
         outcome = self.session.place_group(self.view.key, preempts=False)
-        return self._outcome(outcome) if self._will_do(outcome) else None
+        return self._outcome(outcome) if self._group_fits(outcome) else None
 
-    def _will_do(self, outcome: GroupOutcome) -> bool:
+    def _group_fits(self, outcome: GroupOutcome) -> bool:
         """Return whether the group can start; if it can already, whether this member can join."""
         return outcome.fits and (self.key in outcome.placed or not (self.view.is_met or self.view.needed is None))
 
     def _outcome(self, outcome: GroupOutcome) -> Attempt:
         return _attempt(self.key, outcome.placed.get(self.key) or next(iter(outcome.placed.values()), ""))
 
-    def cannot_do_without(self, *edits: Edit) -> bool:
+    def needs_all(self, *edits: Edit) -> bool:
         """Return true: the group did not fit with one obstacle fewer, and an edit of all pods counts as one change."""
         return True
 
@@ -132,14 +132,14 @@ def _comparable(session: Session, target: ObjectId) -> dict[str, Any]:
 
 def search_group(session: Session, view: GroupView, limits: Limits) -> SearchResult:
     """Look for changes with which a group could start, or one more member could follow."""
-    return collected(_search(session, view, limits), limits)
+    return collect(_search(session, view, limits), limits)
 
 
 def _search(session: Session, view: GroupView, limits: Limits) -> Iterator[Remedy]:
-    waiting = [pod.key for pod in in_order(session, view.key)]
+    waiting = [pod.key for pod in list_pending_members(session, view.key)]
     if not waiting:
         return
-    gates = tuple(without_gates(session, waiting))
+    gates = tuple(remove_gates(session, waiting))
     subject = GroupSubject(session, view.blocked or waiting[0], limits, view=view, base=gates)
     if gates:
         count = f"{len(gates)} of its pods" if len(gates) < len(waiting) else "its pods"
@@ -156,21 +156,21 @@ def _search(session: Session, view: GroupView, limits: Limits) -> Iterator[Remed
 
 
 def _single(subject: GroupSubject) -> Iterator[Remedy]:
-    for fix in (_need_fewer, _leave_the_domain, by_plugin, _add_nodes, _make_room):
+    for fix in (_lower_min_count, _drop_topology, by_plugin, _add_nodes, _delete_pods):
         try:
             yield from fix(subject)
         except InputError:
             continue  # the manifest does not contain the field to change
 
 
-def _need_fewer(subject: GroupSubject) -> Iterator[Remedy]:
+def _lower_min_count(subject: GroupSubject) -> Iterator[Remedy]:
     """Have the group start with fewer members: as many as there are places for."""
     min_count, name = subject.view.needed, subject.view.key.rpartition("/")[2]
     if min_count is None or min_count < 2 or subject.view.is_met:
         return
 
     def edits_for(count: int) -> list[Edit]:
-        return [needing(subject.session, subject.view.key, count)]
+        return [set_min_count(subject.session, subject.view.key, count)]
 
     largest = subject.largest(1, min_count, edits_for, subject.view.most)
     if largest is not None:
@@ -181,7 +181,7 @@ def _need_fewer(subject: GroupSubject) -> Iterator[Remedy]:
             yield offer
 
 
-def _leave_the_domain(subject: GroupSubject) -> Iterator[Remedy]:
+def _drop_topology(subject: GroupSubject) -> Iterator[Remedy]:
     """Have the pods of the group be anywhere."""
     if subject.view.topology_key:
         namespace, _, name = subject.view.key.rpartition("/")
@@ -194,7 +194,7 @@ def _leave_the_domain(subject: GroupSubject) -> Iterator[Remedy]:
 
 def _add_nodes(subject: GroupSubject) -> Iterator[Remedy]:
     """Add the fewest copies of an existing node, of the smallest shape for which that number is enough."""
-    most, best = len(in_order(subject.session, subject.view.key)), ""
+    most, best = len(list_pending_members(subject.session, subject.view.key)), ""
 
     def edits_for(fewer: int) -> list[Edit]:
         names = (f"{like}-new-{number}" for number in range(1, 1 - fewer))
@@ -212,7 +212,7 @@ def _add_nodes(subject: GroupSubject) -> Iterator[Remedy]:
             yield offer
 
 
-def _make_room(subject: GroupSubject) -> Iterator[Remedy]:
+def _delete_pods(subject: GroupSubject) -> Iterator[Remedy]:
     """Delete the fewest other pods, the least important first; disruption budgets are respected."""
     budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
     rows = subject.rows_where_only(*CURED_BY_LEAVING)

@@ -17,7 +17,7 @@ from moorage.scheduler.state.pod_groups import group_key
 GATES = ("spec", "schedulingGates")
 
 
-def pods_that_count(session: Session) -> list[Pod]:
+def list_active_pods(session: Session) -> list[Pod]:
     """List the pods that run or wait, and are not on their way out."""
     objects = (session.objects.find(target) for target in session.objects.known("Pod"))
     return [pod for pod in objects if isinstance(pod, Pod) and not pod.is_finished and not pod.is_terminating]
@@ -57,7 +57,7 @@ class GroupView(Struct, frozen=True):
         return {**facts, "victims": list(self.outcome.victims)} if self.outcome.victims else facts
 
 
-def is_judged_with_its_group(session: Session, pod: Pod) -> bool:
+def is_scheduled_with_group(session: Session, pod: Pod) -> bool:
     """Return whether a pod is pending as a member of an existing group."""
     groups = session.scheduler.cache.groups
     return groups is not None and not pod.node_name and groups.root_of(pod) is not None
@@ -82,10 +82,10 @@ def view_group(session: Session, key: str, *, in_detail: bool = False) -> GroupV
         group_members.scheduled_count,
         group_members.group.spec.topology_key or "",
     )
-    waiting = [pod.key for pod in in_order(session, key)]
+    waiting = [pod.key for pod in list_pending_members(session, key)]
     with session.branch():
-        session.apply(*without_gates(session, waiting))
-        most = place_most(session, key)
+        session.apply(*remove_gates(session, waiting))
+        most = place_members(session, key)
         placed = most.placed if most is not None else {}
     is_by_topology = bool(topology) and session.policy.features.enabled("TopologyAwareWorkloadScheduling")
     names = {info.labels.get(topology) for info in session.scheduler.cache.nodes} - {None} if is_by_topology else set()
@@ -103,14 +103,14 @@ def view_group(session: Session, key: str, *, in_detail: bool = False) -> GroupV
     )
 
 
-def in_order(session: Session, key: str) -> list[Pod]:
+def list_pending_members(session: Session, key: str) -> list[Pod]:
     """List the members of a group that wait and are not on their way out, in the order in which they are tried."""
     queued = session.queued_group(key)
     infos = () if queued is None else queued.members
     return [info.pod for info in infos if info.pod.group_key == key and not info.pod.is_terminating]
 
 
-def place_most(session: Session, key: str) -> GroupOutcome | None:
+def place_members(session: Session, key: str) -> GroupOutcome | None:
     """Place as many members as go together, whatever the group needs; they stay. ``None`` if none has a place."""
     group_members = session.groups().members(key)
     assert group_members is not None
@@ -118,7 +118,7 @@ def place_most(session: Session, key: str) -> GroupOutcome | None:
     best = 0
     while (target_count := max(best, group_members.scheduled_count) + 1) <= group_members.known_count:
         with session.branch():
-            session.apply(needing(session, key, target_count))
+            session.apply(set_min_count(session, key, target_count))
             outcome = session.place_group(key, preempts=False)
         if not outcome.fits:
             break
@@ -130,7 +130,7 @@ def place_most(session: Session, key: str) -> GroupOutcome | None:
             break  # in one place the first that fit are all there are; of several places another may hold more
     if not best:
         return None
-    session.apply(needing(session, key, best))
+    session.apply(set_min_count(session, key, best))
     return session.place_group(key, preempts=False)
 
 
@@ -146,7 +146,7 @@ def _domain(outcome: GroupOutcome, key: str) -> str:
     return next((leaf.placement for leaf in below(trial) if leaf.tree.key == key), "") if trial is not None else ""
 
 
-def needing(session: Session, key: str, count: int) -> PatchObject:
+def set_min_count(session: Session, key: str, count: int) -> PatchObject:
     """Return an edit that sets the minCount of a group."""
     target = ObjectId("PodGroup", *key.split("/", 1))
     content = session.objects.content(target)
@@ -156,7 +156,7 @@ def needing(session: Session, key: str, count: int) -> PatchObject:
     return PatchObject(target, (operation,), api_version=str(content.get("apiVersion", "")))
 
 
-def without_gates(session: Session, names: list[str]) -> list[Edit]:
+def remove_gates(session: Session, names: list[str]) -> list[Edit]:
     """Return edits that remove the scheduling gates of members."""
     gated = (ObjectId("Pod", *name.split("/", 1)) for name in names)
     return [
@@ -166,7 +166,7 @@ def without_gates(session: Session, names: list[str]) -> list[Edit]:
     ]
 
 
-def group_named(session: Session, key: str) -> PodGroup | None:
+def find_group(session: Session, key: str) -> PodGroup | None:
     """Return a stored group by ``namespace/name``."""
     group = session.objects.find(ObjectId("PodGroup", *key.split("/", 1)))
     return group if isinstance(group, PodGroup) else None
@@ -178,7 +178,7 @@ def group_facts(session: Session, pod: Pod) -> dict[str, Any] | None:
     key = described or pod.group_key
     if not key:
         return None
-    everyone = pods_that_count(session)
+    everyone = list_active_pods(session)
     members = [
         member for member in everyone if (described_key(session, member) if described else member.group_key) == key
     ]
@@ -186,6 +186,6 @@ def group_facts(session: Session, pod: Pod) -> dict[str, Any] | None:
     with session.branch():
         for member in members:
             fits += bool(member.node_name or session.place(member.key, preempts=False).node)
-    group = session.groups().group(key) if described else group_named(session, key)
+    group = session.groups().group(key) if described else find_group(session, key)
     facts: dict[str, Any] = {"name": key.rpartition("/")[2], "members": len(members), "fits": fits}
     return facts if group is None or group.min_count is None else {**facts, "minCount": group.min_count}

@@ -79,9 +79,9 @@ def find_obstacles(session: Session, pod: Pod, attempt: Attempt) -> Obstacles:
     state = CycleState()
     skipped: set[str] = set()
     for preparing in profile.pre_filter:
-        result = _prepared(preparing, state, pod, nodes)
+        result = _run_pre_filter(preparing, state, pod, nodes)
         if isinstance(result, NodeNames):
-            _narrow(obstacles, nodes, result, preparing.name)
+            _add_narrowing(obstacles, nodes, result, preparing.name)
         elif isinstance(result, Status):
             skipped.add(preparing.name)
             if result.code == Code.SKIP:
@@ -90,21 +90,21 @@ def find_obstacles(session: Session, pod: Pod, attempt: Attempt) -> Obstacles:
                 obstacles.everywhere[preparing.name] = result.by(preparing.name)
     for plugin in profile.filter:
         if plugin.name not in skipped:
-            for row, status in _rejected(plugin, state, pod, nodes, np.arange(len(nodes))):
+            for row, status in _run_filter(plugin, state, pod, nodes, np.arange(len(nodes))):
                 obstacles.rows[row].setdefault(plugin.name, status)
-    _ask_devices_again(obstacles, profile, pod, nodes)
+    _check_devices_again(obstacles, profile, pod, nodes)
     _add_nominated(obstacles, nodes, attempt)
     return obstacles
 
 
-def _prepared(plugin: PreFilterPlugin, state: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
+def _run_pre_filter(plugin: PreFilterPlugin, state: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
     try:
         return pre_filter(plugin, state, pod, nodes)
     except PluginError as error:
         return Status.error(str(error))
 
 
-def _rejected(
+def _run_filter(
     plugin: FilterPlugin, state: CycleState, pod: Pod, nodes: NodeTable, rows: RowArray
 ) -> Iterator[tuple[int, Status]]:
     """Run a filter on some rows. If it fails, find the failing rows by bisection."""
@@ -117,7 +117,7 @@ def _rejected(
             yield int(rows[0]), Status.error(str(error)).by(plugin.name)
             return
         for half in np.array_split(rows, 2):
-            yield from _rejected(plugin, state, pod, nodes, half)
+            yield from _run_filter(plugin, state, pod, nodes, half)
         return
     for rejected, number in rejections:
         status = table[number]
@@ -125,7 +125,7 @@ def _rejected(
         yield from ((int(row), status) for row in np.flatnonzero(rejected))
 
 
-def _ask_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes: NodeTable) -> None:
+def _check_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes: NodeTable) -> None:
     """Run DynamicResources again without the extended resources that a node does not have at all.
 
     The plugin rejects such nodes without examining their devices. In a scheduler, NodeResourcesFit rejects them first
@@ -135,7 +135,7 @@ def _ask_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes: 
     for row, met in enumerate(obstacles.rows):
         fit, devices = met.get(FIT), met.get(DEVICES)
         if fit is not None and devices is not None and devices.reasons == CANNOT_FIT.reasons:
-            absent = {name for name in short_of(fit) if "/" in name and name not in nodes[row].allocatable}
+            absent = {name for name in list_short_resources(fit) if "/" in name and name not in nodes[row].allocatable}
             groups.setdefault(frozenset(absent), []).append(row)
     for names, rows in groups.items():
         if names:
@@ -143,13 +143,13 @@ def _ask_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes: 
                 del obstacles.rows[row][DEVICES]
             less, state = without_resources(pod, names), CycleState()
             preparing = next(item for item in profile.pre_filter if item.name == DEVICES)
-            if _prepared(preparing, state, less, nodes) is None:
+            if _run_pre_filter(preparing, state, less, nodes) is None:
                 plugin = next(item for item in profile.filter if item.name == DEVICES)
-                for row, status in _rejected(plugin, state, less, nodes, np.array(rows, dtype=np.int64)):
+                for row, status in _run_filter(plugin, state, less, nodes, np.array(rows, dtype=np.int64)):
                     obstacles.rows[row][DEVICES] = status
 
 
-def short_of(status: Status) -> tuple[str, ...]:
+def list_short_resources(status: Status) -> tuple[str, ...]:
     """Read from a rejection what a node has too little of."""
     resources = [reason.removeprefix(INSUFFICIENT) for reason in status.reasons if reason.startswith(INSUFFICIENT)]
     return tuple(resources + [PODS for reason in status.reasons if reason == TOO_MANY_PODS])
@@ -174,7 +174,7 @@ def without_resources(pod: Pod, names: AbstractSet[str]) -> Pod:
     return replace(pod, spec=spec)
 
 
-def _narrow(obstacles: Obstacles, nodes: NodeTable, selected: NodeNames, plugin: str) -> None:
+def _add_narrowing(obstacles: Obstacles, nodes: NodeTable, selected: NodeNames, plugin: str) -> None:
     for row, info in enumerate(nodes):
         if info.name not in selected.names:
             obstacles.rows[row].setdefault(plugin, NARROWED.by(plugin))
@@ -193,7 +193,7 @@ def _add_nominated(obstacles: Obstacles, nodes: NodeTable, attempt: Attempt) -> 
                 met[status.plugin] = status
 
 
-def rows_of(names: Iterable[str], nodes: NodeTable) -> RowArray:
+def find_rows(names: Iterable[str], nodes: NodeTable) -> RowArray:
     """Look the rows of some nodes up."""
     infos = (nodes.find(name) for name in names)
     return np.array([info.row for info in infos if info is not None], dtype=np.int64)

@@ -21,10 +21,10 @@ from moorage.insight.explain.groups import (
     GroupView,
     described_key,
     group_facts,
-    is_judged_with_its_group,
-    place_most,
+    is_scheduled_with_group,
+    place_members,
+    remove_gates,
     view_group,
-    without_gates,
 )
 from moorage.insight.explain.obstacles import INSUFFICIENT, TOO_MANY_PODS, Obstacles, find_obstacles
 from moorage.insight.explain.search import search
@@ -61,26 +61,26 @@ def explain_pod(
         raise InputError(f"--node {node}", "node not found", hint=did_you_mean(node, node_names))
     with session.branch():
         if pod.node_name:
-            return _placed(session, pod, node)
-        if not node and is_judged_with_its_group(session, pod):
+            return _explain_bound(session, pod, node)
+        if not node and is_scheduled_with_group(session, pod):
             return explain_member(session, pod, view_group(session, pod.group_key or "", in_detail=True), seconds)
         if not node and (key := described_key(session, pod)):
-            return _described(session, pod, key)
-        explained = _waiting(session, pod)
+            return _explain_described(session, pod, key)
+        explained = _explain_pending(session, pod)
         if with_changes and (not explained.decision.node or (node and _is_rejected(explained, node))):
             result = search(session, pod.key, only_node=node, seconds=seconds, spared=spared)
-            explained = replace(explained, changes=tuple(map(_change, result.offers)), stopped=result.stopped)
-        return _about_one_node(explained, node)
+            explained = replace(explained, changes=tuple(map(_to_change, result.offers)), stopped=result.stopped)
+        return _restrict_to_node(explained, node)
 
 
-def _described(session: Session, pod: Pod, key: str) -> PodExplanation:
+def _explain_described(session: Session, pod: Pod, key: str) -> PodExplanation:
     """Explain a pod of a group that only a plugin knows of; there is no object of it that could be changed."""
     outcome = session.try_group(key, in_detail=True)
     decision = outcome.decisions[pod.key]
     if outcome.gates:
-        decision = _gated(decision, Attempt(decision, gates=outcome.gates[:1]))
+        decision = _mark_gated(decision, Attempt(decision, gates=outcome.gates[:1]))
     reasons = tuple(group_reasons(decision, pod, session.scheduler.cache.nodes))
-    wakes = () if decision.node else tuple(_wakes(session, pod, decision.unschedulable_plugins))
+    wakes = () if decision.node else tuple(_list_retry_events(session, pod, decision.unschedulable_plugins))
     because, runner_up = compare(session, pod, decision, decision.node)
     return PodExplanation(
         decision=decision,
@@ -96,20 +96,20 @@ def _is_rejected(explained: PodExplanation, node: str) -> bool:
     return explained.decision.nodes.get(node, NodeEntry(code="?")).is_rejected
 
 
-def _waiting(session: Session, pod: Pod) -> PodExplanation:
+def _explain_pending(session: Session, pod: Pod) -> PodExplanation:
     attempt = session.try_pod(pod, in_detail=True)
     decision = attempt.decision
     obstacles = find_obstacles(session, pod, attempt) if not attempt.decision.node else None
     reasons = tuple(group_reasons(decision, pod, session.scheduler.cache.nodes, obstacles))
     because, runner_up = compare(session, pod, decision, decision.node)
     if attempt.gates:
-        decision = _gated(decision, attempt)
+        decision = _mark_gated(decision, attempt)
     return PodExplanation(
         decision=decision,
         reasons=reasons,
         because=because,
         runner_up=runner_up,
-        wakes=tuple(_wakes(session, pod, decision.unschedulable_plugins)) if not attempt.node else (),
+        wakes=tuple(_list_retry_events(session, pod, decision.unschedulable_plugins)) if not attempt.node else (),
         group=group_facts(session, pod),
     )
 
@@ -119,27 +119,27 @@ def explain_member(session: Session, pod: Pod, view: GroupView, seconds: float) 
     outcome = view.outcome
     decision = outcome.decisions[pod.key]
     if outcome.gates:
-        decision = _gated(decision, Attempt(decision, gates=outcome.gates))
+        decision = _mark_gated(decision, Attempt(decision, gates=outcome.gates))
     because, runner_up = compare(session, pod, decision, decision.node)
     explained = PodExplanation(decision=decision, because=because, runner_up=runner_up, group=view.facts())
     if decision.node:
         return explained
-    next_decision, reasons = _what_stops_the_next(session, view)
+    next_decision, reasons = _find_next_obstacle(session, view)
     plugins = sorted({*next_decision.unschedulable_plugins, *decision.unschedulable_plugins}) or ["GangScheduling"]
-    wakes = tuple(_wakes(session, pod, plugins))
+    wakes = tuple(_list_retry_events(session, pod, plugins))
     result = search_group(session, view, Limits(monotonic() + seconds))
-    changes = tuple(_change(offer) for offer in result.offers)
+    changes = tuple(_to_change(offer) for offer in result.offers)
     return replace(explained, reasons=reasons, wakes=wakes, changes=changes, stopped=result.stopped)
 
 
-def _what_stops_the_next(session: Session, view: GroupView) -> tuple[Decision, tuple[ReasonGroup, ...]]:
+def _find_next_obstacle(session: Session, view: GroupView) -> tuple[Decision, tuple[ReasonGroup, ...]]:
     """Return the rejected nodes for the first member that does not fit next to the others."""
     stuck = view.blocked
     if not stuck:
         return next(iter(view.outcome.decisions.values())), ()
     with session.branch():
-        session.apply(*without_gates(session, list(view.outcome.decisions)))
-        place_most(session, view.key)
+        session.apply(*remove_gates(session, list(view.outcome.decisions)))
+        place_members(session, view.key)
         attempt = session.try_pod(stuck, in_detail=True, preempts=False)
         next_decision = _in_domain(session, attempt.decision, view)
         return next_decision, tuple(group_reasons(next_decision, session.pod(stuck), session.scheduler.cache.nodes))
@@ -154,7 +154,7 @@ def _in_domain(session: Session, decision: Decision, view: GroupView) -> Decisio
     return replace(decision, nodes={name: entry for name, entry in decision.nodes.items() if name in here})
 
 
-def _gated(decision: Decision, attempt: Attempt) -> Decision:
+def _mark_gated(decision: Decision, attempt: Attempt) -> Decision:
     plugins = tuple(sorted({status.plugin for status in attempt.gates}))
     # All members of a gated group have the same message.
     message = "; ".join(dict.fromkeys(status.message for status in attempt.gates))
@@ -169,7 +169,7 @@ def _gated(decision: Decision, attempt: Attempt) -> Decision:
     )
 
 
-def _placed(session: Session, pod: Pod, node: str) -> PodExplanation:
+def _explain_bound(session: Session, pod: Pod, node: str) -> PodExplanation:
     """Explain a pod that has a node, as if it were to be placed now, with all others where they are."""
     waiting = session.unplace(pod)
     attempt = session.try_pod(waiting, in_detail=True, preempts=False)
@@ -184,10 +184,10 @@ def _placed(session: Session, pod: Pod, node: str) -> PodExplanation:
     )
     reasons = tuple(group_reasons(decision, waiting, session.scheduler.cache.nodes))
     explained = PodExplanation(decision=decision, is_bound=True, reasons=reasons, because=because, runner_up=runner_up)
-    return _about_one_node(explained, node)
+    return _restrict_to_node(explained, node)
 
 
-def _about_one_node(explained: PodExplanation, node: str) -> PodExplanation:
+def _restrict_to_node(explained: PodExplanation, node: str) -> PodExplanation:
     if not node:
         return explained
     entry = explained.decision.nodes.get(node)
@@ -195,7 +195,7 @@ def _about_one_node(explained: PodExplanation, node: str) -> PodExplanation:
     return replace(explained, decision=replace(explained.decision, nodes=only))
 
 
-def _change(offer: Remedy) -> PossibleChange:
+def _to_change(offer: Remedy) -> PossibleChange:
     attempt = offer.attempt
     return PossibleChange(
         text=offer.text,
@@ -223,22 +223,22 @@ def group_reasons(
             reason,
             len(names),
             tuple(names[:MAX_EXAMPLES]),
-            _short(reason, names, pod, nodes),
-            0 if obstacles is None else _alone(plugin, names, nodes, obstacles),
-            _taints(names, pod, nodes) if plugin == "TaintToleration" else {},
+            _find_shortage(reason, names, pod, nodes),
+            0 if obstacles is None else _count_alone(plugin, names, nodes, obstacles),
+            _count_taints(names, pod, nodes) if plugin == "TaintToleration" else {},
         )
         for (plugin, reason), names in groups.items()
     ]
     return sorted(reason_groups, key=lambda group: -group.nodes)
 
 
-def _alone(plugin: str, names: Iterable[str], nodes: NodeTable, obstacles: Obstacles) -> int:
+def _count_alone(plugin: str, names: Iterable[str], nodes: NodeTable, obstacles: Obstacles) -> int:
     """Count the nodes on which nothing else is in the way."""
     rows = (info.row for name in names if (info := nodes.find(name)) is not None)
     return sum(obstacles.of(row).keys() == {plugin} and len(obstacles.of(row)[plugin].reasons) == 1 for row in rows)
 
 
-def _taints(names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, int]:
+def _count_taints(names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, int]:
     """Count the taints that keep the pod off."""
     counted: Counter[str] = Counter()
     for name in names:
@@ -249,7 +249,7 @@ def _taints(names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, int]:
     return dict(counted.most_common(MAX_EXAMPLES))
 
 
-def _short(reason: str, names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, str]:
+def _find_shortage(reason: str, names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, str]:
     resource = PODS if reason == TOO_MANY_PODS else reason.removeprefix(INSUFFICIENT)
     if resource == reason:
         return {}
@@ -275,7 +275,7 @@ def compare(session: Session, pod: Pod, decision: Decision, winner: str) -> tupl
     return differences, runner_up
 
 
-def _wakes(session: Session, pod: Pod, plugins: Iterable[str]) -> Iterator[WakingEvent]:
+def _list_retry_events(session: Session, pod: Pod, plugins: Iterable[str]) -> Iterator[WakingEvent]:
     registrations = session.find_runner(pod).profile.registrations()
     listed_events: set[tuple[str, str]] = set()
     for plugin in plugins:

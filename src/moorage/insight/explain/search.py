@@ -92,10 +92,10 @@ def search(
 ) -> SearchResult:
     """Look for changes with which a pod that waits would fit, somewhere or on one node, with ``spared`` pods there."""
     limits = Limits(monotonic() + seconds)
-    return collected(_search(Subject(session, key, limits, only_node=only_node, spared=spared)), limits)
+    return collect(_search(Subject(session, key, limits, only_node=only_node, spared=spared)), limits)
 
 
-def collected(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
+def collect(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
     """Collect distinct offers until there are no more or a limit is reached; sort them."""
     result = SearchResult()
     try:
@@ -120,7 +120,7 @@ def _rank(kind: str) -> int:
 
 
 def _search(subject: Subject) -> Iterator[Remedy]:
-    released = _released(subject) if subject.attempt.gates else None
+    released = _find_release(subject) if subject.attempt.gates else None
     if released is None:
         yield from offers(subject)
         return
@@ -134,7 +134,7 @@ def _search(subject: Subject) -> Iterator[Remedy]:
     for offer in _search(subject.with_base(edit)):
         parts = (kind, *(offer.parts or (offer.kind,)))
         several = SEVERAL if offer.parts else "pair"
-        yield replace(offer, kind=several, text=f"{text}. {offer.text}", edits=merged(offer.edits), parts=parts)
+        yield replace(offer, kind=several, text=f"{text}. {offer.text}", edits=merge_edits(offer.edits), parts=parts)
 
 
 def offers(subject: Subject) -> Iterator[Remedy]:
@@ -154,12 +154,12 @@ def offers(subject: Subject) -> Iterator[Remedy]:
         stopped = limit
     # The last resort, and the most expensive one: the cluster is read again for each plugin.
     if not any_found or len(subject.nodes) <= FEW_NODES:
-        yield from configuration.leave_out_plugins(subject, set(subject.obstacles.plugins()))
+        yield from configuration.disable_plugins(subject, set(subject.obstacles.plugins()))
     if stopped is not None:
         raise stopped
 
 
-def _released(subject: Subject) -> tuple[str, str, PatchObject] | None:
+def _find_release(subject: Subject) -> tuple[str, str, PatchObject] | None:
     """Return the change that admits the pod to the queue: remove its gates, or a group that does not exist."""
     spec = subject.content.get("spec") or {}
     if gates := spec.get("schedulingGates"):
@@ -192,14 +192,14 @@ def by_plugin(subject: Subject) -> Iterator[Remedy]:
             if (fix, _family(plugin)) in attempted:
                 continue
             attempted.add((fix, _family(plugin)))
-            offers = list(_tried(fix, subject, plugin))
+            offers = list(_run_fix(fix, subject, plugin))
             if not offers and subject.may_preempt:
                 preempting = preempting or subject.preempting()
-                offers = list(_tried(fix, preempting, plugin))
+                offers = list(_run_fix(fix, preempting, plugin))
             yield from offers
 
 
-def _tried(fix: Fix, subject: Subject, plugin: str) -> Iterator[Remedy]:
+def _run_fix(fix: Fix, subject: Subject, plugin: str) -> Iterator[Remedy]:
     rows = subject.rows_where_only(*_family(plugin))
     try:
         yield from fix(subject, rows) if rows else ()
@@ -211,7 +211,7 @@ def _family(plugin: str) -> tuple[str, ...]:
     return FAMILIES.get(plugin, (plugin,))
 
 
-def _obstacles_of(subject: Subject, row: int) -> list[str]:
+def _list_obstacles(subject: Subject, row: int) -> list[str]:
     """Name the sorts of obstacles on a row, each by the first plugin of its family that is met."""
     by_family: dict[tuple[str, ...], str] = {}
     for plugin in subject.obstacles.of(row):
@@ -226,11 +226,11 @@ def together(subject: Subject) -> Iterator[Remedy]:
         any_found = False
         for names, alike in rows.get(count, {}).items():
             for row in alike[:MAX_ALIKE_ROWS]:
-                offer = next(_cleared(subject, names, row, subject), None)
+                offer = next(_clear_obstacles(subject, names, row, subject), None)
                 if offer is not None:
                     any_found = True
                     kind = "pair" if len(offer.parts) == 2 else SEVERAL
-                    yield replace(offer, kind=kind, edits=merged(offer.edits))
+                    yield replace(offer, kind=kind, edits=merge_edits(offer.edits))
                     break
         if any_found:
             return
@@ -244,64 +244,64 @@ def _rows_by_obstacles(subject: Subject) -> dict[int, dict[tuple[str, ...], list
     only = subject.nodes.find(subject.only_node) if subject.only_node else None
     for row in range(len(subject.nodes)) if not subject.only_node else () if only is None else (only.row,):
         # Obstacles with an amount come last: the amount is then as small as the remaining nodes permit.
-        names = tuple(sorted(_obstacles_of(subject, row), key=lambda name: name == FIT))
+        names = tuple(sorted(_list_obstacles(subject, row), key=lambda name: name == FIT))
         grouped.setdefault(len(names), {}).setdefault(names, []).append(row)
     return grouped
 
 
-def _cleared(subject: Subject, plugins: Sequence[str], row: int, original: Subject) -> Iterator[Remedy]:
+def _clear_obstacles(subject: Subject, plugins: Sequence[str], row: int, original: Subject) -> Iterator[Remedy]:
     """Remove the obstacles of a node one after the other; skip changes that are not needed."""
     first, *later_plugins = plugins
     if not later_plugins:
-        for offer in _last(subject, first, row):
-            if original.cannot_do_without(*offer.edits[len(original.base) :]):
+        for offer in _clear_last(subject, first, row):
+            if original.needs_all(*offer.edits[len(original.base) :]):
                 yield offer
         return
-    for idea in _ideas(subject, first, row):
+    for idea in _find_ideas(subject, first, row):
         try:
             nested = subject.with_base(*idea.edits[len(subject.base) :])
         except InputError:
             continue
         # One change may remove several obstacles: a cordon may have a taint, too.
         remaining = [plugin for plugin in later_plugins if plugin in nested.obstacles.of(row)]
-        for offer in _cleared(nested, remaining, row, original) if remaining else ():
+        for offer in _clear_obstacles(nested, remaining, row, original) if remaining else ():
             parts = (idea.kind, *(offer.parts or (offer.kind,)))
             yield replace(offer, text=f"{idea.text}. {offer.text}", parts=parts)
 
 
-def _ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
+def _find_ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     """Find changes after which a plugin accepts a node, whether or not others do."""
     family = _family(plugin)
     # Other plugins of the family are separate obstacles here: a cordoned node may have further taints.
     aiming = subject.aiming(tuple(name for name in family if _family(name) == family), row)
-    for fix in _fixes_beside_others(plugin):
+    for fix in _list_fixes(plugin):
         try:
             yield from list(fix(aiming, [row]))[:MAX_IDEAS]
         except InputError:
             continue
 
 
-def _last(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
+def _clear_last(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
     if row in subject.rows_where_only(*_family(plugin)):
-        for fix in _fixes_beside_others(plugin):
-            yield from _tried(fix, subject, plugin)
+        for fix in _list_fixes(plugin):
+            yield from _run_fix(fix, subject, plugin)
 
 
-def _fixes_beside_others(plugin: str) -> Iterator[Fix]:
+def _list_fixes(plugin: str) -> Iterator[Fix]:
     """List what can be done about a plugin where more is in the way: pods of the node can leave it, too."""
     yield from FIXES.get(plugin, ())
     if plugin in evictions.CURED_BY_LEAVING:
         yield evictions.delete_from
 
 
-def merged(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
+def merge_edits(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
     """Put patches of one object together, if they are applied in the same way."""
-    merged: list[Edit] = []
+    merge_edits: list[Edit] = []
     for edit in edits:
-        last = merged[-1] if merged else None
+        last = merge_edits[-1] if merge_edits else None
         if isinstance(edit, PatchObject) and isinstance(last, PatchObject) and last.target == edit.target:
             operations = (*last.operations, *edit.operations)
-            merged[-1] = replace(last, operations=operations, must_replace=last.must_replace or edit.must_replace)
+            merge_edits[-1] = replace(last, operations=operations, must_replace=last.must_replace or edit.must_replace)
         else:
-            merged.append(edit)
-    return tuple(merged)
+            merge_edits.append(edit)
+    return tuple(merge_edits)

@@ -334,7 +334,7 @@ class Subject:
                 remaining = fewer
         return remaining
 
-    def cannot_do_without(self, *edits: Edit) -> bool:
+    def needs_all(self, *edits: Edit) -> bool:
         """Return whether edits help together, and each of them is necessary; a configuration is not tried again."""
         if any(isinstance(edit, EditConfig) for edit in edits):
             return True

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from moorage.common.errors import InputError
 from moorage.insight.explain.explanation import PodExplanation, PossibleChange, WorkloadExplanation
-from moorage.insight.explain.groups import is_judged_with_its_group, pods_that_count, view_group
+from moorage.insight.explain.groups import is_scheduled_with_group, list_active_pods, view_group
 from moorage.insight.explain.pods import explain_member, explain_pod
 from moorage.insight.explain.subject import DEFAULT_SECONDS
 from moorage.insight.whatif.edits import CreateObject, ObjectId
@@ -104,17 +104,17 @@ def explain_workload(
     title = f"{workload.id.kind.lower()}/{workload.id.name}"
     if workload.id.kind == "PodGroup":
         return _explain_group(session, workload.id.key, title, seconds)
-    own = [pod for pod in pods_that_count(session) if _is_of(pod, workload)]
+    own = [pod for pod in list_active_pods(session) if _belongs_to(pod, workload)]
     with session.branch():
-        own += _made_as_gang(session, workload, title) if not own else []
-        gang = next((pod.group_key for pod in own if is_judged_with_its_group(session, pod)), None)
+        own += _create_gang(session, workload, title) if not own else []
+        gang = next((pod.group_key for pod in own if is_scheduled_with_group(session, pod)), None)
         if gang is not None:
             group_explanation = _explain_group(session, gang, title, seconds)
             names = {pod.key for pod in own}
             return (
                 group_explanation
                 if group_explanation.next is None
-                else replace(group_explanation, next=_of_template(group_explanation.next, workload, names))
+                else replace(group_explanation, next=_edit_template(group_explanation.next, workload, names))
             )
     running = [pod for pod in own if pod.node_name]
     waiting = [pod.key for pod in own if not pod.node_name]
@@ -125,12 +125,12 @@ def explain_workload(
     with session.branch():
         while fits < pod_count:
             is_made = not waiting
-            key = waiting.pop(0) if waiting else _make(session, workload, fits)
+            key = waiting.pop(0) if waiting else _create_pod(session, workload, fits)
             if not session.place(key, preempts=False).node:
                 # One that goes for another of the same workload would come back and wait itself.
                 explained = explain_pod(session, key, seconds=seconds, spared=frozenset(placed))
                 return WorkloadExplanation(
-                    title, fits, pod_count, _of_template(explained, workload, {key}) if is_made else explained
+                    title, fits, pod_count, _edit_template(explained, workload, {key}) if is_made else explained
                 )
             placed.add(key)
             fits += 1
@@ -142,7 +142,7 @@ def _check_count(title: str, pod_count: int) -> None:
         raise InputError(title, f"too many pods: {pod_count}", hint=f"the limit is {MAX_PODS}")
 
 
-def _is_of(pod: Pod, workload: NamedWorkload) -> bool:
+def _belongs_to(pod: Pod, workload: NamedWorkload) -> bool:
     """Return whether a pod belongs to a workload: by its controller, or else by its labels."""
     if pod.namespace != workload.id.namespace:
         return False
@@ -154,7 +154,7 @@ def _is_of(pod: Pod, workload: NamedWorkload) -> bool:
     return workload.has_labels and workload.matcher.matches(pod.labels)
 
 
-def _made_as_gang(session: Session, workload: NamedWorkload, title: str) -> list[Pod]:
+def _create_gang(session: Session, workload: NamedWorkload, title: str) -> list[Pod]:
     """Create the group and the pods of a Job with gang scheduling; none if groups are disabled."""
     scheduling = workload.spec.get("scheduling") if workload.id.kind == "Job" else None
     if not scheduling or session.scheduler.cache.groups is None:
@@ -165,7 +165,7 @@ def _made_as_gang(session: Session, workload: NamedWorkload, title: str) -> list
     head = {"apiVersion": BY_NAME[target.kind].api_version, "kind": target.kind, "metadata": metadata}
     session.apply(CreateObject({**head, "spec": _group_spec(scheduling, workload)}))
     group_reference = {"schedulingGroup": {"podGroupName": target.name}}
-    keys = [_make(session, workload, number, group_reference) for number in range(workload.wanted)]
+    keys = [_create_pod(session, workload, number, group_reference) for number in range(workload.wanted)]
     return [session.pod(key) for key in keys]
 
 
@@ -178,7 +178,7 @@ def _group_spec(scheduling: Mapping[str, Any], workload: NamedWorkload) -> dict[
     return {"schedulingPolicy": policy, **settings, **({"priorityClassName": priority} if priority else {})}
 
 
-def _make(session: Session, workload: NamedWorkload, number: int, more: Mapping[str, Any] | None = None) -> str:
+def _create_pod(session: Session, workload: NamedWorkload, number: int, more: Mapping[str, Any] | None = None) -> str:
     """Make the next pod from the template, with the claims that a stateful set makes for it."""
     template = copy.deepcopy(workload.spec.get("template") or {})
     name = f"{workload.id.name}-{number}"
@@ -199,13 +199,13 @@ def _make(session: Session, workload: NamedWorkload, number: int, more: Mapping[
     return f"{workload.id.namespace}/{name}"
 
 
-def _of_template(explained: PodExplanation, workload: NamedWorkload, pods: AbstractSet[str]) -> PodExplanation:
+def _edit_template(explained: PodExplanation, workload: NamedWorkload, pods: AbstractSet[str]) -> PodExplanation:
     """Have changes of pods that were only thought of, or are all alike, be changes of their template."""
-    changes = tuple(_change_of_template(change, pods, workload) for change in explained.changes)
+    changes = tuple(_convert_change(change, pods, workload) for change in explained.changes)
     return replace(explained, changes=changes)
 
 
-def _change_of_template(change: PossibleChange, pods: AbstractSet[str], workload: NamedWorkload) -> PossibleChange:
+def _convert_change(change: PossibleChange, pods: AbstractSet[str], workload: NamedWorkload) -> PossibleChange:
     edits: list[dict[str, Any]] = []
     for edit in change.edits:
         target = edit.get("object", {})
@@ -241,7 +241,7 @@ def _explain_group(session: Session, key: str, title: str, seconds: float) -> Wo
 
 
 def _one_by_one(session: Session, key: str, title: str, seconds: float) -> WorkloadExplanation:
-    members = [pod for pod in pods_that_count(session) if pod.group_key == key]
+    members = [pod for pod in list_active_pods(session) if pod.group_key == key]
     fits = sum(1 for pod in members if pod.node_name)
     with session.branch():
         for pod in members:

@@ -16,10 +16,10 @@ from moorage.insight.page.api_types import (
     TimeLines,
     WaitingPodLine,
 )
-from moorage.insight.page.node_columns import layout_of, load_of
+from moorage.insight.page.node_columns import compute_layout, compute_load
 from moorage.insight.page.observer import PageObserver, SecondOfWork
 from moorage.insight.page.page_source import MAX_STEPS, page_state
-from moorage.insight.page.pending_groups import Suggestion, events_of, list_retry_events, pod_groups
+from moorage.insight.page.pending_groups import Suggestion, list_events, list_retry_events, pod_groups
 from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.profile import Profile
@@ -54,8 +54,8 @@ class LiveCluster:
         self._scheduler, self._observer, self._clock = scheduler, observer, clock
         self._title, self._ask, self._moment = title, ask, moment
         self._registered: tuple[object, dict[str, list[str]]] = (None, {})
-        self._helping = SuggestionSearch(self._ask_helps)
-        self._helped_at = 0.0
+        self._suggestions = SuggestionSearch(self._find_suggestions)
+        self._searched_at = 0.0
         self._layout: NodeLayout | None = None
         self._state: PageState | None = None
         self._waiting: list[WaitingPodLine] = []
@@ -78,9 +78,9 @@ class LiveCluster:
     def _newest(self) -> int:
         queue = self._scheduler.queue
         nodes = self._scheduler.cache.nodes
-        seen = (nodes.position, nodes.nodes_version, len(queue), self._observer.count, self._helping.version)
-        if seen != self._seen:
-            self._seen = seen
+        versions = (nodes.position, nodes.nodes_version, len(queue), self._observer.count, self._suggestions.version)
+        if versions != self._seen:
+            self._seen = versions
             self._version += 1
         return self._version
 
@@ -90,7 +90,7 @@ class LiveCluster:
 
     def _events(self) -> dict[str, list[str]]:
         if self._registered[0] is not self._scheduler.runners:
-            self._registered = self._scheduler.runners, events_of(self._profiles)
+            self._registered = self._scheduler.runners, list_events(self._profiles)
         return self._registered[1]
 
     def about(self) -> About:
@@ -105,7 +105,7 @@ class LiveCluster:
         """Return the nodes; computed again only after a node has changed."""
         nodes = self._scheduler.cache.nodes
         if self._layout is None or self._layout.version != nodes.nodes_version:
-            self._layout = layout_of([info.node for info in nodes], nodes.nodes_version)
+            self._layout = compute_layout([info.node for info in nodes], nodes.nodes_version)
         return self._layout
 
     def state(self, run: int, at: float) -> PageState:
@@ -114,7 +114,7 @@ class LiveCluster:
         if self._state is None or (now >= self._fresh_until and self._state.version != self._newest()):
             self._state = self._read()
             self._fresh_until = now + max(PAUSE_SECONDS, BUSY_SHARE * (self._moment() - now))
-            self._help(now, self._state)
+            self._search_suggestions(now, self._state)
         return self._state
 
     def _read(self) -> PageState:
@@ -122,10 +122,10 @@ class LiveCluster:
         lines = self._waiting = [self._line(info) for info in queue]
         sizes = queue.sizes()
         self._counts.append((int(self._clock.now()), len(lines)))
-        load = load_of(nodes)
+        load = compute_load(nodes)
         return page_state(
             lines,
-            self._helping.found,
+            self._suggestions.found,
             version=self._newest(),
             layout=nodes.nodes_version,
             time=self._clock.now(),
@@ -158,11 +158,11 @@ class LiveCluster:
         on_nodes = (pod for pod in self._scheduler.objects[Pod].list() if pod.node_name)
         return Counter(group for pod in on_nodes if (group := pod.group_key))
 
-    def _help(self, now: float, state: PageState) -> None:
-        if now - self._helped_at > HELP_SECONDS:
-            self._helped_at = now
-            self._helping.forget()
-        self._helping.look_at(state.groups)
+    def _search_suggestions(self, now: float, state: PageState) -> None:
+        if now - self._searched_at > HELP_SECONDS:
+            self._searched_at = now
+            self._suggestions.forget()
+        self._suggestions.search_for(state.groups)
 
     def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
         """List the pods that wait, as the last state had them."""
@@ -171,7 +171,7 @@ class LiveCluster:
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return what is known to help which group."""
-        return self._helping.found
+        return self._suggestions.found
 
     def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:
         """List the recorded attempts from a number on."""
@@ -187,10 +187,10 @@ class LiveCluster:
         start = now - MAX_STEPS + 1
         work = {second.second: second for second in self._observer.seconds}
         seconds = [work.get(second) or SecondOfWork(second) for second in range(start, now + 1)]
-        waiting, known, known_counts = [], 0, dict(self._counts)
+        waiting, last_count, known_counts = [], 0, dict(self._counts)
         for second in range(start, now + 1):
-            known = known_counts.get(second, known)
-            waiting.append(known)
+            last_count = known_counts.get(second, last_count)
+            waiting.append(last_count)
         return TimeLines(
             start=float(start),
             step=1.0,
@@ -204,25 +204,25 @@ class LiveCluster:
         """Return no differences: there is one run."""
         return ()
 
-    async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
+    async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
         """Answer questions about pods on a node from the cache; send other questions to the other process."""
-        if question == "node" and asked.get("deep") == "no":
+        if question == "node" and arguments.get("deep") == "no":
             from moorage.insight.page.question_handlers import (
                 node_facts,
             )  # with all that explains, which a cluster that starts has no use for
 
-            name = str(asked.get("node", ""))
+            name = str(arguments.get("node", ""))
             info = self._scheduler.cache.node(name)
             if info is None:
-                known = self._scheduler.cache.nodes.names
-                raise InputError(f"Node {name}", "node not found", hint=did_you_mean(name, known))
+                node_names = self._scheduler.cache.nodes.names
+                raise InputError(f"Node {name}", "node not found", hint=did_you_mean(name, node_names))
             return node_facts(info)
-        return await self._ask(question, asked)
+        return await self._ask(question, arguments)
 
-    async def _ask_helps(self, pods: Sequence[str]) -> Mapping[str, str]:
-        found: Mapping[str, str] = await self._ask("helps", {"pods": list(pods)})
-        return found
+    async def _find_suggestions(self, pods: Sequence[str]) -> Mapping[str, str]:
+        suggestions: Mapping[str, str] = await self._ask("helps", {"pods": list(pods)})
+        return suggestions
 
     async def stop(self) -> None:
         """Give a search for help up."""
-        await self._helping.stop()
+        await self._suggestions.stop()

@@ -16,7 +16,7 @@ WORDS: Final = ("rack", "pool", "group", "instance-type", "row", "block")
 READY: Final = "Ready"
 
 
-def layout_of(nodes: Sequence[Node], version: int) -> NodeLayout:
+def compute_layout(nodes: Sequence[Node], version: int) -> NodeLayout:
     """Describe nodes in the order in which their loads are sent."""
     resources = dict.fromkeys(name for node in nodes for name in node.allocatable)
     taints = [", ".join(taint.text for taint in node.taints) for node in nodes]
@@ -31,7 +31,7 @@ def layout_of(nodes: Sequence[Node], version: int) -> NodeLayout:
     )
 
 
-def load_of(nodes: NodeTable) -> NodeLoad:
+def compute_load(nodes: NodeTable) -> NodeLoad:
     """Describe what is taken of each row."""
     requested = nodes.requested
     return NodeLoad(
@@ -53,9 +53,9 @@ def dividing_labels(nodes: Sequence[Node]) -> list[str]:
     for node in nodes:
         for key, text in node.labels.items():
             if key not in too_many:
-                found = values.setdefault(key, set())
-                found.add(text)
-                if len(found) > MAX_GROUPS:
+                label_values = values.setdefault(key, set())
+                label_values.add(text)
+                if len(label_values) > MAX_GROUPS:
                     too_many.add(key)
                     del values[key]
     return sorted(values, key=lambda key: (_rank(key), len(values[key]) < 2, key))[:MAX_LABELS]
@@ -65,7 +65,7 @@ def _rank(key: str) -> int:
     if key in FIRST_LABELS:
         return FIRST_LABELS.index(key)
     name = key.rpartition("/")[2]
-    return next((place for place, word in enumerate(WORDS, start=2) if word in name), 99)
+    return next((rank for rank, word in enumerate(WORDS, start=2) if word in name), 99)
 
 
 def _grouping(texts: Iterable[str | None]) -> Grouping:

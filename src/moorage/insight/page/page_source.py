@@ -65,7 +65,7 @@ class PageSource(Protocol):
         """List the pods with different results in the first two runs; empty if there is one run."""
         ...
 
-    async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
+    async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
         """Answer a question on a copy of the cluster; raise InputError if that is impossible."""
         ...
 

@@ -37,12 +37,12 @@ _TYPES: Final = {
 @cache
 def assets() -> Mapping[str, tuple[bytes, str]]:
     """Return the files of the page, by name, with their types."""
-    found: dict[str, tuple[bytes, str]] = {}
+    by_name: dict[str, tuple[bytes, str]] = {}
     for item in files("moorage.insight.page").joinpath("assets").iterdir():
         if item.is_file():
             kind = _TYPES.get(f".{item.name.rpartition('.')[2]}") or mimetypes.guess_type(item.name)[0]
-            found[item.name] = (item.read_bytes(), kind or "application/octet-stream")
-    return found
+            by_name[item.name] = (item.read_bytes(), kind or "application/octet-stream")
+    return by_name
 
 
 def public_paths() -> tuple[str, ...]:

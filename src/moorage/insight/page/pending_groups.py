@@ -30,7 +30,7 @@ def group_id(reasons: Sequence[str]) -> str:
     return blake2s("\0".join(sorted(reasons)).encode(), digest_size=6).hexdigest()
 
 
-def reasons_of(line: WaitingPodLine) -> tuple[str, ...]:
+def list_reasons(line: WaitingPodLine) -> tuple[str, ...]:
     """Return the reasons why a pod is pending, by which pods are grouped."""
     if line.reasons:
         return line.reasons
@@ -43,19 +43,19 @@ def reasons_of(line: WaitingPodLine) -> tuple[str, ...]:
 
 def grouped(lines: Iterable[WaitingPodLine]) -> list[list[WaitingPodLine]]:
     """Group pods by why they wait, the largest groups first; the order of the reasons does not matter."""
-    found: dict[str, list[WaitingPodLine]] = {}
+    by_id: dict[str, list[WaitingPodLine]] = {}
     names: dict[tuple[str, ...], str] = {}
     for line in lines:
-        reasons = reasons_of(line)
+        reasons = list_reasons(line)
         if reasons not in names:
             names[reasons] = group_id(reasons)
-        found.setdefault(names[reasons], []).append(line)
-    return sorted(found.values(), key=lambda members: (-len(members), reasons_of(members[0])))
+        by_id.setdefault(names[reasons], []).append(line)
+    return sorted(by_id.values(), key=lambda members: (-len(members), list_reasons(members[0])))
 
 
 def described(members: Sequence[WaitingPodLine], helps: Mapping[str, Suggestion]) -> WaitingGroup:
     """Describe a group; called only for groups that are shown."""
-    reasons = reasons_of(members[0])
+    reasons = list_reasons(members[0])
     name = group_id(reasons)
     helped = helps.get(name)
     return WaitingGroup(
@@ -90,29 +90,29 @@ def list_retry_events(lines: Iterable[WaitingPodLine], events: Mapping[str, Sequ
     ]
 
 
-def events_of(profiles: Iterable[Profile]) -> dict[str, list[str]]:
+def list_events(profiles: Iterable[Profile]) -> dict[str, list[str]]:
     """Return the registered events of each plugin, over all profiles."""
     from moorage.insight.explain.pods import (
         event_names,  # imported on first use: it would slow the start of a cluster
     )
 
-    found: dict[str, dict[str, None]] = {}
+    by_plugin: dict[str, dict[str, None]] = {}
     for profile in profiles:
         for plugin, registrations in profile.registrations().items():
             names = (name for item in registrations for name in event_names(item.event))
-            found.setdefault(plugin, {}).update(dict.fromkeys(names))
-    return {plugin: list(names) for plugin, names in found.items()}
+            by_plugin.setdefault(plugin, {}).update(dict.fromkeys(names))
+    return {plugin: list(names) for plugin, names in by_plugin.items()}
 
 
 def pod_groups(lines: Iterable[WaitingPodLine], placed: Mapping[str, int]) -> list[GroupLine]:
     """List the pod groups with pending members; ``placed`` counts the members on nodes."""
     waiting: Counter[str] = Counter()
-    place: dict[str, str] = {}
+    queues: dict[str, str] = {}
     for line in lines:
         if line.group:
             waiting[line.group] += 1
-            place.setdefault(line.group, line.place)
+            queues.setdefault(line.group, line.place)
     return [
-        GroupLine(name=name, waiting=count, placed=placed.get(name, 0), place=place[name])
+        GroupLine(name=name, waiting=count, placed=placed.get(name, 0), place=queues[name])
         for name, count in waiting.most_common(MAX_SHOWN)
     ]

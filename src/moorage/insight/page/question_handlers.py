@@ -9,7 +9,7 @@ import msgspec
 from moorage.common.errors import InputError, MoorageError, did_you_mean
 from moorage.insight.explain import text
 from moorage.insight.explain.explanation import PodExplanation
-from moorage.insight.explain.groups import pods_that_count
+from moorage.insight.explain.groups import list_active_pods
 from moorage.insight.explain.obstacles import Obstacles, find_obstacles
 from moorage.insight.explain.pods import compare, explain_pod
 from moorage.insight.page.what_if import try_changes
@@ -25,26 +25,26 @@ MAX_ALMOST: Final = 20
 ALMOST_SECONDS: Final = 2.0
 
 
-def answer(session: Session, question: str, asked: Mapping[str, Any]) -> Any:
+def answer(session: Session, question: str, arguments: Mapping[str, Any]) -> Any:
     """Answer a question; raise InputError if it is invalid. The session is restored."""
-    known = QUESTIONS.get(question)
-    if known is None:
+    handler = QUESTIONS.get(question)
+    if handler is None:
         raise InputError(question, "unknown question", hint=f"use one of {', '.join(QUESTIONS)}")
     with session.branch():
-        return known(session, asked)
+        return handler(session, arguments)
 
 
-def _name(asked: Mapping[str, Any], key: str) -> str:
-    name = asked.get(key)
+def _name(arguments: Mapping[str, Any], key: str) -> str:
+    name = arguments.get(key)
     if not isinstance(name, str) or not name:
         raise InputError(key, "missing parameter", hint=f"add {key}=NAME to the URL")
     return name
 
 
-def explain(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
+def explain(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the explanation of a pod, as `moorage explain` prints it, and the results of all plugins."""
-    key = _name(asked, "pod")
-    explained = explain_pod(session, key, seconds=POD_SECONDS, with_changes=asked.get("changes") != "no")
+    key = _name(arguments, "pod")
+    explained = explain_pod(session, key, seconds=POD_SECONDS, with_changes=arguments.get("changes") != "no")
     pod = session.pod(key)
     because = explained.because
     return {
@@ -58,7 +58,7 @@ def explain(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
         "preemption": explained.decision.post_filter,
         "changes": [{"line": text.change_line(item), **msgspec.to_builtins(item)} for item in explained.changes],
         "stopped": explained.stopped,
-        "isSearched": asked.get("changes") != "no",
+        "isSearched": arguments.get("changes") != "no",
         "because": [msgspec.to_builtins(item) for item in because],
         "runnerUp": explained.runner_up,
         "wakes": text.retry_lines(explained),
@@ -109,36 +109,40 @@ def _row(
     texts: dict[str, int],
 ) -> list[Any]:
     """Write one node down: its name, who objects with which text, its total, and the weighted scores."""
-    found = {
+    rejections = {
         plugin: texts.setdefault("; ".join(status.reasons) or status.message, len(texts))
         for plugin, status in obstacles.of(info.row).items()
     }
     entry = entries.get(info.name)
     if entry is None or entry.scores is None:
-        return [info.name, found, None, None]
+        return [info.name, rejections, None, None]
     scores = entry.scores
-    return [info.name, found, entry.total, [scores[name].weighted if name in scores else None for name in scoring]]
+    return [info.name, rejections, entry.total, [scores[name].weighted if name in scores else None for name in scoring]]
 
 
-def node(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
+def node(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the pods on a node, and its near misses."""
-    name = _name(asked, "node")
+    name = _name(arguments, "node")
     info = session.scheduler.cache.node(name)
     if info is None:
-        known = session.scheduler.cache.nodes.names
-        raise InputError(f"Node {name}", "node not found", hint=did_you_mean(name, known))
-    return {**node_facts(info), "almost": _almost(session, info), "second": _second(session, info)}
+        node_names = session.scheduler.cache.nodes.names
+        raise InputError(f"Node {name}", "node not found", hint=did_you_mean(name, node_names))
+    return {
+        **node_facts(info),
+        "almost": _find_rejected_pods(session, info),
+        "second": _find_second_choices(session, info),
+    }
 
 
 def node_facts(info: NodeInfo) -> dict[str, Any]:
     """Describe a node and the pods on it, the largest first."""
-    taken = info.node
+    node_object = info.node
     return {
         "node": info.name,
         "labels": dict(info.labels),
-        "taints": [msgspec.to_builtins(taint) for taint in taken.taints],
-        "isCordoned": taken.spec.unschedulable,
-        "conditions": {item.type: item.status for item in taken.status.conditions},
+        "taints": [msgspec.to_builtins(taint) for taint in node_object.taints],
+        "isCordoned": node_object.spec.unschedulable,
+        "conditions": {item.type: item.status for item in node_object.status.conditions},
         "allocatable": dict(info.allocatable),
         "requested": {**info.requested, "pods": len(info.pods)},
         "pods": sorted((_on_node(pod) for pod in info.pods.values()), key=_size),
@@ -157,7 +161,7 @@ def _size(line: Mapping[str, Any]) -> tuple[int, str]:
 def _waiting_kinds(session: Session) -> list[Pod]:
     """Select pending pods with different requests, up to a limit."""
     kinds: dict[Any, Pod] = {}
-    for pod in pods_that_count(session):
+    for pod in list_active_pods(session):
         if not pod.node_name and pod.scheduler_name in session.scheduler.runners:
             kinds.setdefault((pod.namespace, pod.shape, tuple(sorted(pod.labels.items()))), pod)
             if len(kinds) >= MAX_ALMOST:
@@ -165,9 +169,9 @@ def _waiting_kinds(session: Session) -> list[Pod]:
     return list(kinds.values())
 
 
-def _almost(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
+def _find_rejected_pods(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
     """List pending pods and why they are not on this node, those with the fewest obstacles first."""
-    found = []
+    near_misses = []
     end = monotonic() + ALMOST_SECONDS
     for pod in _waiting_kinds(session):
         if monotonic() > end:
@@ -176,17 +180,17 @@ def _almost(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
         obstacles = find_obstacles(session, pod, attempt).of(info.row)
         reasons = [{"plugin": plugin, "text": "; ".join(item.reasons)} for plugin, item in obstacles.items()]
         reasons += [{"plugin": gate.plugin, "text": gate.message} for gate in attempt.gates]
-        found.append({"pod": pod.key, "obstacles": reasons})
-    return sorted(found, key=lambda item: len(item["obstacles"]))
+        near_misses.append({"pod": pod.key, "obstacles": reasons})
+    return sorted(near_misses, key=lambda item: len(item["obstacles"]))
 
 
-def _second(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
+def _find_second_choices(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
     """Find pods on other nodes for which this one would be the next best; the youngest are looked at."""
-    others = [pod for pod in pods_that_count(session) if pod.node_name and pod.node_name != info.name]
-    others.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key), reverse=True)
-    found = []
+    candidates = [pod for pod in list_active_pods(session) if pod.node_name and pod.node_name != info.name]
+    candidates.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key), reverse=True)
+    near_misses = []
     end = monotonic() + ALMOST_SECONDS
-    for pod in others[:MAX_ALMOST]:
+    for pod in candidates[:MAX_ALMOST]:
         if monotonic() > end or pod.scheduler_name not in session.scheduler.runners:
             break
         with session.branch():
@@ -195,20 +199,20 @@ def _second(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
             because, runner_up = compare(session, waiting, attempt.decision, pod.node_name)
         if runner_up == info.name:
             lead = sum(item.winner - item.runner_up for item in because)
-            found.append({"pod": pod.key, "node": pod.node_name, "lead": lead})
-    return found
+            near_misses.append({"pod": pod.key, "node": pod.node_name, "lead": lead})
+    return near_misses
 
 
-def helps(session: Session, asked: Mapping[str, Any]) -> dict[str, str]:
+def helps(session: Session, arguments: Mapping[str, Any]) -> dict[str, str]:
     """Return the first suggested change for each pod; an empty text if none was found in time."""
-    found: dict[str, str] = {}
-    for key in asked.get("pods") or ():
+    suggestions: dict[str, str] = {}
+    for key in arguments.get("pods") or ():
         try:
             explained = explain_pod(session, str(key), seconds=HELP_SECONDS)
         except MoorageError:
             continue  # it is gone by now, or another scheduler's
-        found[str(key)] = text.change_line(explained.changes[0]) if explained.changes else ""
-    return found
+        suggestions[str(key)] = text.change_line(explained.changes[0]) if explained.changes else ""
+    return suggestions
 
 
 QUESTIONS: Final[Mapping[str, Callable[[Session, Mapping[str, Any]], Any]]] = {

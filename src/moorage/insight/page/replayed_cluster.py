@@ -18,9 +18,9 @@ from moorage.insight.page.api_types import (
     TimeLines,
     WaitingPodLine,
 )
-from moorage.insight.page.node_columns import layout_of
+from moorage.insight.page.node_columns import compute_layout
 from moorage.insight.page.page_source import MAX_STEPS, page_state
-from moorage.insight.page.pending_groups import Suggestion, events_of, list_retry_events, pod_groups
+from moorage.insight.page.pending_groups import Suggestion, list_events, list_retry_events, pod_groups
 from moorage.insight.page.session_thread import SessionThread
 from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.insight.whatif.session import Session
@@ -45,7 +45,7 @@ class ReplayedRun:
         self.name, self.policy, self.replay = name, policy, replay
         # Sessions are opened on another thread, which must not turn the pages of this one.
         self.for_sessions = replay.apart()
-        self.layout = layout_of(replay.nodes, 1)
+        self.layout = compute_layout(replay.nodes, 1)
         self.moments = [decision.moment for decision in replay.decisions]
         self.events: dict[str, list[str]] = {}
         self.weights: dict[str, dict[str, int]] = {}
@@ -57,13 +57,13 @@ class ReplayedCluster:
     def __init__(self, cluster: LoadedCluster, runs: Sequence[ReplayedRun], title: str) -> None:
         self._cluster, self._runs, self._title = cluster, runs, title
         self.thread = SessionThread(self._open)
-        self._helping: dict[Hashable, SuggestionSearch] = {}
+        self._suggestions: dict[Hashable, SuggestionSearch] = {}
         self._lines: dict[int, TimeLines] = {}
 
     @property
     def version(self) -> int:
         """A number that grows when there is something new to see."""
-        return 1 + sum(helping.version for helping in self._helping.values())
+        return 1 + sum(search.version for search in self._suggestions.values())
 
     async def start(self) -> None:
         """Read the registered events and weights of every policy."""
@@ -73,13 +73,13 @@ class ReplayedCluster:
         for number, run in enumerate(self._runs):
             session = self.thread.session((number, 0.0))
             profiles = [runner.profile for runner in session.scheduler.runners.values()]
-            run.events = events_of(profiles)
+            run.events = list_events(profiles)
             run.weights = {profile.name: dict(profile.weights) for profile in profiles}
 
     async def stop(self) -> None:
         """Give everything back."""
-        for helping in self._helping.values():
-            await helping.stop()
+        for search in self._suggestions.values():
+            await search.stop()
         await self.thread.close()
 
     def _open(self, key: tuple[int, float]) -> Session:
@@ -88,9 +88,9 @@ class ReplayedCluster:
         run = self._runs[number]
         if at <= 0.0:
             return self._cluster.session(run.policy)
-        others = [document for document in self._cluster.documents if document.kind != "Pod"]
+        documents_without_pods = [document for document in self._cluster.documents if document.kind != "Pod"]
         pods = documents_of(map(_written, run.for_sessions.pods_at(at)), source="the simulation")
-        documents: list[Document] = [*others, *pods]
+        documents: list[Document] = [*documents_without_pods, *pods]
         return Session(documents, run.policy, honours_nominations=False)
 
     def about(self) -> About:
@@ -114,10 +114,10 @@ class ReplayedCluster:
         at = min(at, played.replay.seconds)
         moment = played.replay.at(at)
         lines = self._waiting(played, moment)
-        helping = self._helping_at(run, at)
-        made = page_state(
+        search = self._suggestions_at(run, at)
+        state = page_state(
             lines,
-            helping.found,
+            search.found,
             version=self.version,
             layout=1,
             time=at,
@@ -131,9 +131,9 @@ class ReplayedCluster:
             events=list_retry_events(lines, played.events),
             groups=pod_groups(lines, _members(played.replay, moment)),
         )
-        if self._can_help(run, at):
-            helping.look_at(made.groups)
-        return made
+        if self._can_suggest(run, at):
+            search.search_for(state.groups)
+        return state
 
     def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
         """List the pods that wait."""
@@ -147,25 +147,25 @@ class ReplayedCluster:
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return what is known to help which group."""
-        return self._helping_at(run, at).found
+        return self._suggestions_at(run, at).found
 
-    def _can_help(self, run: int, at: float) -> bool:
+    def _can_suggest(self, run: int, at: float) -> bool:
         """Return whether to search for suggestions: at the end of a run, if the cluster is known."""
         return at >= self._runs[run].replay.seconds and bool(self._cluster.documents)
 
-    def _helping_at(self, run: int, at: float) -> SuggestionSearch:
+    def _suggestions_at(self, run: int, at: float) -> SuggestionSearch:
         """Return what looks for help at a moment; at most of them, nothing does."""
-        if not self._can_help(run, at):
+        if not self._can_suggest(run, at):
             return SuggestionSearch(self._no_helps)
         end = self._runs[run].replay.seconds
-        if run not in self._helping:
+        if run not in self._suggestions:
 
             async def ask(pods: Sequence[str]) -> Mapping[str, str]:
-                found: Mapping[str, str] = await self.thread.ask((run, end), "helps", {"pods": list(pods)})
-                return found
+                suggestions: Mapping[str, str] = await self.thread.ask((run, end), "helps", {"pods": list(pods)})
+                return suggestions
 
-            self._helping[run] = SuggestionSearch(ask)
-        return self._helping[run]
+            self._suggestions[run] = SuggestionSearch(ask)
+        return self._suggestions[run]
 
     async def _no_helps(self, _pods: Sequence[str]) -> Mapping[str, str]:
         return {}
@@ -179,12 +179,12 @@ class ReplayedCluster:
 
     def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
         """List the attempts of one pod up to a moment, the last ones if there are many."""
-        found = [
+        attempts = [
             _decision(number, decision)
             for number, decision in enumerate(self._runs[run].replay.decisions)
             if decision.pod == pod and decision.moment <= at
         ]
-        return found[-MAX_DECISIONS:]
+        return attempts[-MAX_DECISIONS:]
 
     def lines(self, run: int, at: float) -> TimeLines:
         """Return numbers over the whole run."""
@@ -203,9 +203,9 @@ class ReplayedCluster:
             if before.get(pod) != after.get(pod)
         ]
 
-    async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
+    async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
         """Answer a question on the cluster at a point in time."""
-        return await self.thread.ask((run, min(at, self._runs[run].replay.seconds)), question, asked)
+        return await self.thread.ask((run, min(at, self._runs[run].replay.seconds)), question, arguments)
 
 
 def _whereabouts(moment: ClusterMoment) -> dict[str, str]:
@@ -258,14 +258,14 @@ def _time_lines(replay: Replay) -> TimeLines:
     step = max(replay.seconds / MAX_STEPS, 0.001)
     count = max(1, min(MAX_STEPS, int(replay.seconds / step) + 1))
     placed, failed, latency = [0] * count, [0] * count, [0.0] * count
-    begun = {step_.pod: step_.moment for step_ in reversed(replay.steps) if step_.what.name == "WAITS"}
+    pending_since = {step_.pod: step_.moment for step_ in reversed(replay.steps) if step_.what.name == "WAITS"}
     for decision in replay.decisions:
-        place = min(int(decision.moment / step), count - 1)
+        index = min(int(decision.moment / step), count - 1)
         if decision.node:
-            placed[place] += 1
-            latency[place] += decision.moment - begun.get(decision.pod, decision.moment)
+            placed[index] += 1
+            latency[index] += decision.moment - pending_since.get(decision.pod, decision.moment)
         else:
-            failed[place] += 1
-    waiting = [len(replay.at((place + 1) * step).waiting) for place in range(count)]
+            failed[index] += 1
+    waiting = [len(replay.at((index + 1) * step).waiting) for index in range(count)]
     means = [round(total / max(1, number), 6) for total, number in zip(latency, placed, strict=True)]
     return TimeLines(start=0.0, step=step, placed=placed, failed=failed, waiting=waiting, latency=means)

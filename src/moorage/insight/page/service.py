@@ -12,7 +12,7 @@ import structlog
 from moorage.common.errors import InputError, MoorageError
 from moorage.insight.page.page_source import PageSource
 from moorage.insight.page.paths import API, ROOT, SAFETY, assets, problem
-from moorage.insight.page.pending_groups import described, group_id, grouped, reasons_of
+from moorage.insight.page.pending_groups import described, group_id, grouped, list_reasons
 from moorage.kube.http.messages import HttpRequest, Reply
 
 MAX_LISTED: Final = 200
@@ -73,8 +73,8 @@ class PageService:
             return problem(405, "only GET is supported")
         if path == "/ui" or not path.startswith(ROOT):
             return Reply(302, b"", "text/plain", (("Location", ROOT), *SAFETY))
-        found = assets().get(path.removeprefix(ROOT) or "index.html")
-        return problem(404, f"not found: {path[:200]}") if found is None else Reply(200, *found, SAFETY)
+        asset = assets().get(path.removeprefix(ROOT) or "index.html")
+        return problem(404, f"not found: {path[:200]}") if asset is None else Reply(200, *asset, SAFETY)
 
     async def _data(self, request: HttpRequest, name: str) -> Reply:
         try:
@@ -86,17 +86,17 @@ class PageService:
                 return problem(404, f"not found: {API}{name[:200]}")
             if (request.method == "POST") != (name == "try"):
                 return problem(405, "use GET for pods and nodes, and POST for try")
-            asked: Mapping[str, Any] = request.query if name != "try" else _body(request)
-            return await self._asked(name, asked)
+            arguments: Mapping[str, Any] = request.query if name != "try" else _body(request)
+            return await self._answer_question(name, arguments)
         except MoorageError as error:
             return problem(422, str(error))
         except Exception:  # one question must not end the service
             log.exception("a page could not be answered", path=request.path)
             return problem(500, "internal error; see the log")
 
-    async def _asked(self, name: str, asked: Mapping[str, Any]) -> Reply:
-        query = self._query(asked)
-        answer = await self._source.ask(name, asked, query.run, query.at)
+    async def _answer_question(self, name: str, arguments: Mapping[str, Any]) -> Reply:
+        query = self._query(arguments)
+        answer = await self._source.ask(name, arguments, query.run, query.at)
         if name == "pod":
             attempts = self._source.attempts(query.run, query.at, answer["pod"])
             line = next((line for line in self._source.waiting(query.run, query.at) if line.pod == answer["pod"]), None)
@@ -110,34 +110,34 @@ class PageService:
         return {"decisions": self._source.decisions(query.run, query.at, query.number("since", 0))}
 
     def _differences(self, query: Query) -> Any:
-        found = self._source.differences(query.at)
-        return {"differences": found[:MAX_DIFFERENCES], "count": len(found)}
+        differences = self._source.differences(query.at)
+        return {"differences": differences[:MAX_DIFFERENCES], "count": len(differences)}
 
     def _waiting(self, query: Query) -> Any:
         """List waiting pods, those of a group or whose name holds a text, page by page."""
-        wanted, group, place = (str(query.given.get(key, "")) for key in ("q", "group", "place"))
+        search_text, group, queue = (str(query.given.get(key, "")) for key in ("q", "group", "place"))
         lines = self._source.waiting(query.run, query.at)
         if group:
             is_meant = cache(lambda reasons: group_id(reasons) == group)
-            lines = [line for line in lines if is_meant(reasons_of(line))]
-        if place:
-            lines = [line for line in lines if line.place == place]
-        if wanted:
-            lines = [line for line in lines if wanted in line.pod]
+            lines = [line for line in lines if is_meant(list_reasons(line))]
+        if queue:
+            lines = [line for line in lines if line.place == queue]
+        if search_text:
+            lines = [line for line in lines if search_text in line.pod]
         first = query.number("offset", 0)
         return {"pods": lines[first : first + query.number("limit", MAX_LISTED, MAX_LISTED)], "count": len(lines)}
 
     def _reasons(self, query: Query) -> Any:
         """List the groups of waiting pods, those whose reasons hold a text, page by page."""
-        wanted = str(query.given.get("q", "")).lower()
+        search_text = str(query.given.get("q", "")).lower()
         helps = self._source.helps(query.run, query.at)
         groups = grouped(self._source.waiting(query.run, query.at))
-        if wanted:
-            groups = [group for group in groups if any(wanted in text.lower() for text in reasons_of(group[0]))]
+        if search_text:
+            groups = [group for group in groups if any(search_text in text.lower() for text in list_reasons(group[0]))]
         first = query.number("offset", 0)
-        shown = groups[first : first + query.number("limit", MAX_LISTED, MAX_LISTED)]
+        page = groups[first : first + query.number("limit", MAX_LISTED, MAX_LISTED)]
         return {
-            "groups": [described(group, helps) for group in shown],
+            "groups": [described(group, helps) for group in page],
             "count": len(groups),
             "pods": sum(map(len, groups)),
         }
@@ -148,12 +148,12 @@ def _body(request: HttpRequest) -> Mapping[str, Any]:
     if request.header(b"content-type").partition(";")[0].strip() != "application/json":
         raise InputError("the body", "the content type is not JSON", hint="send Content-Type: application/json")
     try:
-        asked = msgspec.json.decode(request.body)
+        arguments = msgspec.json.decode(request.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError("the body", f"invalid JSON: {error}") from error
-    if not isinstance(asked, dict):
+    if not isinstance(arguments, dict):
         raise InputError("the body", "not a JSON object")
-    return asked
+    return arguments
 
 
 def _json(answer: Any) -> Reply:

@@ -30,11 +30,11 @@ class SessionThread:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page")
         self._waiting = 0
 
-    async def ask(self, key: Hashable, question: str, asked: Mapping[str, Any]) -> Any:
+    async def ask(self, key: Hashable, question: str, arguments: Mapping[str, Any]) -> Any:
         """Evaluate a question."""
         if self._waiting >= MAX_WAITING:
             raise InputError(question, "too many pending questions", hint="retry in a moment")
-        return await self.run(lambda: answer(self.session(key), question, asked))
+        return await self.run(lambda: answer(self.session(key), question, arguments))
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run something on the thread, after what waits there."""
@@ -46,11 +46,11 @@ class SessionThread:
 
     def session(self, key: Hashable) -> Session:
         """Return the session for a key, opening it if need be; to be called on the thread."""
-        found = self._sessions.find(key)
-        if found is None:
-            found = self._open(key)
-            self._sessions.put(key, found)
-        return found
+        session = self._sessions.find(key)
+        if session is None:
+            session = self._open(key)
+            self._sessions.put(key, session)
+        return session
 
     async def close(self) -> None:
         """Let go of all sessions; who still waits is served before."""

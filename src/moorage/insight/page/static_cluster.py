@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from moorage.cluster import why_not
 from moorage.common.errors import InputError, MoorageError
-from moorage.insight.explain.groups import pods_that_count
+from moorage.insight.explain.groups import list_active_pods
 from moorage.insight.page.api_types import (
     About,
     DecisionLine,
@@ -20,9 +20,9 @@ from moorage.insight.page.api_types import (
     TimeLines,
     WaitingPodLine,
 )
-from moorage.insight.page.node_columns import layout_of, load_of
+from moorage.insight.page.node_columns import compute_layout, compute_load
 from moorage.insight.page.page_source import page_state
-from moorage.insight.page.pending_groups import Suggestion, events_of, list_retry_events, pod_groups
+from moorage.insight.page.pending_groups import Suggestion, list_events, list_retry_events, pod_groups
 from moorage.insight.page.session_thread import SessionThread
 from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.insight.whatif.session import Session
@@ -46,11 +46,11 @@ class StaticCluster:
     def __init__(self, cluster: LoadedCluster, policy: Policy, title: str) -> None:
         self._title, self._note = title, cluster.note
         self.thread = SessionThread(lambda _key: cluster.session(policy))
-        self.helping = SuggestionSearch(self._ask_helps)
+        self.suggestions = SuggestionSearch(self._find_suggestions)
         self._version = 1
         self._waiting: list[Pod] = []
         self._lines: dict[str, WaitingPodLine] = {}
-        self._tried = 0
+        self._try_pod = 0
         self._placed = 0
         self._members: dict[str, int] = {}
         self._layout: NodeLayout
@@ -62,7 +62,7 @@ class StaticCluster:
     @property
     def version(self) -> int:
         """A number that grows when there is something new to see."""
-        return self._version + self.helping.version
+        return self._version + self.suggestions.version
 
     async def start(self) -> None:
         """Read the cluster and start to try pending pods; raise InputError if it cannot be read."""
@@ -75,18 +75,18 @@ class StaticCluster:
             self._trying.cancel()
             with suppress(asyncio.CancelledError):
                 await self._trying
-        await self.helping.stop()
+        await self.suggestions.stop()
         await self.thread.close()
 
     def _read(self) -> None:
         session = self.thread.session(None)
         cache = session.scheduler.cache
-        self._layout = layout_of([info.node for info in cache.nodes], 1)
-        self._load = load_of(cache.nodes)
+        self._layout = compute_layout([info.node for info in cache.nodes], 1)
+        self._load = compute_load(cache.nodes)
         profiles = [runner.profile for runner in session.scheduler.runners.values()]
-        self._events = events_of(profiles)
+        self._events = list_events(profiles)
         self._weights = {profile.name: dict(profile.weights) for profile in profiles}
-        pods = pods_that_count(session)
+        pods = list_active_pods(session)
         self._placed = sum(1 for pod in pods if pod.node_name)
         self._members = Counter(pod.group_key for pod in pods if pod.node_name and pod.group_key)
         self._waiting = [pod for pod in pods if not pod.node_name]
@@ -94,20 +94,20 @@ class StaticCluster:
 
     async def _try_all(self) -> None:
         loop, batch = asyncio.get_running_loop(), FIRST_BATCH
-        while self._tried < len(self._waiting):
-            began, first = loop.time(), self._tried
+        while self._try_pod < len(self._waiting):
+            began, first = loop.time(), self._try_pod
             pods = self._waiting[first : first + batch]
             for line in await self.thread.run(partial(self._try_some, pods)):
                 self._lines[line.pod] = line
-            self._tried += len(pods)
+            self._try_pod += len(pods)
             self._version += 1
             took = max(loop.time() - began, 0.001)
             batch = min(max(1, int(batch * BATCH_SECONDS / took)), MAX_BATCH)
-        self.helping.look_at(self.state(0, 0.0).groups)
+        self.suggestions.search_for(self.state(0, 0.0).groups)
 
     def _try_some(self, pods: Sequence[Pod]) -> list[WaitingPodLine]:
         session = self.thread.session(None)
-        return [_tried(session, pod) for pod in pods]
+        return [_try_pod(session, pod) for pod in pods]
 
     def about(self) -> About:
         """Describe the source."""
@@ -120,10 +120,10 @@ class StaticCluster:
     def state(self, run: int, at: float) -> PageState:
         """Describe the cluster."""
         lines = self.waiting(run, at)
-        left = len(self._waiting) - self._tried
+        untried = len(self._waiting) - self._try_pod
         return page_state(
             lines,
-            self.helping.found,
+            self.suggestions.found,
             version=self.version,
             layout=1,
             time=0.0,
@@ -133,7 +133,7 @@ class StaticCluster:
             queues=dict(Counter(line.place for line in lines)),
             events=list_retry_events(lines, self._events),
             groups=pod_groups(lines, self._members),
-            note=f"{left} of {len(lines)} pending pods have not been tried yet" if left else "",
+            note=f"{untried} of {len(lines)} pending pods have not been tried yet" if untried else "",
         )
 
     def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
@@ -142,7 +142,7 @@ class StaticCluster:
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return what is known to help which group."""
-        return self.helping.found
+        return self.suggestions.found
 
     def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:
         """Return no decisions: no scheduler runs."""
@@ -160,20 +160,20 @@ class StaticCluster:
         """Return no differences: there is one run."""
         return ()
 
-    async def ask(self, question: str, asked: Mapping[str, Any], run: int, at: float) -> Any:
+    async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
         """Answer a question on the cluster."""
-        return await self.thread.ask(None, question, asked)
+        return await self.thread.ask(None, question, arguments)
 
-    async def _ask_helps(self, pods: Sequence[str]) -> Mapping[str, str]:
-        found: Mapping[str, str] = await self.thread.ask(None, "helps", {"pods": list(pods)})
-        return found
+    async def _find_suggestions(self, pods: Sequence[str]) -> Mapping[str, str]:
+        suggestions: Mapping[str, str] = await self.thread.ask(None, "helps", {"pods": list(pods)})
+        return suggestions
 
 
 def _line(pod: Pod) -> WaitingPodLine:
     return WaitingPodLine(pod=pod.key, place=ACTIVE, since=0.0, group=pod.group_key or "", priority=pod.priority)
 
 
-def _tried(session: Session, pod: Pod) -> WaitingPodLine:
+def _try_pod(session: Session, pod: Pod) -> WaitingPodLine:
     """Try one pod as if it were next."""
     common: dict[str, Any] = {"pod": pod.key, "since": 0.0, "group": pod.group_key or "", "priority": pod.priority}
     try:
@@ -187,13 +187,13 @@ def _tried(session: Session, pod: Pod) -> WaitingPodLine:
         message = "; ".join(status.message for status in attempt.gates)
         return WaitingPodLine(place=GATED, plugins=plugins, message=message, **common)
     if attempt.node:
-        fits = ("fits, each for itself: has not been tried yet, or waits for its turn",)
+        fits = ("fits now, if it were scheduled next",)
         return WaitingPodLine(place=ACTIVE, reasons=fits, would_go_to=attempt.node, **common)
-    found = attempt.found.result if isinstance(attempt.found, ExtendedNodes) else attempt.found
+    result = attempt.found.result if isinstance(attempt.found, ExtendedNodes) else attempt.found
     message = attempt.decision.message
-    if not isinstance(found, NoNode):
+    if not isinstance(result, NoNode):
         return WaitingPodLine(place=UNSCHEDULABLE, reasons=(message,), message=message, **common)
-    why = why_not(Unschedulable(found.diagnosis))
+    why = why_not(Unschedulable(result.diagnosis))
     return WaitingPodLine(
         place=UNSCHEDULABLE, attempts=1, reasons=why.reasons, plugins=why.plugins, message=message, **common
     )

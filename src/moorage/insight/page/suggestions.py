@@ -11,9 +11,9 @@ from moorage.common.errors import MoorageError
 from moorage.insight.page.api_types import WaitingGroup
 from moorage.insight.page.pending_groups import NOT_TRIED, UNTOLD, Suggestion
 
-MAX_HELPED: Final = 12
+MAX_GROUPS: Final = 12
 """Number of groups with automatic suggestions; the page of a pod computes them for others."""
-MAX_REMEMBERED: Final = 500
+MAX_CACHED: Final = 500
 RETRY_SECONDS: Final = 10.0
 """Pause in seconds after a failed question."""
 
@@ -28,17 +28,17 @@ class SuggestionSearch:
 
     def __init__(self, ask: FindSuggestions, retry_seconds: float = RETRY_SECONDS) -> None:
         self._ask, self._retry_seconds = ask, retry_seconds
-        self._looking: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self.found: dict[str, Suggestion] = {}
         self.version = 0
 
-    def look_at(self, groups: Sequence[WaitingGroup]) -> None:
+    def search_for(self, groups: Sequence[WaitingGroup]) -> None:
         """Start a search for groups without a suggestion, unless one is running."""
-        wanted = [group for group in groups[:MAX_HELPED] if group.id not in self.found and _can_be_helped(group)]
-        if wanted and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.get_running_loop().create_task(self._look(wanted), name="looking for help")
+        missing = [group for group in groups[:MAX_GROUPS] if group.id not in self.found and _can_be_fixed(group)]
+        if missing and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._search(missing), name="looking for help")
 
-    async def _look(self, groups: Sequence[WaitingGroup]) -> None:
+    async def _search(self, groups: Sequence[WaitingGroup]) -> None:
         for group in groups:
             example = group.examples[0]
             try:
@@ -47,7 +47,7 @@ class SuggestionSearch:
                 log.warning("no help can be looked for", pod=example, error=str(error))
                 await asyncio.sleep(self._retry_seconds)
                 break
-            if len(self.found) >= MAX_REMEMBERED:
+            if len(self.found) >= MAX_CACHED:
                 self.found.clear()
             self.found[group.id] = Suggestion(answers.get(example, ""))
             self.version += 1
@@ -59,11 +59,11 @@ class SuggestionSearch:
 
     async def stop(self) -> None:
         """Give a search up."""
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._task is not None:
+            self._task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._looking
+                await self._task
 
 
-def _can_be_helped(group: WaitingGroup) -> bool:
+def _can_be_fixed(group: WaitingGroup) -> bool:
     return bool(group.message or group.plugins) and group.reasons not in ((NOT_TRIED,), (UNTOLD,))

@@ -12,9 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.common.errors import InputError, did_you_mean
-from moorage.insight.explain.groups import pods_that_count
-from moorage.insight.page.node_columns import load_of
-from moorage.insight.whatif.changes import belongs_to_node, evicted
+from moorage.insight.explain.groups import list_active_pods
+from moorage.insight.page.node_columns import compute_load
+from moorage.insight.whatif.changes import evicted, is_bound_to_node
 from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId, PatchObject, edit_from, put
 from moorage.insight.whatif.objects import missing
 from moorage.insight.whatif.questions import template_pod
@@ -49,19 +49,19 @@ class Moved(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-def try_changes(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
+def try_changes(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Apply the changes, place all pending pods, and return the differences; the session is restored."""
-    wish = _wish(asked)
+    wish = _parse_wish(arguments)
     deadline = monotonic() + TRY_SECONDS
-    waiting = [pod.key for pod in _in_order(pods_that_count(session)) if _is_ours(session, pod)]
+    waiting = [pod.key for pod in _in_order(list_active_pods(session)) if _is_ours(session, pod)]
     with session.branch():
-        before, left = _placed_in_turn(session, waiting, deadline)
-        before_load = load_of(session.scheduler.cache.nodes)
-    with _changed(session, wish) as other, other.branch():
-        dropped, driven = _edit(other, wish)
-        after, left_after = _placed_in_turn(other, [*waiting, *driven, *dropped], deadline + TRY_SECONDS)
-        load = load_of(other.scheduler.cache.nodes)
-        names = list(other.scheduler.cache.nodes.names)
+        before, untried = _place_in_order(session, waiting, deadline)
+        before_load = compute_load(session.scheduler.cache.nodes)
+    with _open_changed(session, wish) as changed_session, changed_session.branch():
+        dropped, driven = _edit(changed_session, wish)
+        after, left_after = _place_in_order(changed_session, [*waiting, *driven, *dropped], deadline + TRY_SECONDS)
+        load = compute_load(changed_session.scheduler.cache.nodes)
+        names = list(changed_session.scheduler.cache.nodes.names)
     moves = [
         Moved(pod, before[pod][0], *after[pod])
         for pod in waiting
@@ -69,23 +69,23 @@ def try_changes(session: Session, asked: Mapping[str, Any]) -> dict[str, Any]:
     ]
     moves += [Moved(pod, node, *after.get(pod, ("", "not tried"))) for pod, node in driven.items()]
     if wish.weights:
-        moves += _elsewhere(session, wish, monotonic() + TRY_SECONDS)
+        moves += _find_moved(session, wish, monotonic() + TRY_SECONDS)
     return {
         "moves": moves,
         "dropped": [Moved(pod, "", *after.get(pod, ("", "not tried"))) for pod in dropped],
         "waitingBefore": sum(1 for node, _ in before.values() if not node),
         "waitingAfter": sum(1 for node, _ in after.values() if not node),
-        "notTried": max(left, left_after),
+        "notTried": max(untried, left_after),
         "names": names,
         "load": load,
         "loadBefore": before_load,
     }
 
 
-def _wish(asked: Mapping[str, Any]) -> Wish:
-    given = {key: item for key, item in asked.items() if key not in ("run", "at")}
+def _parse_wish(arguments: Mapping[str, Any]) -> Wish:
+    fields = {key: item for key, item in arguments.items() if key not in ("run", "at")}
     try:
-        wish = msgspec.convert(given, Wish)
+        wish = msgspec.convert(fields, Wish)
     except msgspec.ValidationError as error:
         hint = "keys: drop (manifests as text), copies, drain (names of nodes), weights ({profile: {plugin: 5}}), edits"
         raise InputError("request", str(error), hint=hint) from error
@@ -109,19 +109,19 @@ Outcomes = dict[str, tuple[str, str]]
 """The node and the message of each pod."""
 
 
-def _placed_in_turn(session: Session, pods: list[str], deadline: float) -> tuple[Outcomes, int]:
+def _place_in_order(session: Session, pods: list[str], deadline: float) -> tuple[Outcomes, int]:
     """Place pods one after the other while there is time; return where they went, and how many were not tried."""
-    found: Outcomes = {}
-    for place, key in enumerate(pods):
+    outcomes: Outcomes = {}
+    for number, key in enumerate(pods):
         if monotonic() > deadline:
-            return found, len(pods) - place
+            return outcomes, len(pods) - number
         mark = session.mark()
         attempt = session.place(key, preempts=False)
-        held = "; ".join(status.message for status in attempt.gates)
-        if held:
+        gate_message = "; ".join(status.message for status in attempt.gates)
+        if gate_message:
             session.roll_back(mark)  # a gated pod was tried, too, but must not use resources
-        found[key] = (attempt.node, held or attempt.decision.message)
-    return found, 0
+        outcomes[key] = (attempt.node, gate_message or attempt.decision.message)
+    return outcomes, 0
 
 
 def _edit(session: Session, wish: Wish) -> tuple[list[str], dict[str, str]]:
@@ -145,7 +145,7 @@ def _drain(session: Session, name: str) -> dict[str, str]:
         if known not in session.objects or not _is_ours(session, pod):
             continue
         content = session.objects.content(known)
-        if not belongs_to_node(content):
+        if not is_bound_to_node(content):
             session.apply(DeleteObject(known), CreateObject(evicted(content)))
             driven[pod.key] = name
     cordon = put(session.objects.content(target), ("spec", "unschedulable"), True)
@@ -183,23 +183,23 @@ def _named_anew(session: Session, pod: Mapping[str, Any], number: int, copies: i
 
 
 @contextmanager
-def _changed(session: Session, wish: Wish) -> Iterator[Session]:
+def _open_changed(session: Session, wish: Wish) -> Iterator[Session]:
     """Return the session itself, or one on the same objects under other weights."""
     if not wish.weights:
         yield session
         return
-    given, view = session.given_policy, completed_view(session.given_policy.config)
+    policy_before, view = session.given_policy, completed_view(session.given_policy.config)
     for name, weights in wish.weights.items():
         profile = next((item for item in view["profiles"] if item["schedulerName"] == name), None)
         if profile is None:
-            known = [item["schedulerName"] for item in view["profiles"]]
-            raise InputError("weights", f"unknown profile {name!r}", hint=did_you_mean(name, known))
+            profiles = [item["schedulerName"] for item in view["profiles"]]
+            raise InputError("weights", f"unknown profile {name!r}", hint=did_you_mean(name, profiles))
         for plugin, weight in weights.items():
             _set_weight(profile, plugin, weight)
-    policy = load_policy(given.registry, msgspec.json.encode(view).decode(), features=given.features)
+    policy = load_policy(policy_before.registry, msgspec.json.encode(view).decode(), features=policy_before.features)
     documents = documents_of(session.objects.contents(), source="the cluster")
-    with Session(documents, policy, honours_nominations=session.honours_nominations) as other:
-        yield other
+    with Session(documents, policy, honours_nominations=session.honours_nominations) as changed_session:
+        yield changed_session
 
 
 def _set_weight(profile: dict[str, Any], plugin: str, weight: int) -> None:
@@ -219,18 +219,18 @@ def _set_weight(profile: dict[str, Any], plugin: str, weight: int) -> None:
         entry["weight"] = weight
 
 
-def _elsewhere(session: Session, wish: Wish, deadline: float) -> list[Moved]:
+def _find_moved(session: Session, wish: Wish, deadline: float) -> list[Moved]:
     """Find pods that would move if they were scheduled again, one by one, under the new weights."""
-    found: list[Moved] = []
-    with _changed(session, replace(wish, drop="", drain=(), edits=[])) as other:
-        for pod in pods_that_count(session):
+    moved: list[Moved] = []
+    with _open_changed(session, replace(wish, drop="", drain=(), edits=[])) as changed_session:
+        for pod in list_active_pods(session):
             if monotonic() > deadline:
                 break
             if pod.node_name and _is_ours(session, pod):
-                before, after = _placed_anew(session, pod), _placed_anew(other, pod)
+                before, after = _placed_anew(session, pod), _placed_anew(changed_session, pod)
                 if before and after and before != after:
-                    found.append(Moved(pod.key, before, after, "if it were scheduled again"))
-    return found
+                    moved.append(Moved(pod.key, before, after, "if it were scheduled again"))
+    return moved
 
 
 def _placed_anew(session: Session, pod: Pod) -> str:

@@ -68,10 +68,10 @@ class Anonymizer:
         """Rename everything in some objects."""
         objects = list(contents)
         for content in objects:
-            self._know_drivers(content)
-            self._know_members(content)
+            self._register_drivers(content)
+            self._register_members(content)
         for content in objects:
-            self._know_claims(content)
+            self._register_claims(content)
         return [self._walk(content, "") for content in objects]
 
     def name(self, text: str) -> str:
@@ -104,14 +104,14 @@ class Anonymizer:
             return self.name(text)
         return f"{self.name(repository)}:{tag if tag == 'latest' else self.name(tag)}"
 
-    def _know_drivers(self, content: Any) -> None:
+    def _register_drivers(self, content: Any) -> None:
         """Keep the names of drivers: claims and classes refer to them."""
         drivers = (content.get("spec") or {}).get("drivers") or () if content.get("kind") == "CSINode" else ()
         names = [driver["name"] for driver in drivers]
         names += [content["metadata"]["name"]] if content.get("kind") == "CSIDriver" else []
         self._names.update(zip(names, names, strict=True))
 
-    def _know_members(self, content: Any) -> None:
+    def _register_members(self, content: Any) -> None:
         """Have pods of a stateful set, and their claims, be named after it, as Kubernetes names them."""
         name = content["metadata"]["name"]
         owners = content["metadata"].get("ownerReferences") or ()
@@ -123,7 +123,7 @@ class Anonymizer:
                 if claim == f"{volume['name']}-{name}":
                     self._names.setdefault(claim, f"{self.name(volume['name'])}-{self.name(name)}")
 
-    def _know_claims(self, content: Any) -> None:
+    def _register_claims(self, content: Any) -> None:
         """Have the claim of an ephemeral volume be named after its pod and volume, as Kubernetes names it."""
         if content.get("kind") == "Pod":
             pod = content["metadata"]["name"]

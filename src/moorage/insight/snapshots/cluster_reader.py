@@ -137,7 +137,7 @@ async def _read_kind(
             page = msgspec.json.decode(body, type=_Page)
         except UNREADABLE as error:
             raise InputError(kind.full_name, f"the server returned an invalid list: {error}") from error
-        contents += [_taken(kind, item, with_annotations, all_fields) for item in page.items or ()]
+        contents += [_extract(kind, item, with_annotations, all_fields) for item in page.items or ()]
         version = version or page.metadata.resource_version
         progress(kind.full_name, len(contents), len(contents) + (page.metadata.remaining_item_count or 0))
         if not page.metadata.continue_:
@@ -146,26 +146,26 @@ async def _read_kind(
         query["continue"] = page.metadata.continue_
 
 
-def _taken(kind: Kind, item: msgspec.Raw, with_annotations: bool, all_fields: bool) -> Content:
+def _extract(kind: Kind, item: msgspec.Raw, with_annotations: bool, all_fields: bool) -> Content:
     if all_fields:
-        return _whole(kind, msgspec.json.decode(item))
+        return _keep_all_fields(kind, msgspec.json.decode(item))
     # Through JSON, so that lists are lists: operations of a patch know no others.
     data = msgspec.json.decode(msgspec.json.encode(decode(kind.type, bytes(item))))
     content: Content = {"apiVersion": kind.api_version, "kind": kind.name, **data}
-    _leave_annotations(content, with_annotations)
+    _drop_annotations(content, with_annotations)
     spec = content.get("spec") or {}
     if isinstance(template := spec.get("template"), dict):
         # Fields of a pod that do not affect scheduling do not matter in a template either.
         template["spec"] = msgspec.json.decode(msgspec.json.encode(convert(PodSpec, template.get("spec") or {})))
     for part in (template, *(spec.get("volumeClaimTemplates") or ())):
         if isinstance(part, dict):
-            _leave_annotations(part, with_annotations)
+            _drop_annotations(part, with_annotations)
     if kind.type is StorageClass and "parameters" in content:
         content["parameters"] = {key: text for key, text in content["parameters"].items() if key in KEPT_PARAMETERS}
     return content
 
 
-def _leave_annotations(content: Content, with_annotations: bool) -> None:
+def _drop_annotations(content: Content, with_annotations: bool) -> None:
     metadata = content.get("metadata") or {}
     if not with_annotations and "annotations" in metadata:
         annotations = {key: text for key, text in metadata.pop("annotations").items() if key in KEPT_ANNOTATIONS}
@@ -173,7 +173,7 @@ def _leave_annotations(content: Content, with_annotations: bool) -> None:
             metadata["annotations"] = annotations
 
 
-def _whole(kind: Kind, content: Content) -> Content:
+def _keep_all_fields(kind: Kind, content: Content) -> Content:
     content.get("metadata", {}).pop("managedFields", None)
     return {"apiVersion": kind.api_version, "kind": kind.name, **content}
 

@@ -55,20 +55,20 @@ def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFA
         value = yaml.safe_load(parts[4])
     except yaml.YAMLError as error:
         raise _bad_setting(wish, "its value is not YAML") from error
-    places = [at for at, document in enumerate(documents) if ObjectId.of(document.content) == target]
-    if not places:
-        others = [ObjectId.of(document.content) for document in documents if document.kind == kind.name]
-        raise missing(target, (found.key for found in others))
-    content = dict(documents[places[0]].content)
-    known = _unknown_fields(content)
+    matches = [at for at, document in enumerate(documents) if ObjectId.of(document.content) == target]
+    if not matches:
+        candidates = [ObjectId.of(document.content) for document in documents if document.kind == kind.name]
+        raise missing(target, (candidate.key for candidate in candidates))
+    content = dict(documents[matches[0]].content)
+    known_problems = _unknown_fields(content)
     try:
         content = json_patch(content, [put(content, path, value)])
     except (ApiError, AssertionError, IndexError, KeyError, TypeError) as error:
         raise _bad_setting(wish, "the object has no such place") from error
-    if new := _unknown_fields(content) - known:
+    if new := _unknown_fields(content) - known_problems:
         raise _bad_setting(wish, f"a {kind.name} has no field {min(new)}")
     result = list(documents)
-    result[places[0]] = Document(content, documents[places[0]].source)
+    result[matches[0]] = Document(content, documents[matches[0]].source)
     return result
 
 
@@ -92,8 +92,8 @@ def _kind(word: str, wish: str) -> Kind:
 
 def _path(text: str, wish: str) -> list[str | int]:
     steps: list[str | int] = []
-    rest = text.strip()
-    for step in _STEP.finditer(rest):
+    remaining = text.strip()
+    for step in _STEP.finditer(remaining):
         steps.append(int(step[1]) if step[1] is not None else re.sub(r"\\(.)", r"\1", step[2]))
     if not steps or isinstance(steps[0], int):
         raise _bad_setting(wish, "it names no field")
@@ -105,23 +105,25 @@ def without_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
 
     Pods that belong to a node (of daemon sets, and mirror pods) go with it.
     """
-    gone = {_name(document) for document in documents if document.kind == "Node" and _is_meant(document, wish)}
-    if not gone:
-        known = [_name(document) for document in documents if document.kind == "Node"]
-        hint = did_you_mean(wish, known) or "use the name of a node, a pattern such as pool-a-*, or a label key=value"
+    removed_names = {_name(document) for document in documents if document.kind == "Node" and _is_meant(document, wish)}
+    if not removed_names:
+        node_names = [_name(document) for document in documents if document.kind == "Node"]
+        hint = (
+            did_you_mean(wish, node_names) or "use the name of a node, a pattern such as pool-a-*, or a label key=value"
+        )
         raise InputError(f"--remove-node {wish}", "node not found", hint=hint)
-    kept: list[Document] = []
+    remaining: list[Document] = []
     for document in documents:
-        if document.kind in ("Node", "CSINode") and _name(document) in gone:
+        if document.kind in ("Node", "CSINode") and _name(document) in removed_names:
             continue
         node = (document.content.get("spec") or {}).get("nodeName")
-        if document.kind == "ResourceSlice" and node in gone:
+        if document.kind == "ResourceSlice" and node in removed_names:
             continue
-        if document.kind != "Pod" or node not in gone:
-            kept.append(document)
-        elif not belongs_to_node(document.content):
-            kept.append(Document(evicted(document.content), document.source))
-    return kept
+        if document.kind != "Pod" or node not in removed_names:
+            remaining.append(document)
+        elif not is_bound_to_node(document.content):
+            remaining.append(Document(evicted(document.content), document.source))
+    return remaining
 
 
 def _name(document: Document) -> str:
@@ -135,7 +137,7 @@ def _is_meant(document: Document, wish: str) -> bool:
     return fnmatchcase(_name(document), wish)
 
 
-def belongs_to_node(content: Any) -> bool:
+def is_bound_to_node(content: Any) -> bool:
     """Return whether a pod disappears with its node."""
     metadata = content.get("metadata") or {}
     owners = metadata.get("ownerReferences") or ()
@@ -158,7 +160,7 @@ def with_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
         raise InputError(f"--add-nodes {wish}", "not of the form COUNTxNODE", hint=hint)
     count, shape = int(parts[1]), parts[2]
     nodes = {_name(document): document for document in documents if document.kind == "Node"}
-    made = []
+    new_documents = []
     for number in range(1, count + 1):
         name = f"{shape if '=' not in shape else 'added'}-new-{number}"
         while name in nodes:
@@ -170,8 +172,8 @@ def with_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
         else:
             hint = did_you_mean(shape, list(nodes)) or "use a size such as cpu=8,memory=32Gi"
             raise InputError(f"--add-nodes {wish}", f"node {shape!r} not found", hint=hint)
-        made.append(Document(content, f"--add-nodes {wish}"))
-    return [*documents, *made]
+        new_documents.append(Document(content, f"--add-nodes {wish}"))
+    return [*documents, *new_documents]
 
 
 def _of_shape(name: str, number: int, text: str) -> dict[str, Any]:
@@ -188,11 +190,13 @@ def cloned_node(content: Any, name: str) -> dict[str, Any]:
     old = metadata.get("name")
     labels = {key: name if text == old else text for key, text in (metadata.get("labels") or {}).items()}
     taints = [item for item in spec.get("taints") or () if item.get("key") != UNSCHEDULABLE]
-    kept = {key: copy.deepcopy(status[key]) for key in ("capacity", "allocatable", "declaredFeatures") if key in status}
+    new_status = {
+        key: copy.deepcopy(status[key]) for key in ("capacity", "allocatable", "declaredFeatures") if key in status
+    }
     head = {"apiVersion": content["apiVersion"], "kind": content["kind"]}
-    made: dict[str, Any] = {**head, "metadata": {"name": name}, "status": kept}
+    new_node: dict[str, Any] = {**head, "metadata": {"name": name}, "status": new_status}
     if labels:
-        made["metadata"]["labels"] = labels
+        new_node["metadata"]["labels"] = labels
     if taints:
-        made["spec"] = {"taints": copy.deepcopy(taints)}
-    return made
+        new_node["spec"] = {"taints": copy.deepcopy(taints)}
+    return new_node

@@ -28,9 +28,11 @@ class ObjectId(NamedTuple):
     def of(cls, content: Content) -> "ObjectId":
         """Identify an object as it is written; what needs a namespace and names none is in the default one."""
         kind, metadata = str(content.get("kind", "")), content.get("metadata") or {}
-        known = BY_NAME.get(kind)
+        known_kind = BY_NAME.get(kind)
         namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
-        return cls(kind, namespace if known is None or known.namespaced else "", str(metadata.get("name", "")))
+        return cls(
+            kind, namespace if known_kind is None or known_kind.namespaced else "", str(metadata.get("name", ""))
+        )
 
     @property
     def key(self) -> str:
@@ -39,8 +41,8 @@ class ObjectId(NamedTuple):
 
     def as_data(self, api_version: str = "") -> dict[str, str]:
         """Write it down as the head of an object."""
-        known = BY_NAME.get(self.kind)
-        head = {"apiVersion": api_version or (known.api_version if known else ""), "kind": self.kind}
+        known_kind = BY_NAME.get(self.kind)
+        head = {"apiVersion": api_version or (known_kind.api_version if known_kind else ""), "kind": self.kind}
         return {**head, **({"namespace": self.namespace} if self.namespace else {}), "name": self.name}
 
 
@@ -102,29 +104,29 @@ def pointer(*steps: str | int) -> str:
 
 def put(content: Content, path: Sequence[str | int], value: Any) -> Operation:
     """Write a value into an object, with the parents that are missing; what is there is replaced."""
-    found: Any = content
+    parent: Any = content
     for depth, step in enumerate(path):
         is_last = depth == len(path) - 1
-        if isinstance(found, list):
+        if isinstance(parent, list):
             assert isinstance(step, int), "a list is stepped into by number"
-            found = found[step]
+            parent = parent[step]
             continue
-        inner = found.get(step) if isinstance(found, Mapping) else None
+        inner = parent.get(step) if isinstance(parent, Mapping) else None
         if inner is None or is_last:
-            op = "replace" if is_last and isinstance(found, Mapping) and step in found else "add"
+            op = "replace" if is_last and isinstance(parent, Mapping) and step in parent else "add"
             for key in reversed(path[depth + 1 :]):
                 value = {key: value}
             return {"op": op, "path": pointer(*path[: depth + 1]), "value": value}
-        found = inner
+        parent = inner
     return {"op": "replace", "path": pointer(*path), "value": value}
 
 
 def append(content: Content, path: Sequence[str | int], items: Sequence[Any]) -> list[Operation]:
     """Append items to a list in an object; create the list if it is missing."""
-    found: Any = content
+    parent: Any = content
     for step in path:
-        found = found.get(step) if isinstance(found, Mapping) else found[step]
-        if found is None:
+        parent = parent.get(step) if isinstance(parent, Mapping) else parent[step]
+        if parent is None:
             return [put(content, path, list(items))]
     return [{"op": "add", "path": f"{pointer(*path)}/-", "value": item} for item in items]
 
@@ -134,9 +136,9 @@ def remove(*path: str | int) -> Operation:
     return {"op": "remove", "path": pointer(*path)}
 
 
-def remove_items(path: Sequence[str | int], places: Iterable[int]) -> list[Operation]:
+def remove_items(path: Sequence[str | int], indexes: Iterable[int]) -> list[Operation]:
     """Take items out of a list, the last first, so that the others keep their places."""
-    return [remove(*path, place) for place in sorted(set(places), reverse=True)]
+    return [remove(*path, index) for index in sorted(set(indexes), reverse=True)]
 
 
 def edit_from(data: Any) -> Edit:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.insight.whatif.changes import belongs_to_node, evicted
+from moorage.insight.whatif.changes import evicted, is_bound_to_node
 from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.pod import Pod
@@ -36,18 +36,18 @@ def find_fewest_nodes(session: Session) -> FewestNodes:
     infos = list(session.scheduler.cache.nodes)
     lowest = _lower_bound(session, infos)
     with session.branch():
-        spare = _emptied(session)
+        spare = _drain_nodes(session)
     if len(infos) - len(spare) > lowest and sum(len(info.pods) for info in infos) <= MAX_REPACKED:
         with session.branch():
-            unused = _repacked(session)
+            unused = _pack_from_scratch(session)
             if unused is not None:
-                unused += _emptied(session)
+                unused += _drain_nodes(session)
         if unused is not None and len(unused) > len(spare):
             spare = unused
     return FewestNodes(len(infos) - len(spare), len(infos), lowest, tuple(spare))
 
 
-def _emptied(session: Session) -> list[str]:
+def _drain_nodes(session: Session) -> list[str]:
     """Take nodes away whose pods fit on the others, the emptiest first; name them."""
     spare: list[str] = []
     for name in [info.name for info in sorted(session.scheduler.cache.nodes, key=_fullness)]:
@@ -68,23 +68,23 @@ def _drain(session: Session, name: str) -> bool:
     """Remove a node and place its pods elsewhere; return whether all of them fit."""
     info = session.scheduler.cache.node(name)
     assert info is not None
-    contents = _taken_off(session, sorted(info.pods.values(), key=lambda pod: -pod.requests.get("cpu", 0)))
+    contents = _remove_pods(session, sorted(info.pods.values(), key=lambda pod: -pod.requests.get("cpu", 0)))
     if contents is None:
         return False
     session.apply(DeleteObject(ObjectId("Node", "", name)))
     for content in contents:
-        if belongs_to_node(content):
+        if is_bound_to_node(content):
             continue
         fresh = evicted(content)
         session.apply(CreateObject(fresh))
         node = session.try_pod(ObjectId.of(fresh).key, preempts=False).node
         if not node:
             return False
-        _settle(session, fresh, node)
+        _bind(session, fresh, node)
     return True
 
 
-def _taken_off(session: Session, pods: Iterable[Pod]) -> list[dict[str, Any]] | None:
+def _remove_pods(session: Session, pods: Iterable[Pod]) -> list[dict[str, Any]] | None:
     """Remove pods from their nodes and return their manifests; ``None`` if a manifest is missing."""
     contents = []
     for pod in pods:
@@ -96,13 +96,13 @@ def _taken_off(session: Session, pods: Iterable[Pod]) -> list[dict[str, Any]] | 
     return contents
 
 
-def _settle(session: Session, content: Mapping[str, Any], node: str) -> None:
+def _bind(session: Session, content: Mapping[str, Any], node: str) -> None:
     """Let a pod be one that runs on a node, so that it can be moved again."""
     session.apply(DeleteObject(ObjectId.of(content)))
     session.apply(CreateObject({**content, "spec": {**content["spec"], "nodeName": node}}))
 
 
-def _repacked(session: Session) -> list[str] | None:
+def _pack_from_scratch(session: Session) -> list[str] | None:
     """Pack all pods from scratch, the largest first, each into the first node that accepts it; return the unused nodes.
 
     Return ``None`` if a pod does not fit, or does not fit without the unused nodes.
@@ -118,12 +118,12 @@ def _repacked(session: Session) -> list[str] | None:
     # Pods with constraints come first: they have fewer candidate nodes.
     movable = sorted(_movable(session, nodes), key=lambda pod: (not _is_choosy(pod), -share(pod.requests), pod.key))
     order = [info.name for info in sorted(nodes, key=lambda info: (-share(info.allocatable), info.name))]
-    contents = _taken_off(session, movable)
+    contents = _remove_pods(session, movable)
     if contents is None:
         return None
     rows = {name: _row(session, name) for name in order}
     closed, opened = dict.fromkeys(order), list[str]()
-    places: list[tuple[dict[str, Any], str]] = []
+    placements: list[tuple[dict[str, Any], str]] = []
     for content in contents:
         fresh = evicted(content)
         session.apply(CreateObject(fresh))
@@ -134,22 +134,22 @@ def _repacked(session: Session) -> list[str] | None:
         if node in closed:
             del closed[node]
             opened.append(node)
-        _settle(session, fresh, node)
-        places.append((fresh, node))
+        _bind(session, fresh, node)
+        placements.append((fresh, node))
     unused = list(closed)
     for name in unused:
         own = session.scheduler.cache.node(name)
-        if own is None or _taken_off(session, list(own.pods.values())) is None:
+        if own is None or _remove_pods(session, list(own.pods.values())) is None:
             return None
         session.apply(DeleteObject(ObjectId("Node", "", name)))
-    return unused if all(_still_fits(session, *place) for place in places) else None
+    return unused if all(_still_fits(session, *placement) for placement in placements) else None
 
 
 def _movable(session: Session, infos: Iterable[NodeInfo]) -> list[Pod]:
     """List the pods that would be made again elsewhere if their node went."""
     pods = (pod for info in infos for pod in info.pods.values())
     content = session.objects.content
-    return [pod for pod in pods if not belongs_to_node(content(ObjectId("Pod", pod.namespace, pod.name)))]
+    return [pod for pod in pods if not is_bound_to_node(content(ObjectId("Pod", pod.namespace, pod.name)))]
 
 
 def _is_choosy(pod: Pod) -> bool:
@@ -176,17 +176,19 @@ def _lower_bound(session: Session, infos: list[NodeInfo]) -> int:
     moving = {pod.uid for pod in movable}
     lowest = 1 if movable else 0
     for name in names:
-        taken = [sum(_asked(pod, name) for pod in info.pods.values() if pod.uid not in moving) for info in infos]
-        room = (info.allocatable.get(name, 0) - used for info, used in zip(infos, taken, strict=True))
+        fixed_requests = [
+            sum(_count_request(pod, name) for pod in info.pods.values() if pod.uid not in moving) for info in infos
+        ]
+        room = (info.allocatable.get(name, 0) - fixed for info, fixed in zip(infos, fixed_requests, strict=True))
         free = sorted(room, reverse=True)
-        total, count = sum(_asked(pod, name) for pod in movable), 0
+        total, count = sum(_count_request(pod, name) for pod in movable), 0
         while total > 0 and count < len(free):
             total -= max(0, free[count])
             count += 1
-        alone = sum(2 * _asked(pod, name) > free[0] for pod in movable) if free else 0
+        alone = sum(2 * _count_request(pod, name) > free[0] for pod in movable) if free else 0
         lowest = max(lowest, count, alone)
     return min(lowest, len(infos))
 
 
-def _asked(pod: Pod, name: str) -> int:
+def _count_request(pod: Pod, name: str) -> int:
     return 1 if name == PODS else pod.requests.get(name, 0)

@@ -39,12 +39,15 @@ def template_pod(documents: Iterable[Document]) -> dict[str, Any]:
         metadata, spec = _part(document, "metadata"), _part(document, "spec")
         if document.kind == "Pod":
             return evicted({**document.content, "metadata": metadata, "spec": spec})
-        place = ("spec", "template") if "template" in spec else ("spec", "jobTemplate", "spec", "template")
-        if _part(document, *place):
-            named = {"name": metadata.get("name", "pod"), "namespace": metadata.get("namespace") or DEFAULT_NAMESPACE}
-            own = _part(document, *place, "metadata")
-            head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, **named}}
-            return {**head, "spec": _part(document, *place, "spec")}
+        template_path = ("spec", "template") if "template" in spec else ("spec", "jobTemplate", "spec", "template")
+        if _part(document, *template_path):
+            pod_metadata = {
+                "name": metadata.get("name", "pod"),
+                "namespace": metadata.get("namespace") or DEFAULT_NAMESPACE,
+            }
+            own = _part(document, *template_path, "metadata")
+            head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, **pod_metadata}}
+            return {**head, "spec": _part(document, *template_path, "spec")}
     raise InputError("POD_FILE", "no Pod and no workload with a pod template", hint="use a Pod or a Deployment")
 
 

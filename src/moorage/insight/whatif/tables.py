@@ -24,11 +24,11 @@ def filter_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
     if plugin:
         statuses = _statuses_by(runner, pod, _named(runner, plugin, (PreFilterPlugin, FilterPlugin), "filters"))
     else:
-        found = runner.filtering.find(pod, EVERY_NODE)
+        result = runner.filtering.find(pod, EVERY_NODE)
         statuses = {
-            row: found.diagnosis.statuses[runner.cache.nodes[row].name]
+            row: result.diagnosis.statuses[runner.cache.nodes[row].name]
             for row in _rows(runner)
-            if not is_feasible(found, row)
+            if not is_feasible(result, row)
         }
     return [_filter_row(runner.cache.nodes[row].name, statuses.get(row)) for row in _rows(runner)]
 
@@ -37,12 +37,12 @@ def score_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
     """Score the feasible nodes: by one plugin (raw, normalized, weighted), or by all, the best first."""
     if plugin:
         _named(runner, plugin, (ScorePlugin,), "scores")
-    found = runner.filtering.find(pod, EVERY_NODE)
-    rows = np.array([row for row in _rows(runner) if is_feasible(found, row)], dtype=np.int64)
+    result = runner.filtering.find(pod, EVERY_NODE)
+    rows = np.array([row for row in _rows(runner) if is_feasible(result, row)], dtype=np.int64)
     if not len(rows):
         return []
     window = runner.cache.nodes.take(rows)
-    scores = score_all(runner.profile, found.cycle.clone(), pod, window)
+    scores = score_all(runner.profile, result.cycle.clone(), pod, window)
     if not plugin:
         by_plugin = {item.plugin: item.weight * item.normalized for item in scores.by_plugin}
         columns = {"total": scores.totals, **by_plugin}
@@ -53,11 +53,11 @@ def score_rows(runner: ProfileRunner, pod: Pod, plugin: str = "") -> Rows:
         raw, normalized = (nothing, nothing) if item is None else (item.raw, item.normalized)
         weight = runner.profile.weights[plugin]
         columns = {"weighed": weight * normalized, "normalized": normalized, "raw": raw}
-    listed = [
-        {"node": name, **{key: int(column[place]) for key, column in columns.items()}}
-        for place, name in enumerate(window.names)
+    rows_by_node = [
+        {"node": name, **{key: int(column[index]) for key, column in columns.items()}}
+        for index, name in enumerate(window.names)
     ]
-    return sorted(listed, key=lambda row: -row[next(iter(columns))])
+    return sorted(rows_by_node, key=lambda row: -row[next(iter(columns))])
 
 
 def _rows(runner: ProfileRunner) -> list[int]:
@@ -71,12 +71,12 @@ def _filter_row(name: str, status: Status | None) -> dict[str, Any]:
     return {"node": name, "fits": False, "plugin": status.plugin, "code": status.code.label, "reason": status.message}
 
 
-def _named(runner: ProfileRunner, name: str, bases: tuple[type[Plugin], ...], what: str) -> Plugin:
-    known = {plugin.name: plugin for plugin in runner.profile.node_plugins if isinstance(plugin, bases)}
-    if name not in known:
-        hint = did_you_mean(name, known) or f"candidates: {', '.join(known) or 'none'}"
-        raise InputError(f"profile {runner.profile.name}", f"no plugin {name!r} that {what}", hint=hint)
-    return known[name]
+def _named(runner: ProfileRunner, name: str, bases: tuple[type[Plugin], ...], verb: str) -> Plugin:
+    candidates = {plugin.name: plugin for plugin in runner.profile.node_plugins if isinstance(plugin, bases)}
+    if name not in candidates:
+        hint = did_you_mean(name, candidates) or f"candidates: {', '.join(candidates) or 'none'}"
+        raise InputError(f"profile {runner.profile.name}", f"no plugin {name!r} that {verb}", hint=hint)
+    return candidates[name]
 
 
 def _statuses_by(runner: ProfileRunner, pod: Pod, plugin: Plugin) -> dict[int, Status]:

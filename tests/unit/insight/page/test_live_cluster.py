@@ -125,7 +125,7 @@ def test_a_search_that_failed_is_begun_again() -> None:
         group = WaitingGroup("g", ("Insufficient cpu",), ("NodeResourcesFit",), 1, ("shop/a",), "no node", 0.0)
         for _ in range(2):
             version = helping.version
-            helping.look_at([group])
+            helping.search_for([group])
             async with asyncio.timeout(60):
                 while helping.version == version:  # a failure must be told as well, or nobody would look again
                     await asyncio.sleep(0)

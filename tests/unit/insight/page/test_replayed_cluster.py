@@ -20,7 +20,7 @@ def test_help_is_looked_for_if_the_nodes_are_known(known: tuple[dict[str, object
         await source.start()
         try:
             assert source.state(0, 1e9).groups
-            return bool(source._helping)
+            return bool(source._suggestions)
         finally:
             await source.stop()
 

@@ -52,7 +52,7 @@ def _arguments(
             yield "Relax the default topology spread constraints to whenUnsatisfiable: ScheduleAnyway", operations
 
 
-def leave_out_plugins(subject: Subject, plugins: set[str]) -> Iterator[Remedy]:
+def disable_plugins(subject: Subject, plugins: set[str]) -> Iterator[Remedy]:
     """Switch a plugin off that is in the way: the last resort."""
     view = _view(subject)
     for number, profile in enumerate(view["profiles"]):

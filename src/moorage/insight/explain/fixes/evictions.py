@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from moorage.insight.explain.fixes.resources import shortage
-from moorage.insight.explain.obstacles import short_of
+from moorage.insight.explain.obstacles import list_short_resources
 from moorage.insight.explain.subject import Remedy, Subject
 from moorage.insight.whatif.edits import CreateObject, DeleteObject, Edit, ObjectId
 from moorage.kube.api.cluster import PodDisruptionBudget, PriorityClass
@@ -72,7 +72,7 @@ def _weight(subject: Subject, row: int) -> float:
     """Prefer nodes that are short of little, and of few things."""
     node, obstacles = subject.nodes[row], subject.obstacles.of(row)
     fit = obstacles.get("NodeResourcesFit")
-    names = short_of(fit) if fit is not None else ()
+    names = list_short_resources(fit) if fit is not None else ()
     requests = subject.pod.requests
     return len(obstacles) + sum(
         shortage(node, name, requests.get(name, 0)) / max(1, node.allocatable.get(name, 0)) for name in names

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.common.errors import InputError
-from moorage.insight.explain.obstacles import short_of
+from moorage.insight.explain.obstacles import list_short_resources
 from moorage.insight.explain.subject import Draft, Remedy, Subject
 from moorage.insight.whatif.edits import Edit
 from moorage.kube.api.container import Container
@@ -18,7 +18,7 @@ MAX_NODES: Final = 3
 """Number of nodes to try for one kind of change."""
 
 
-def unit_of(resource: str) -> int:
+def find_unit(resource: str) -> int:
     """Return the usual step of an amount in the scheduler's unit: milli-CPU, bytes, pieces."""
     if resource == MEMORY:
         return MEBIBYTE
@@ -52,7 +52,7 @@ def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourc
     groups: dict[tuple[str, ...], list[int]] = {}
     for row in rows:
         status = subject.obstacles.of(row).get(plugin)
-        if status is not None and (names := short_of(status)) and PODS not in names:
+        if status is not None and (names := list_short_resources(status)) and PODS not in names:
             groups.setdefault(names, []).append(row)
     for names, group_rows in sorted(groups.items(), key=lambda item: len(item[0])):
         try:
@@ -75,7 +75,7 @@ def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remed
     def edits_for(amounts: Mapping[str, int]) -> list[Edit]:
         draft = subject.draft()
         for name, steps in amounts.items():
-            lower(draft, subject, name, steps * unit_of(name))
+            lower(draft, subject, name, steps * find_unit(name))
         return [draft.edit()] if draft.operations else []
 
     for name in names:
@@ -83,7 +83,7 @@ def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remed
         def with_steps(steps: int, name: str = name) -> list[Edit]:
             return edits_for({**targets, name: steps})
 
-        highest = -(-requests[name] // unit_of(name))
+        highest = -(-requests[name] // find_unit(name))
         best_steps = subject.largest(0, highest, with_steps, max(0, targets[name]))
         if best_steps is None:
             return None
@@ -93,12 +93,12 @@ def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remed
     ):
         return None  # fewer resources are enough, elsewhere
     draft = subject.draft()
-    lowered = [text for name in names for text in lower(draft, subject, name, targets[name] * unit_of(name))]
+    lowered = [text for name in names for text in lower(draft, subject, name, targets[name] * find_unit(name))]
     return subject.offer("request", _sentence(lowered), draft.edit(), cost=len(names))
 
 
 def _steps(name: str, amount: int) -> int:
-    return max(0, amount) // unit_of(name)
+    return max(0, amount) // find_unit(name)
 
 
 def _sentence(lowered: Sequence[str]) -> str:
@@ -131,7 +131,7 @@ def lower(draft: Draft, subject: Subject, resource: str, most: int) -> list[str]
         _write(draft, ("spec", "resources"), resource, limit // scale)
     parts = [ContainerAsk("containers", index, item, resource) for index, item in enumerate(spec.containers)]
     parts += [ContainerAsk("initContainers", index, item, resource) for index, item in enumerate(spec.init_containers)]
-    step = unit_of(resource) * scale
+    step = find_unit(resource) * scale
     while excess := _excess(parts, limit):
         over, members = excess
         hungriest = max(members, key=lambda part: part.now)
@@ -197,7 +197,7 @@ def enlarge_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
 
     def missing(row: int) -> dict[str, int]:
         status = subject.obstacles.of(row).get("NodeResourcesFit")
-        names = short_of(status) if status is not None else ()
+        names = list_short_resources(status) if status is not None else ()
         return {name: shortage(subject.nodes[row], name, requests.get(name, 0)) for name in names}
 
     def weight(row: int) -> float:
@@ -215,13 +215,13 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Rem
     have = {name: node.allocatable.get(name, 0) for name in short}
 
     def steps_for(name: str, amount: int) -> int:
-        return -(-(have[name] + amount) // unit_of(name))
+        return -(-(have[name] + amount) // find_unit(name))
 
     def edits_for(totals: Mapping[str, int]) -> list[Edit]:
         draft = subject.draft_of("Node", node.name)
         field = "allocatable" if draft.content.get("status", {}).get("allocatable") else "capacity"
         for name, steps in totals.items():
-            draft.put(("status", field, name), written(name, steps * unit_of(name)))
+            draft.put(("status", field, name), written(name, steps * find_unit(name)))
         return [draft.edit()]
 
     totals = {name: steps_for(name, amount * subject.pods) for name, amount in short.items()}
@@ -236,12 +236,12 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Rem
 
         # The smallest amount that will do is the largest of the negative ones.
         negated_steps = subject.largest(
-            -totals[name] - 1, -(have[name] // unit_of(name)), with_fewer, -steps_for(name, amount)
+            -totals[name] - 1, -(have[name] // find_unit(name)), with_fewer, -steps_for(name, amount)
         )
         if negated_steps is None:
             return None
         totals[name] = -negated_steps
-    more = [f"{written(name, steps * unit_of(name) - have[name])} {name}" for name, steps in totals.items()]
+    more = [f"{written(name, steps * find_unit(name) - have[name])} {name}" for name, steps in totals.items()]
     return subject.offer("node-capacity", f"Add {' and '.join(more)} to node {node.name}", *edits_for(totals))
 
 
