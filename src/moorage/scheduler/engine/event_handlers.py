@@ -59,7 +59,7 @@ log = structlog.get_logger(__name__)
 
 
 class RejectsWaitingPods(Protocol):
-    """Who waits on permit."""
+    """The pods that wait on permit."""
 
     def reject_waiting(self, uid: str, message: str) -> bool:
         """Reject a waiting pod as unschedulable; return False if it does not wait."""
@@ -240,7 +240,7 @@ class EventHandlers:
         self._queue.move_all_to_active_or_backoff(NODE_ADD, None, node)
 
     def node_updated(self, old: Node, new: Node) -> None:
-        """Follow a change of a node; a mere heartbeat wakes nobody."""
+        """Apply a change of a node; a heartbeat requeues no pods."""
         self._objects[Node].put(new)
         self._cache.update_node(new)
         for event in node_changes(old, new):

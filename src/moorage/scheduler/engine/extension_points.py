@@ -1,4 +1,4 @@
-"""Asking plugins: one plugin one question, and the extension points at which all of a profile are simply asked in turn.
+"""Calls of plugins: single calls, and the extension points that call all plugins of a profile in order.
 
 This is the one place where a plugin's exception becomes an error of the attempt, named after the plugin; and where the
 time of a single plugin can be taken (``plugin._timer``), without changing what is asked.
@@ -82,7 +82,7 @@ class CallTimer(Protocol):
 
 
 def ask(point: Point, plugin: Plugin, method: Callable[..., T], *arguments: Any) -> T:
-    """Call a plugin; what it raises fails the attempt, worded after the extension point and the plugin."""
+    """Call a plugin; its exceptions become a PluginError that names the extension point and the plugin."""
     try:
         if plugin._timer is None:
             return method(*arguments)
@@ -96,7 +96,7 @@ def ask(point: Point, plugin: Plugin, method: Callable[..., T], *arguments: Any)
 
 
 async def ask_waiting(point: Point, plugin: Plugin, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-    """Call a plugin that waits, and wait for it; what it raises fails the attempt."""
+    """Call an async method of a plugin; its exceptions become a PluginError."""
     try:
         if plugin._timer is None:
             return await method(*arguments)
@@ -110,7 +110,7 @@ async def ask_waiting(point: Point, plugin: Plugin, method: Callable[..., Awaita
 
 
 def ask_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tuple[T, ...]:
-    """Ask plugins one short question each, too often for a boundary around every call.
+    """Call one short method of each plugin, too often for a boundary around every call.
 
     Only when one raises are they asked again, to learn which.
     """
@@ -130,7 +130,7 @@ def failure(point: Point, plugin: str, error: BaseException | str) -> PluginErro
 
 
 def require_status(point: Point, plugin: Plugin, answer: object) -> Status | None:
-    """Refuse an answer that is neither a Status nor ``None``; success is ``None``."""
+    """Raise for a result that is neither a Status nor ``None``; success is ``None``."""
     if answer is None:
         return None
     if not isinstance(answer, Status):
@@ -139,7 +139,7 @@ def require_status(point: Point, plugin: Plugin, answer: object) -> Status | Non
 
 
 def require_nothing(point: Point, plugin: Plugin, answer: object) -> None:
-    """Refuse an answer where there is nothing to answer: whoever gives one expects something of it."""
+    """Raise for a result of a method that must return ``None``: its author expects an effect of it."""
     if answer is not None:
         raise failure(point, plugin.name, f"it answered {shown(answer)}, which nobody takes notice of")
 
@@ -152,7 +152,7 @@ def rejection(point: Point, plugin: Plugin, status: Status) -> Status:
 
 
 def pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-    """Ask one pre-filter and refuse what is no answer of PreFilter."""
+    """Call one pre-filter, and raise for an invalid result."""
     answer = ask(PRE_FILTER, plugin, plugin.pre_filter, cycle, pod, nodes)
     if answer is None or answer is SKIP or (isinstance(answer, NodeNames) and isinstance(answer.names, frozenset)):
         return answer
@@ -166,7 +166,7 @@ def pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: Node
 
 
 def filter_node(filters: Iterable[FilterPlugin], cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-    """Ask all filters about one node, in order; the first that rejects it is the one that counts."""
+    """Run all filters on one node, in order; return the first rejection."""
     for plugin in filters:
         if plugin.name in cycle.skipped_filters:
             continue
@@ -177,7 +177,7 @@ def filter_node(filters: Iterable[FilterPlugin], cycle: CycleState, pod: Pod, no
 
 
 def how_many(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray | None:
-    """Ask one filter how many pods like this one each node takes; ``None`` if it cannot tell."""
+    """Return how many of these pods each node can take according to one filter; ``None`` if it cannot count."""
     counts = ask(FILTER, plugin, plugin.how_many, cycle, pod, nodes)
     if counts is None:
         return None
@@ -188,11 +188,11 @@ def how_many(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable
 
 
 def pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> None:
-    """Ask one pre-score plugin; it may skip its scoring, and anything else but success is an error."""
+    """Call one pre-score plugin; it may skip its scores, and any other status is an error."""
     answer = ask(PRE_SCORE, plugin, plugin.pre_score, cycle, pod, nodes)
     if answer is None:
         return
-    # What most plugins say of most pods needs no checking.
+    # The usual results need no validation.
     if answer is not SKIP:
         status = require_status(PRE_SCORE, plugin, answer)
         if status is None:
@@ -203,7 +203,7 @@ def pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTa
 
 
 def score_node(plugin: ScorePlugin, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-    """Have one plugin score one node, and refuse what is not an integer."""
+    """Score one node by one plugin; raise if the score is not an integer."""
     score = ask(SCORE, plugin, plugin.score, cycle, pod, node)
     if type(score) is int:
         return score
@@ -213,7 +213,7 @@ def score_node(plugin: ScorePlugin, cycle: CycleState, pod: Pod, node: NodeInfo)
 
 
 def score_nodes(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-    """Have one plugin score a window, and refuse what is not one integer per node.
+    """Score a window by one plugin; raise unless it returns one integer per node.
 
     The column may be of 32 bits if the plugin is one whose narrow columns need no checking.
     """
@@ -231,7 +231,7 @@ def score_nodes(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTab
 
 
 def normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
-    """Have a plugin bring its scores into range, and refuse what is not one integer per node."""
+    """Normalize the scores of a plugin; raise unless it returns one integer per node."""
     normalized = ask(NORMALIZE, plugin, plugin.normalize_scores, cycle, pod, nodes, scores)
     if not isinstance(normalized, np.ndarray) or normalized.shape != scores.shape or normalized.dtype.kind not in "iu":
         problem = f"it answered {shown(normalized)}, not one integer for each of {len(nodes)} nodes"
@@ -263,12 +263,12 @@ def change_what_if(
 
 
 def idle(profile: Profile, cycle: CycleState) -> frozenset[str]:
-    """Name the plugins that have nothing to do with this pod from reserve on, since their pre-filter said so."""
+    """Return the plugins whose pre-filter skipped this pod, and that have no work from reserve on."""
     return profile.idle_when_skipped & cycle.skipped_filters
 
 
 def reserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-    """Have every reserve plugin set aside what the pod needs; stop at the first that cannot."""
+    """Run all reserve plugins; stop at the first rejection."""
     without = idle(profile, cycle)
     if profile.reserving <= without:
         return None
@@ -282,7 +282,7 @@ def reserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> St
 
 
 def unreserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> None:
-    """Have every reserve plugin give back what it set aside, last first; one that cannot does not stop the rest."""
+    """Run unreserve of all reserve plugins, the last one first; errors do not stop the others."""
     for plugin in reversed(profile.reserve):
         try:
             require_nothing(UNRESERVE, plugin, ask(UNRESERVE, plugin, plugin.unreserve, cycle, pod, node_name))
@@ -291,7 +291,7 @@ def unreserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> 
 
 
 def permit(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> Status | dict[str, float] | None:
-    """Ask whether the pod may be bound: a rejection, the plugins to wait for and how long, or ``None``."""
+    """Run the permit plugins; return a rejection, the plugins to wait for with their timeouts, or ``None``."""
     waits: dict[str, float] = {}
     for plugin in profile.permit:
         answer = ask(PERMIT, plugin, plugin.permit, cycle, pod, node_name)

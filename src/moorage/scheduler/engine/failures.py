@@ -1,4 +1,4 @@
-"""What happens to a pod whose attempt failed: back to the queue, a condition, and an event for its owner."""
+"""The handling of failed attempts: the pod is requeued, and gets a condition and an event."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -32,7 +32,7 @@ class FailureHandler:
         self._heeds_resizes = services.features.enabled("InPlacePodVerticalScalingSchedulerPreemption")
 
     def handle(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
-        """Requeue the pod if it still waits, and record an event that says why."""
+        """Requeue the pod if it is still pending, and record an event with the reasons."""
         tried = queued.pod
         if isinstance(outcome, Unschedulable):
             queued.rejected_by(set(outcome.diagnosis.unschedulable_plugins), set(outcome.diagnosis.pending_plugins))
@@ -43,7 +43,7 @@ class FailureHandler:
             self._queue.done(queued.uid)
             return
         if current is not None and current.node_name and self._heeds_resizes and current.has_deferred_resize:
-            # It has a node and goes on running: there is nothing to tell about it, and nothing to nominate.
+            # The pod is running: it gets no event, condition or nomination.
             self._queue.add_unschedulable(queued, current)
             return
         if current is None or current.node_name:
@@ -64,9 +64,9 @@ class FailureHandler:
             self._queue.nominator.update(tried, pod)
         else:
             if not nominated and not pod.nominated_node_name:
-                self._queue.end_nomination(pod)  # no change of the status will do it
+                self._queue.end_nomination(pod)  # no change of the status ends it
             self._queue.nominator.add(pod, nominated)
-        # Reasons are a plugin's words: what cannot be written, or not stored, must not cost the pod its event.
+        # Reasons come from plugins: text that cannot be encoded or stored must not suppress the event.
         message = shortened(outcome.message, MAX_MESSAGE).encode(errors="replace").decode()
         rejected = isinstance(outcome, Unschedulable) or outcome.is_rejection
         reason = "Unschedulable" if rejected else "SchedulerError"
@@ -78,7 +78,7 @@ class FailureHandler:
             self._services.background.start(self._patch(pod, patch), name=f"status of {pod.key}")
 
     async def _patch(self, pod: Pod, patch: Mapping[str, Any]) -> None:
-        """Write the status; a pod that is gone needs none, and what fails is written with the next attempt."""
+        """Write the status; errors are logged, because the next attempt writes it again."""
         try:
             await self._services.cluster.patch_status(pod, patch)
         except ApiError as error:
@@ -86,7 +86,7 @@ class FailureHandler:
 
 
 def status_patch(pod: Pod, reason: str, message: str, nominated: str | None) -> Mapping[str, Any]:
-    """Return what has to change in a pod's status, or nothing."""
+    """Return the patch of the pod's status; empty if nothing changes."""
     patch: dict[str, Any] = {}
     known = pod.condition(SCHEDULED)
     wanted = ("False", reason, message, pod.metadata.generation)

@@ -47,7 +47,7 @@ def placement_feasible(profile: Profile, group: GroupTree, remaining: int, sched
 def generate_placements(
     profile: Profile, cycle: CycleState, group: GroupTree, nodes: NodeTable
 ) -> Sequence[Placement] | Status:
-    """Ask for the parts of the cluster that may take a whole group; without a plugin, that is all of it."""
+    """Return the parts of the cluster to try for a group; without plugins, the whole cluster."""
     if not profile.placement_generate:
         return (Placement("", nodes),)
     plugin = profile.placement_generate[0]
@@ -64,7 +64,7 @@ def _is_placement(part: object) -> bool:
 
 
 class PlacementScores(Struct):
-    """The scores of placements: what each plugin said, times its weight, and the sums."""
+    """The weighted scores of placements by plugin, and their sums."""
 
     placements: Sequence[Placement]
     totals: IntArray
@@ -124,7 +124,7 @@ def _check_range(plugin: PlacementScorePlugin, scores: IntArray) -> None:
 
 
 class GroupPostFiltered(Struct, frozen=True):
-    """What the post-filters did for a group: a message, and perhaps nominations."""
+    """The result of the post-filters of a group: a message, and perhaps nominations."""
 
     message: str
     code: Code
@@ -137,7 +137,7 @@ NOT_RUN: Final = GroupPostFiltered("", Code.UNSCHEDULABLE)
 
 
 async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTree) -> GroupPostFiltered:
-    """Ask the post-filters in order, until one has helped or rules help out."""
+    """Run the post-filters in order, until one succeeds or returns an unresolvable status."""
     reasons: list[str] = []
     for plugin in profile.group_post_filter:
         try:
@@ -159,7 +159,7 @@ async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTre
 
 
 def _is_sound(result: object) -> bool:
-    """Look at every part: structs take whatever they are made of."""
+    """Check the type of every field: structs accept any value."""
     return (
         isinstance(result, GroupPostFilterResult)
         and isinstance(result.status, Status | None)

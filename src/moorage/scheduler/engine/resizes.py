@@ -17,7 +17,7 @@ SETTLED: Final = (
     *("VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity", "DynamicResources"),
     "NodeDeclaredFeatures",
 )
-"""Plugins that have nothing to say of a pod that is on its node already."""
+"""Plugins that do not apply to a pod that is already on its node."""
 
 
 def resizing(config: SchedulerConfiguration, features: FeatureGates) -> SchedulerConfiguration:
@@ -27,7 +27,7 @@ def resizing(config: SchedulerConfiguration, features: FeatureGates) -> Schedule
 
 
 def _for_resizes(config: ProfileConfig) -> ProfileConfig:
-    """Return a profile without the plugins that have nothing to say of a resize."""
+    """Return a profile without the plugins that do not apply to a resize."""
     sets = {field.name: getattr(config.plugins, field.name) for field in fields(Plugins)}
     reduced = {name: _without_settled(found) for name, found in sets.items() if isinstance(found, PluginSet)}
     return replace(config, plugins=replace(config.plugins, **reduced))

@@ -1,4 +1,4 @@
-"""Which nodes were rejected and by whom: a status per row, kept as its id so that counting is a histogram."""
+"""The statuses of rejected nodes: one number per row, so that counting is a histogram."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ from moorage.scheduler.framework.status import BoolArray, Code, Status, Verdict,
 
 FEASIBLE: Final = 0
 MAX_REJECTIONS: Final = 62
-"""So many rejections of one verdict are kept apart: one bit each of an int64."""
+"""The limit of distinct rejections in one verdict: each is one bit of an int64."""
 IdArray = NDArray[np.int32]
 
 
@@ -31,7 +31,7 @@ class StatusTable:
         self._statuses: list[Status | None] = [None]
         self._ids: dict[Status, int] = {}
         self.plugins: set[str] = set()
-        """Whose statuses there are."""
+        """The plugins of all statuses."""
 
     def __getitem__(self, number: int) -> Status | None:
         return self._statuses[number]
@@ -73,7 +73,7 @@ class WithNominated(Struct):
 def rejected_rows(
     plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, table: StatusTable, alive: BoolArray | None
 ) -> Iterator[tuple[BoolArray, int]]:
-    """Ask one filter about a window; yield disjoint masks of the rows it rejects, with the number of the status.
+    """Run one filter on a window; yield disjoint masks of rejected rows, with the numbers of their statuses.
 
     Rows that are not ``alive`` were rejected before: what the plugin says of those does not count, be it an error.
     """
@@ -88,7 +88,7 @@ def rejected_rows(
 
 
 def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict:
-    """Refuse what is no verdict on a window of this size; an Error within ``rows`` fails the attempt."""
+    """Raise for an invalid verdict on a window of this size, and for an Error within ``rows``."""
     size = len(rows)
     if not isinstance(verdict, Verdict):
         raise failure(FILTER, plugin.name, f"filter_nodes answered {type(verdict).__name__}, not a Verdict")

@@ -1,4 +1,4 @@
-"""Pods that a Permit plugin holds back: each waiting plugin has its own time limit, and the first answer counts."""
+"""Pods that wait on permit: each plugin has a timeout, and the first decision counts."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -40,7 +40,7 @@ class PermitWait:
         self._decide(Status.unschedulable(message).by(plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait with an error, so that the pod is tried again; return whether that was the first answer."""
+        """End the wait with an error, so that the pod is retried; return whether this was the first decision."""
         return self._decide(Status.error(message).by(plugin))
 
     async def decision(self) -> Status | None:

@@ -1,1 +1,1 @@
-"""What the cluster looks like: nodes and pods, assumed ones included."""
+"""The cached state of the cluster: nodes and pods, including assumed pods."""

@@ -1,4 +1,4 @@
-"""What the cluster looks like, pods on their way to a node included.
+"""The cached state of the cluster, including assumed pods.
 
     assume ──> assumed ──add (the API confirms)──> added ──update──> added ──remove──> gone
                   └──forget (binding failed), or remove (deleted meanwhile)──> gone
@@ -107,7 +107,7 @@ class Cache:
             self.groups.assume(pod)
 
     def recount(self, pod: Pod) -> None:
-        """Count an assumed pod as another version of it: it takes something else of its node than it asks for."""
+        """Replace an assumed pod by another version, whose use of the node differs from its requests."""
         self._replace(self._pods[pod.uid], pod)
         # One that takes more or less was off its node for a moment; it is still to be confirmed, or forgotten.
         self._assumed.add(pod.uid)
@@ -284,7 +284,7 @@ class NodeColumns(NodeStorage):
         super().__init__()
         self.changes = ChangeLog[int]()
         self.resource_changes = ChangeLog[int]()
-        """Those of the changes that alter what pods take of their node, or the node itself."""
+        """The changes of nodes, and of the resources that pods use on them."""
         self.node_changes = ChangeLog[int]()
         """Those of the changes that alter the node itself."""
         self.image_index = ImageIndex()
@@ -358,7 +358,7 @@ class NodeColumns(NodeStorage):
         self.resource_changes.note(row)
 
     def image(self, name: str) -> Growing:
-        """Return which nodes hold an image, a column made when first asked for and kept in line from then on."""
+        """Return the nodes with an image, as a column that is created at first use and updated from then on."""
         column = self._image_columns.find(name)
         if column is None:
             column = super().image(name)

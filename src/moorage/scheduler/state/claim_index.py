@@ -8,7 +8,7 @@ from moorage.kube.api.volume import Volume
 
 
 class Disk(NamedTuple):
-    """A disk that pods name in line: its kind, and what tells it from others of the kind."""
+    """An inline disk of pods: its kind, and its identity."""
 
     kind: str
     identity: tuple[str, ...]

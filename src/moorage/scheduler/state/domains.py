@@ -1,4 +1,4 @@
-"""Pods counted by topology domain, kept true by the pods that come and go instead of counted anew in every cycle.
+"""Pods counted by topology domain; the counts are updated with each pod instead of computed in every cycle.
 
 What is counted per row (by a selector, or by an affinity term) writes its steps into a change log. A tally sums such
 counts up by domain; when it is asked again, it follows the steps since the last time, or counts anew if there are too
@@ -82,7 +82,7 @@ class Domains:
 
     @property
     def zeros(self) -> IntArray:
-        """A zero for each domain, read-only: what every tally starts from while there is nothing to count."""
+        """A read-only zero for each domain, the initial value of every tally."""
         if self._zeros is None:
             self._zeros = np.zeros(len(self.values), dtype=np.int64)
             self._zeros.flags.writeable = False
@@ -198,7 +198,7 @@ class DomainTally:
         return self._domains.rows_nowhere()
 
     def snapshot(self) -> "DomainCounts":
-        """Return the sums as they are now, to be changed in what-ifs."""
+        """Return a copy of the current sums, for what-ifs."""
         # They share the table; the tally goes on with a copy when it has to write.
         self._table.flags.writeable = False
         return DomainCounts(self._table, self._domains.values, self.counted)
@@ -278,7 +278,7 @@ class DomainCounts:
         return counted + self._changes.get(value, 0)
 
     def is_changed(self, value: str) -> bool:
-        """Tell whether the what-if touched a domain."""
+        """Return whether the what-if changed a domain."""
         return value in self._changes
 
     def change(self, value: str, by: int) -> None:
@@ -313,8 +313,8 @@ class DomainCounts:
 
 
 def is_any_counted(tallies: Iterable[DomainTally]) -> bool:
-    """Tell whether some tally has a pod in a domain."""
-    # A plain loop: asked for every pod, of a tally or two, and a generator costs more than that.
+    """Return whether any tally has a pod in a domain."""
+    # A plain loop: it runs for every pod over one or two tallies, where a generator costs more.
     for tally in tallies:  # noqa: SIM110
         if tally.counted:
             return True

@@ -1,4 +1,4 @@
-"""What plugins that come with Moorage may ask for besides: the indexes of the cluster's pods."""
+"""The extended handle of in-tree plugins, with indexes of the cluster's pods."""
 
 from typing import Protocol
 

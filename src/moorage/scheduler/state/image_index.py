@@ -37,7 +37,7 @@ class ImageIndex:
         self.version += 1
 
     def drop(self, node_name: str) -> None:
-        """Take out a node that is gone, and the images nobody else has."""
+        """Remove a node, and the images that no other node has."""
         held = self._held_by.pop(node_name, ())
         for name in {name for image in held for name in image.names}:
             facts = self._images[name]

@@ -1,4 +1,4 @@
-"""All objects by kind, as the API last reported them, and what changed, in order.
+"""All objects by kind, as last received from the API, and the log of their changes.
 
 The log is the one way to learn what happened since one last looked; rows of nodes and counts have theirs, too.
 """
@@ -13,7 +13,7 @@ C = TypeVar("C")
 
 MAX_LENGTH: Final = 1 << 16
 MIN_LENGTH: Final = 1024
-"""So many changes of objects are kept in any case; beyond that, as many as there are objects to start from."""
+"""The minimum length of a change log; it grows with the number of objects."""
 
 
 class ChangeLog(Generic[C]):
@@ -48,12 +48,12 @@ class ChangeLog(Generic[C]):
             self._start += forgotten
 
     def since(self, position: int) -> list[C] | None:
-        """Return the changes since a position, or ``None`` if that is too long ago to tell."""
+        """Return the changes since a position, or ``None`` if the log is truncated."""
         return None if position < self._start else self._changes[position - self._start :]
 
 
 class ObjectCache(Generic[T]):
-    """All objects of one kind, and a log of what changed; plugins see it as a Lister."""
+    """All objects of one kind, and the log of their changes; plugins use it as a Lister."""
 
     def __init__(self) -> None:
         self._objects: dict[str, T] = {}
@@ -77,7 +77,7 @@ class ObjectCache(Generic[T]):
         return self._objects.get(key)
 
     def changed_since(self, version: int) -> list[str] | None:
-        """Return the keys of what changed since a version, or ``None`` if that is too long ago to tell."""
+        """Return the keys of objects changed since a version, or ``None`` if the log is truncated."""
         return self._log.since(version)
 
     def list(self, namespace: str | None = None) -> Iterator[T]:
@@ -85,7 +85,7 @@ class ObjectCache(Generic[T]):
         return iter((self._objects if namespace is None else self._by_namespace.get(namespace, {})).values())
 
     def put(self, thing: T) -> T | None:
-        """Take in an object, new or changed; return what it replaces."""
+        """Add or replace an object; return the replaced one."""
         key, meta = thing.key, thing.metadata
         before = self._objects.get(key)
         self._objects[key] = thing
@@ -110,7 +110,7 @@ class ObjectCache(Generic[T]):
 
 
 class Objects:
-    """A cache per kind, made when first asked for."""
+    """A cache per kind, created at first use."""
 
     def __init__(self) -> None:
         self._caches: dict[type[KubeObject], ObjectCache[Any]] = {}
@@ -122,10 +122,10 @@ class Objects:
         return cache
 
     def forget(self, kinds: Iterable[type[KubeObject]]) -> None:
-        """Drop the caches of kinds that nobody asks for any more."""
+        """Drop the caches of kinds that are no longer listed."""
         for kind in kinds:
             self._caches.pop(kind, None)
 
     def kinds(self) -> tuple[type[KubeObject], ...]:
-        """Return the kinds somebody asked for."""
+        """Return the listed kinds."""
         return tuple(self._caches)

@@ -1,4 +1,4 @@
-"""Groups of pods: who belongs to which, how far each member has come, and which groups are part of which.
+"""Groups of pods: their members with their states, and their parent groups.
 
 A member is *waiting* (it needs a node from us; assumed or not) or *assigned* (the API shows it on a node). A group's
 state exists while it has a member or its object has been seen. The root of a group is the end of its chain of parents;
@@ -16,7 +16,7 @@ from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.scheduler.framework.groups import Group, GroupTree
 
 ENTITY: Final = "podgroup/"
-"""What the keys of whole groups in the queue begin with, composite or not."""
+"""The prefix of the keys of groups in the queue."""
 
 MAX_DEPTH: Final = 8
 """How deep a tree is followed; Kubernetes allows three composite groups above a PodGroup."""
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 def group_key(pod: Pod) -> str | None:
-    """Return ``namespace/name`` of the group that a pod says it belongs to."""
+    """Return ``namespace/name`` of the group that a pod names."""
     named = pod.spec.scheduling_group
     if named is None or not named.pod_group_name:
         return None
@@ -84,7 +84,7 @@ class PodGroups:
     # ── members ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def members(self, key: str) -> Members | None:
-        """Return what is known of a PodGroup, by ``namespace/name``."""
+        """Return the PodGroup ``namespace/name``."""
         return self._members.get(key)
 
     def group(self, key: str) -> PodGroup | None:

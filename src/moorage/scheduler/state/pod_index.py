@@ -1,4 +1,4 @@
-"""Pods on nodes, counted by what is asked of their labels, so that a selector costs one look-up per cycle.
+"""Pods on nodes, counted by label selector, so that a selector costs one lookup per cycle.
 
 Pods of the same namespace and labels are one class, and a selector is tested on classes. Each selector in use has a
 count: a column of pods per row that every pod's coming and going keeps true. Counts are an LRU: those not asked for
@@ -52,7 +52,7 @@ class PodIndex:
         self.rows = 0
         """How many rows the node table has."""
         self.generation = 0
-        """Grows whenever counts are dropped: those are no longer kept true, so whoever holds one has to ask again."""
+        """Incremented when counts are dropped: dropped counts are not updated, so callers must look them up again."""
         self._classes: dict[ClassKey, PodClass] = {}
         self._class_of: dict[str, PodClass] = {}
         self._terms_of: dict[str, PodTerms] = {}
@@ -207,7 +207,7 @@ class SelectorCount:
 
 
 class PodClass:
-    """Pods that no selector can tell apart: how many on each row, and the counts they are part of."""
+    """Pods with equal labels: their number on each row, and the counts that include them."""
 
     __slots__ = ("counts", "key", "labels", "rows")
 

@@ -1,4 +1,4 @@
-"""Selectors filed by a label they ask for, so that a label set meets only those that may match it."""
+"""Selectors indexed by a required label, so that a label set is compared only with possible matches."""
 
 from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
@@ -11,7 +11,7 @@ Namespaces = frozenset[str] | None
 """Some namespaces; ``None`` stands for all of them."""
 
 Place = tuple[str | None, str, str | None]
-"""A namespace (``None``: any), a label key (empty: none is asked for) and its value (``None``: any)."""
+"""A namespace (``None``: any), a label key (empty: none is required) and its value (``None``: any)."""
 
 
 class SelectorIndex(Generic[T]):
@@ -46,7 +46,7 @@ class SelectorIndex(Generic[T]):
                 del self._keys[place[1]]
 
     def find(self, namespace: str, labels: Mapping[str, str]) -> list[T]:
-        """Return what may select a label set of this namespace, each once."""
+        """Return the candidates for a label set of this namespace, each once."""
         if not self._filed:
             return []
         found: list[T] = []

@@ -1,4 +1,4 @@
-"""Columns a plugin keeps beside the node table, row by row, from other objects than nodes and pods."""
+"""Columns of a plugin with one row per node, computed from other objects than nodes and pods."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 
 ALL_ROWS = None
-"""What :meth:`SideColumns.rows_of` answers when a change may concern every row."""
+"""The result of :meth:`SideColumns.rows_of` if a change may concern every row."""
 
 
 class SideColumns:
@@ -39,7 +39,7 @@ class SideColumns:
         """Return the rows that an object of a source concerns, or ``ALL_ROWS``."""
 
     def reread(self, source: str) -> None:
-        """Take a source in as a whole: so much changed that nobody can tell what."""
+        """Read all objects of a source: its log is truncated."""
 
     def refresh(self) -> None:
         """Write again what changed since the last time."""
