@@ -127,7 +127,7 @@ def test_details_that_a_plugin_logs_are_there_when_they_are_asked_for(
     assert detail not in said["-v=0"]
     assert '"the inspector goes home"' in said["-v=0"]
     assert main.run(("simulate", "-f", str(file), "-v", "lots")) == 2
-    assert "'lots' is not a level: write a number from 0 to 10" in capsys.readouterr().err
+    assert "'lots' is not a log level; use a number from 0 to 10" in capsys.readouterr().err
 
 
 def test_in_one_pass_nothing_goes_on_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The world of one trial: pods and nodes come and go in virtual time, and the real scheduler places what waits."""
+"""One trial in virtual time: pods and nodes are added and removed, and the real scheduler places pending pods."""
 
 import asyncio
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class PodLife:
-    """What happens to one pod of the trace, under all the names it comes back with."""
+    """The lifecycle of one pod of the trace, under all names of its runs."""
 
     __slots__ = ("evictions", "fails", "line", "pod", "times", "waited")
 
@@ -44,32 +44,32 @@ class PodLife:
         self.line = line
         self.pod: Pod | None = None
         self.times = 0
-        """How many of its runs were lost, by failures and evictions."""
+        """Number of runs lost by failures and evictions."""
         self.fails = line.fails
         self.evictions = 0
         self.waited: float | None = None
 
     @property
     def node(self) -> str:
-        """The node it has now; empty while it waits."""
+        """The current node; empty while the pod is pending."""
         return self.pod.node_name if self.pod is not None else ""
 
 
 class TrialWatch:
-    """Is told of what happens in a trial, for measures; the base of those that care."""
+    """Observes a trial; the base class of measures."""
 
     def time_passes(self, seconds: float) -> None:
-        """Learn that the world will be as it is now until that moment of the trial."""
+        """Called before time passes: nothing changes until that moment of the trial."""
 
     def arrived(self, life: PodLife) -> None:
-        """Learn that a pod of the trace arrived for the first time; it has not been tried yet."""
+        """Called when a pod of the trace arrives for the first time, before its first attempt."""
 
     def decided(self) -> None:
-        """Learn that everybody who could be tried has been."""
+        """Called when all pods that can be tried at this moment have been tried."""
 
 
 class Attempts(AttemptObserver):
-    """Notes who was rejected and what failed."""
+    """Records rejected pods and the first error."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -77,7 +77,7 @@ class Attempts(AttemptObserver):
         self.problem = ""
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """Note how an attempt ended."""
+        """Record the outcome of an attempt."""
         self.count += 1
         if isinstance(outcome, Unschedulable):
             if not outcome.nominated_node:
@@ -86,7 +86,7 @@ class Attempts(AttemptObserver):
             self._failed(queued, outcome)
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
-        """Note a binding that failed."""
+        """Record a failed binding."""
         if isinstance(outcome, Failed):
             self._failed(queued, outcome)
 
@@ -98,7 +98,7 @@ class Attempts(AttemptObserver):
 
 
 class Play:
-    """One trial under way. What happens at the same moment happens in the order in which it was planned."""
+    """One running trial. Events of the same moment happen in the order in which they were planned."""
 
     def __init__(self, trial: Trial, policy: Policy, clock: VirtualClock, watch: TrialWatch) -> None:
         self.trial, self.conditions = trial, trial.conditions
@@ -133,7 +133,7 @@ class Play:
 
     @property
     def waiting(self) -> int:
-        """How many pods have arrived, or are about to come back, and have no node."""
+        """Number of pending pods, including evicted pods that are about to return."""
         return len(self._of_uid) - self._running + self._returning
 
     async def run(self) -> None:
@@ -174,7 +174,7 @@ class Play:
                 self.plan(outage.up, NODE_UP, outage.node)
 
     def plan(self, moment: float, what: int, subject: object) -> None:
-        """Have something happen at a moment of the trial."""
+        """Plan an event at a moment of the trial."""
         self._planned += 1
         heappush(self._agenda, (moment, self._planned, what, subject))
 
@@ -187,7 +187,7 @@ class Play:
             self._ask_for_nodes(rejected.values())
 
     def drop(self, pod: Pod) -> None:
-        """Take a pod that waits out of the trial: it never gets a node."""
+        """Remove a pending pod from the trial: it never gets a node."""
         known = self.scheduler.objects[Pod].find(pod.key)
         if known is not None and not known.node_name:
             self.offline.apply(known, None)
@@ -198,7 +198,7 @@ class Play:
             self.plan(self.now + coming.seconds, NODE_UP, coming.node)
 
     def _next_moment(self) -> float | None:
-        """Return when something happens next; ``None`` when everybody has come and nobody waits."""
+        """Return the time of the next event; ``None`` when all pods have arrived and none is pending."""
         if not self._to_come and not self.waiting:
             return None
         moments = [self._agenda[0][0]] if self._agenda else []
@@ -206,13 +206,13 @@ class Play:
         if queue.sizes().backoff and (wakeup := queue.next_wakeup()) is not None:
             moments.append(wakeup - self._start + ROUNDING)
         if not moments and len(self.offline.api.background):
-            moments.append(self.now + 1.0)  # somebody waits on permit, or for a timer of a plugin
+            moments.append(self.now + 1.0)  # a pod waits on Permit, or a plugin waits for a timer
         moment = min(moments, default=None)
         horizon = self.conditions.horizon
         return None if moment is None or (horizon is not None and moment > horizon) else max(moment, self.now)
 
     async def _advance(self, moment: float) -> None:
-        """Let time pass until a moment, or until a timer has done something before it."""
+        """Let time pass until a moment, or until an earlier timer."""
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualLoop) and loop.has_timers:
             await self.offline.loop.sleep(until=self._start + moment)
@@ -223,7 +223,7 @@ class Play:
             self.now = moment
 
     def _perform(self) -> None:
-        """Do what is planned for now."""
+        """Carry out the events that are due."""
         agenda = self._agenda
         while agenda and agenda[0][0] <= self.now:
             _, _, what, subject = heappop(agenda)
@@ -266,7 +266,7 @@ class Play:
 
     def _depart(self, life: PodLife, times: int) -> None:
         if life.times != times or life.pod is None:
-            return  # it was evicted meanwhile
+            return  # it was evicted before
         self._remove(life)
         if life.fails:
             life.fails -= 1
@@ -327,11 +327,11 @@ class Play:
                 self._ask_for_nodes()
 
     def add_node(self, node: Node) -> None:
-        """Let a node join."""
+        """Add a node."""
         self.ledger.add_node(node)
         self.offline.apply(None, node)
 
     def remove_node(self, node: Node) -> None:
-        """Let an empty node go."""
+        """Remove an empty node."""
         self.offline.apply(node, None)
         self.ledger.remove_node(node.name)

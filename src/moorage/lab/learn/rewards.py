@@ -40,5 +40,5 @@ def reward_of(wanted: str | Reward) -> Reward:
         return wanted
     if wanted not in REWARDS:
         hint = did_you_mean(wanted, REWARDS) or f"one of {', '.join(REWARDS)}, or a function of StepFacts"
-        raise InputError("reward", f"there is none called {wanted!r}", hint=hint)
+        raise InputError("reward", f"unknown reward {wanted!r}", hint=hint)
     return REWARDS[wanted]
