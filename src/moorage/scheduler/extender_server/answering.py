@@ -138,14 +138,14 @@ class Answering:
         leaving = {uid for uid in proposed.uids if uid in info.pods}
         pool = [other for other in info.pods.values() if other.priority < pod.priority or other.uid in leaving]
         what_if = WhatIf(self._handle, cycle, pod, info, pool)
-        if what_if.judge() is not None:
+        if what_if.run_filters() is not None:
             return None
         now = self._clock.wall()
         pool.sort(key=lambda other: (-other.priority, start_time(other, now)))
         others = [other for other in pool if other.uid not in leaving]
         protected, free = ([], others) if self._budgets is None else self._budgets.split(others)
-        violating = [other.uid for other in protected if not what_if.takes_back(other)]
-        more = [*violating, *(other.uid for other in free if not what_if.takes_back(other))]
+        violating = [other.uid for other in protected if not what_if.reprieve(other)]
+        more = [*violating, *(other.uid for other in free if not what_if.reprieve(other))]
         return ProposedVictims((*proposed.uids, *more), proposed.violations + len(violating))
 
 

@@ -85,7 +85,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             raise PluginError(self.name, f'failed to get podGroup {key}: podgroup "{key}" not found')
         if not self._judges(group) or (self._groups.parent_of(group) is None and group.min_count is None):
             return None
-        tree = self._members_of(group)
+        tree = self._list_members(group)
         if not self._has_quorum(group):
             # Activating one unscheduled member is enough: the queue activates its whole group.
             unscheduled = (pod for members in tree for pod in members.unscheduled())
@@ -111,7 +111,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         except BrokenTree as problem:
             raise PluginError(self.name, f"failed to build hierarchy snapshot: {problem}") from problem
 
-    def _members_of(self, group: PodGroup) -> list[Members]:
+    def _list_members(self, group: PodGroup) -> list[Members]:
         """Return the members of all PodGroups in the group's tree."""
         keys = [group.key]
         if self._groups.parent_of(group) is not None:
@@ -143,7 +143,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
     def after_group_added(self, pod: Pod, _old: None, new: Group) -> QueueingHint:
         """Queue if a group of the same tree was added."""
         above = self._groups.root_of_group(new)
-        return queue_if(above is not None and self._root(pod) == _place(above))
+        return queue_if(above is not None and self._root(pod) == _identity(above))
 
     def after_group_changed(self, pod: Pod, old: PodGroup, new: PodGroup) -> QueueingHint:
         """Queue if the minimum count of the pod's own group decreased."""
@@ -155,10 +155,10 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             key = group_key(pod)
             return None if key is None else (False, key)
         root = self._groups.root_of(pod)
-        return None if root is None else _place(root)
+        return None if root is None else _identity(root)
 
 
-def _place(group: Group) -> tuple[bool, str]:
+def _identity(group: Group) -> tuple[bool, str]:
     return isinstance(group, CompositePodGroup), group.key
 
 

@@ -77,9 +77,9 @@ class QuotaDryRun(DryRun):
 class QuotaWhatIf(WhatIf):
     """A node without some of its pods, which the pod may only go to if the quotas allow it, too."""
 
-    def judge(self) -> Status | None:
+    def run_filters(self) -> Status | None:
         """Run the filters and check the quotas."""
-        status = super().judge()
+        status = super().run_filters()
         quotas = self._cycle.get(QUOTAS)
         if status is not None or quotas is None:
             return status

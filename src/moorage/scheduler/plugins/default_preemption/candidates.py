@@ -105,7 +105,7 @@ class CandidateSearch:
     ) -> RowArray:
         """Drop rows that stay too full without all possible victims; nominated nodes are tried one by one."""
         freed = self._lower_priority_pods.held_below(dry_run.priority, rows)
-        verdict = dry_run.hopeless(statuses, self._handle.nodes.take(rows), freed)
+        verdict = dry_run.infeasible_nodes(statuses, self._handle.nodes.take(rows), freed)
         if verdict is None:
             return rows
         is_left_out = verdict.rejected & ~np.isin(rows, nominated)

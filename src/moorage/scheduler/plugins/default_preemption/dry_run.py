@@ -48,7 +48,7 @@ class DryRun:
         if not pool:
             return NO_VICTIMS
         what_if = self._what_if(node, pool)
-        status = what_if.judge()
+        status = what_if.run_filters()
         return status if status is not None else self._reprieve(what_if, pool)
 
     def _pool(self, node: NodeInfo) -> list[Pod]:
@@ -63,7 +63,9 @@ class DryRun:
         # Nodes with nominated pods are filtered twice, with and without these pods; counting covers one run only.
         return self._counting is not None and self._rules is None and node.name not in self._promised
 
-    def hopeless(self, statuses: NodeStatuses, nodes: NodeTable, freed: Mapping[str, IntArray]) -> Verdict | None:
+    def infeasible_nodes(
+        self, statuses: NodeStatuses, nodes: NodeTable, freed: Mapping[str, IntArray]
+    ) -> Verdict | None:
         """Reject nodes that stay too full without the possible victims; ``None`` if this needs a copy of the node.
 
         This applies if a single counting filter rejected the nodes: all earlier filters accept them without any pod.
@@ -97,9 +99,9 @@ class DryRun:
         # Equal pods keep their order on the node; upstream's sort is unstable for more than 12 pods.
         pool.sort(key=self._importance)
         protected, unprotected = self._split(pool)
-        victims = [pod for pod in protected if not what_if.takes_back(pod)]
+        victims = [pod for pod in protected if not what_if.reprieve(pod)]
         violations = len(victims)
-        victims += [pod for pod in unprotected if not what_if.takes_back(pod)]
+        victims += [pod for pod in unprotected if not what_if.reprieve(pod)]
         if not victims:
             return Status.error(f'expected at least one victim pod on node "{what_if.node.name}"')
         if violations:
@@ -123,11 +125,11 @@ class WhatIf:
         for victim in removed:
             self._remove(victim)
 
-    def judge(self) -> Status | None:
+    def run_filters(self) -> Status | None:
         """Run the filters for the pod."""
         return self._handle.run_filters(self._cycle, self._pod, self.node)
 
-    def takes_back(self, victim: Pod) -> bool:
+    def reprieve(self, victim: Pod) -> bool:
         """Put a pod back if both pods fit; otherwise leave it out."""
         self._add(victim)
         if self._fits():
@@ -137,7 +139,7 @@ class WhatIf:
 
     def _fits(self) -> bool:
         try:
-            return self.judge() is None
+            return self.run_filters() is None
         except PluginError:
             # As upstream: if a filter fails here, the pod stays a victim.
             return False
@@ -172,7 +174,7 @@ class CountedWhatIf(WhatIf):
         for victim in removed:
             self.node.remove_pod(victim)
 
-    def takes_back(self, victim: Pod) -> bool:
+    def reprieve(self, victim: Pod) -> bool:
         """Put a pod back if its requests still fit."""
         if self._left is None:
             self._left = [plugin.left_over(self._cycle, self._pod, self.node) for plugin in self._counting]

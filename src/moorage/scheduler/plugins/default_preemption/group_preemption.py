@@ -25,9 +25,9 @@ from moorage.scheduler.plugins.default_preemption.eviction import Eviction, Pree
 from moorage.scheduler.plugins.default_preemption.units import (
     Unit,
     Units,
-    by_importance,
-    may_go,
+    may_evict,
     missing_node,
+    sort_by_importance,
     split_units,
 )
 from moorage.scheduler.state.handle import ClusterHandle
@@ -69,7 +69,7 @@ class GroupPreemption:
             nominations = {pod.metadata.uid: self._nomination(pod) for pod in group.all_members}
             return GroupPostFilterResult(None, nominations, message=PREFIX + ONGOING)
         first = next(group.all_members)
-        pool = [unit for unit in units if may_go(unit, first, group.group.priority, self._rules)]
+        pool = [unit for unit in units if may_evict(unit, first, group.group.priority, self._rules)]
         if not pool:
             return _refused(Status.unresolvable(PREFIX + NO_VICTIMS))
         try:
@@ -90,7 +90,7 @@ class GroupPreemption:
         pods = tuple(pod for unit in victims for pod in unit.pods)
         self._measure(victims, pods, violating)
         staying = tuple(pod for pod in pods if not pod.is_terminating)
-        await self._eviction.carry_out(preemptor_of(group), CLUSTER, staying)
+        await self._eviction.carry_out(make_preemptor(group), CLUSTER, staying)
         nominated = {proposal.pod.metadata.uid: proposal.node_name for proposal in proposals}
         note = f"{PREFIX}found a placement for podgroup, preempting {len(pods)} victims"
         return GroupPostFilterResult(None, nominated, staying, note)
@@ -128,10 +128,10 @@ class GroupPreemption:
 
         Also return the UIDs of victims protected by a disruption budget.
         """
-        ordered = by_importance(pool, self._handle.clock.wall())
+        ordered = sort_by_importance(pool, self._handle.clock.wall())
         protected, unprotected, violating = split_units(ordered, self._budgets.split)
         what_if = GroupWhatIf(self._handle, proposals)
-        evicted_ids = {id(unit) for unit in (*protected, *unprotected) if not what_if.takes_back(unit)}
+        evicted_ids = {id(unit) for unit in (*protected, *unprotected) if not what_if.reprieve(unit)}
         return [unit for unit in ordered if id(unit) in evicted_ids], violating
 
 
@@ -144,7 +144,7 @@ class GroupWhatIf:
         self._nodes: dict[str, NodeInfo] = {}
         self._is_local = all(self._depends_on_node(cycle) for _, cycle in self._proposals)
 
-    def takes_back(self, unit: Unit) -> bool:
+    def reprieve(self, unit: Unit) -> bool:
         """Put a unit back if the whole group still fits; otherwise leave it out."""
         for pod in unit.pods:
             self._change(pod, is_back=True)
@@ -205,7 +205,7 @@ class GroupWhatIf:
         return not follows and all(plugin.depends_on < DependsOn.CLUSTER for plugin in filters)
 
 
-def preemptor_of(group: GroupTree) -> Preemptor:
+def make_preemptor(group: GroupTree) -> Preemptor:
     """Create the preemptor for a group."""
     pods: Mapping[str, Pod] = {pod.key: pod for pod in group.all_members}
     name = next(iter(pods.values())).scheduler_name if pods else ""

@@ -11,9 +11,9 @@ from moorage.scheduler.plugins.default_preemption.eligibility import VictimRules
 from moorage.scheduler.plugins.default_preemption.units import (
     Unit,
     Units,
-    by_importance,
-    may_go,
+    may_evict,
     missing_node,
+    sort_by_importance,
     split_units,
 )
 
@@ -40,11 +40,11 @@ class UnitDryRun(DryRun):
         units = self._units.of(node.pods.values())
         if problem := missing_node(units, self._handle.nodes):
             return Status.error(problem)
-        pool = [unit for unit in units if may_go(unit, self._pod, self.priority, self._rules)]
+        pool = [unit for unit in units if may_evict(unit, self._pod, self.priority, self._rules)]
         if not pool:
             return NO_VICTIMS
         what_if = UnitWhatIf(self._handle, self._cycle, self._pod, node, pool)
-        status = what_if.judge()
+        status = what_if.run_filters()
         return status if status is not None else self._reprieve_units(what_if, pool)
 
     def is_row_local(self, node: NodeInfo) -> bool:
@@ -52,9 +52,9 @@ class UnitDryRun(DryRun):
         return not has_groups(node) and super().is_row_local(node)
 
     def _reprieve_units(self, what_if: "UnitWhatIf", pool: list[Unit]) -> Victims | Status:
-        ordered = by_importance(pool, self._now)
+        ordered = sort_by_importance(pool, self._now)
         protected, unprotected, violating = split_units(ordered, self._split)
-        evicted_ids = {id(unit) for unit in (*protected, *unprotected) if not what_if.takes_back_unit(unit)}
+        evicted_ids = {id(unit) for unit in (*protected, *unprotected) if not what_if.reprieve_unit(unit)}
         victims = [pod for unit in ordered if id(unit) in evicted_ids for pod in unit.pods]
         if not victims:
             return Status.error(f'expected at least one victim pod on node "{what_if.node.name}"')
@@ -71,7 +71,7 @@ class UnitWhatIf(WhatIf):
         for unit in removed:
             self._remove_unit(unit)
 
-    def takes_back_unit(self, unit: Unit) -> bool:
+    def reprieve_unit(self, unit: Unit) -> bool:
         """Put a unit back if the pod still fits; otherwise leave it out."""
         for member in unit.pods:
             if member.node_name == self.node.name:

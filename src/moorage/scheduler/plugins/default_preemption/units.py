@@ -41,7 +41,7 @@ class UnitSplit(NamedTuple):
     violating: set[str]
 
 
-def may_go(unit: Unit, preemptor: Pod, priority: int, rules: VictimRules | None) -> bool:
+def may_evict(unit: Unit, preemptor: Pod, priority: int, rules: VictimRules | None) -> bool:
     """Return whether all pods of a unit may be evicted for a pod, or for a group with this priority."""
     if rules is None:
         return unit.priority < priority
@@ -102,7 +102,7 @@ def missing_node(units: Iterable[Unit], nodes: NodeTable) -> str:
     return f'failed to get node info for node "{missing}" from snapshot: nodeinfo not found for node name "{missing}"'
 
 
-def by_importance(units: Iterable[Unit], now: float) -> list[Unit]:
+def sort_by_importance(units: Iterable[Unit], now: float) -> list[Unit]:
     """Sort units by importance: priority, rank, number of pods, then earliest start."""
     return sorted(
         units,

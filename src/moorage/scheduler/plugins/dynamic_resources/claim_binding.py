@@ -23,7 +23,7 @@ from moorage.kube.api.pod_groups import PodGroup
 from moorage.kube.client.event_note import EventNote
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import UNSAVED_CLAIM_NAME
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import UNSAVED_CLAIM_NAME
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import (
     ClaimProblem,
     ClaimTracker,
@@ -342,7 +342,7 @@ def is_ready(claim: ResourceClaim) -> bool:
     if claim.status.allocation is None:
         return False
     for result in devices_with_conditions(claim):
-        status = _status_of(claim, result)
+        status = _find_status(claim, result)
         if status is None:
             return False
         conditions = {condition.type: condition for condition in reversed(status.conditions)}
@@ -382,7 +382,7 @@ def devices_with_conditions(claim: ResourceClaim) -> Iterator[DeviceRequestAlloc
     return (result for result in (allocation.devices.results if allocation else ()) if result.binding_conditions)
 
 
-def _status_of(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
+def _find_status(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
     for status in claim.status.devices:
         if (status.driver, status.pool, status.device) == (result.driver, result.pool, result.device):
             return status

@@ -20,7 +20,7 @@ from moorage.scheduler.plugins.dynamic_resources.cel.program import (
     compile_selector,
     device_facts,
 )
-from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import may_have_class
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import may_have_class
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimTracker
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import PooledDevice, PoolError, Slice
@@ -82,7 +82,7 @@ class DeviceCounts:
             return 0, 0
         allocated = self._manager.claims.allocated
         try:
-            devices = [device for device in self._devices(info.node) if _is_of(device, device_class)]
+            devices = [device for device in self._devices(info.node) if _matches_class(device, device_class)]
         except (CelCompileError, CelRuntimeError, PoolError):
             # As upstream, resources that cannot be counted are ignored.
             return 0, 0
@@ -122,7 +122,7 @@ def _is_unbound(item: Slice) -> bool:
     return not spec.node_name and not spec.all_nodes and spec.node_selector is None
 
 
-def _is_of(device: PooledDevice, device_class: DeviceClass) -> bool:
+def _matches_class(device: PooledDevice, device_class: DeviceClass) -> bool:
     # As upstream, expressions in scoring do not see allowMultipleAllocations.
     facts = device_facts(device.id.driver, replace(device.device, allow_multiple_allocations=None))
     return all(

@@ -11,6 +11,7 @@ from moorage.kube.api.pod import ContainerExtendedResourceRequest, NodeAllocatab
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import BoolArray, IntArray, Status, Verdict
+from moorage.scheduler.plugins.dynamic_resources.allocation.allocation_results import device_result
 from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import SearchBudget, SearchTimeout
 from moorage.scheduler.plugins.dynamic_resources.allocation.cached_allocations import (
     ALLOCATED,
@@ -18,7 +19,6 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.cached_allocations i
     AllocationOutcome,
     CachedAllocations,
 )
-from moorage.scheduler.plugins.dynamic_resources.allocation.results import device_result
 from moorage.scheduler.plugins.dynamic_resources.availability import (
     NOT_AVAILABLE,
     unavailable_on,
@@ -26,7 +26,7 @@ from moorage.scheduler.plugins.dynamic_resources.availability import (
     unprepared,
     unreachable_from,
 )
-from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import requests_for
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import requests_for
 from moorage.scheduler.plugins.dynamic_resources.claims.node_allocatable import (
     MappingError,
     PodClaimOnNode,

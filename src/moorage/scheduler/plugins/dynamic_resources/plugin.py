@@ -31,10 +31,10 @@ from moorage.scheduler.framework.plugin import (
     default_normalize,
 )
 from moorage.scheduler.framework.status import IntArray, Status, Verdict
-from moorage.scheduler.plugins.dynamic_resources.allocation.results import allocation, stored_preference
+from moorage.scheduler.plugins.dynamic_resources.allocation.allocation_results import allocation, stored_preference
 from moorage.scheduler.plugins.dynamic_resources.availability import unavailable_after
 from moorage.scheduler.plugins.dynamic_resources.claim_binding import NOTHING_TO_FREE, ClaimBinder, is_stuck
-from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import (
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import (
     claim_for,
     may_have_class,
     requests_devices,

@@ -18,8 +18,8 @@ class Demand(NamedTuple):
 
     resource: str
     amount: int
-    short: Status
-    hopeless: Status
+    insufficient: Status
+    unresolvable: Status
     is_delegable: bool
     """Whether devices back the resource on nodes without it; DynamicResources filters these nodes."""
 
@@ -62,10 +62,10 @@ def shortages(demands: Sequence[Demand], node: NodeInfo) -> list[Status]:
     """List all insufficient resources of a node."""
     allocatable, requested = node.allocatable, node.requested
     statuses = [TOO_MANY_PODS] if len(node.pods) >= allocatable.get(PODS, 0) else []
-    for resource, amount, short, hopeless, is_delegable in demands:
+    for resource, amount, insufficient, unresolvable, is_delegable in demands:
         capacity = allocatable.get(resource, 0)
         if amount > capacity - requested.get(resource, 0) and not (is_delegable and capacity <= 0):
-            statuses.append(hopeless if amount > capacity else short)
+            statuses.append(unresolvable if amount > capacity else insufficient)
     return statuses
 
 

@@ -128,7 +128,7 @@ class NodeResourcesFit(
             full = nodes.pod_count >= nodes.allocatable[PODS]
             if full.any():
                 rejections.append((full, TOO_MANY_PODS))
-        for resource, amount, short, hopeless, is_delegable in cycle[DEMANDS]:
+        for resource, amount, insufficient, unresolvable, is_delegable in cycle[DEMANDS]:
             if amounts is not None and amounts[resource].is_free_everywhere(nodes, amount):
                 continue
             capacity = nodes.allocatable[resource]
@@ -137,19 +137,19 @@ class NodeResourcesFit(
                 lacking &= capacity > 0
             if lacking.any():
                 too_small = lacking & (capacity < amount)
-                rejections += [(lacking & ~too_small, short), (too_small, hopeless)]
+                rejections += [(lacking & ~too_small, insufficient), (too_small, unresolvable)]
         return Verdict(size, tuple(rejections))
 
     def filter_without(self, cycle: CycleState, pod: Pod, nodes: NodeTable, gone: Mapping[str, IntArray]) -> Verdict:
         allocatable, requested = nodes.allocatable, nodes.requested
         rejections = [(nodes.pod_count - gone[PODS] >= allocatable[PODS], TOO_MANY_PODS)]
-        for resource, amount, short, hopeless, is_delegable in cycle[DEMANDS]:
+        for resource, amount, insufficient, unresolvable, is_delegable in cycle[DEMANDS]:
             capacity = allocatable[resource]
             lacking = capacity - requested[resource] + gone.get(resource, 0) < amount
             if is_delegable:
                 lacking &= capacity > 0
             too_small = lacking & (capacity < amount)
-            rejections += [(lacking & ~too_small, short), (too_small, hopeless)]
+            rejections += [(lacking & ~too_small, insufficient), (too_small, unresolvable)]
         return Verdict(len(nodes), tuple(rejections))
 
     def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:

@@ -36,7 +36,7 @@ class UnattachableError(Exception):
         self.status = status
 
 
-class Reads(Struct, frozen=True):
+class VolumeDependencies(Struct, frozen=True):
     """The claims and volumes that a pod's attachments depend on."""
 
     claims: tuple[str, ...]
@@ -51,7 +51,7 @@ class AttachableVolumes:
         self._volumes = handle.lister(PersistentVolume)
         self._classes = handle.lister(StorageClass)
 
-    def of_new_pod(self, pod: Pod, *, migrated: bool) -> dict[CSIName, str]:
+    def find_new_volumes(self, pod: Pod, *, migrated: bool) -> dict[CSIName, str]:
         """Return the volumes of a pending pod with their drivers; raise UnattachableError if a claim is missing."""
         names: dict[CSIName, str] = {}
         for volume in pod.spec.volumes:
@@ -68,7 +68,7 @@ class AttachableVolumes:
                 names[name] = name.driver
         return names
 
-    def of_placed_pod(self, pod: Pod, *, migrated: bool) -> Iterator[CSIName]:
+    def find_placed_volumes(self, pod: Pod, *, migrated: bool) -> Iterator[CSIName]:
         """Iterate over the volumes of a pod on a node; missing claims are ignored."""
         for volume in pod.spec.volumes:
             use = claim_use(pod, volume)
@@ -80,11 +80,11 @@ class AttachableVolumes:
             if name is not None:
                 yield name
 
-    def reads_of(self, pod: Pod) -> Reads:
+    def find_dependencies(self, pod: Pod) -> VolumeDependencies:
         """Return the objects that a pod's volumes depend on, besides storage classes."""
         uses = [use for volume in pod.spec.volumes if (use := claim_use(pod, volume)) is not None]
         claims = [self._claims.get(use.name, pod.namespace) for use in uses]
-        return Reads(
+        return VolumeDependencies(
             tuple(f"{pod.namespace}/{use.name}" for use in uses),
             tuple(claim.spec.volume_name for claim in claims if claim is not None and claim.spec.volume_name),
         )

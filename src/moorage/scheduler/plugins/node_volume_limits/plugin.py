@@ -23,13 +23,13 @@ from moorage.scheduler.plugins.node_volume_limits.attachable import (
     UnattachableError,
     attaches_anything,
 )
-from moorage.scheduler.plugins.node_volume_limits.volume_columns import VolumeColumns, held_by_pods, limits_of
+from moorage.scheduler.plugins.node_volume_limits.volume_columns import VolumeColumns, held_by_pods, read_limits
 
 NOWHERE: Final = np.empty(0, dtype=np.int64)
 EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")
 
 
-class NewVolumes(Struct, frozen=True):
+class NewAttachments(Struct, frozen=True):
     """The volumes that a pod attaches, with their drivers, or the failure; ``demanding`` drivers must be installed."""
 
     volumes: Mapping[CSIName, str]
@@ -37,14 +37,14 @@ class NewVolumes(Struct, frozen=True):
     demanding: tuple[str, ...] = ()
 
 
-class BothWays(Struct, frozen=True):
+class PodAttachments(Struct, frozen=True):
     """The volumes that a pod attaches on nodes with a CSINode object (in-tree disks count), and on other nodes."""
 
-    with_csi_node: NewVolumes
-    without: NewVolumes
+    with_csi_node: NewAttachments
+    without: NewAttachments
 
 
-KEY = StateKey[BothWays]("NodeVolumeLimits")
+KEY = StateKey[PodAttachments]("NodeVolumeLimits")
 
 
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
@@ -70,13 +70,13 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         cycle[KEY] = self._look_up(pod)
         return None
 
-    def _new(self, cycle: CycleState, pod: Pod) -> BothWays:
+    def _new(self, cycle: CycleState, pod: Pod) -> PodAttachments:
         """Return the pod's volumes; they are looked up here if the profile has no PreFilter."""
         volumes = cycle.get(KEY)
         return self._look_up(pod) if volumes is None else volumes
 
-    def _look_up(self, pod: Pod) -> BothWays:
-        return BothWays(self._new_volumes(pod, migrated=True), self._new_volumes(pod, migrated=False))
+    def _look_up(self, pod: Pod) -> PodAttachments:
+        return PodAttachments(self._new_volumes(pod, migrated=True), self._new_volumes(pod, migrated=False))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         csi_node = self._csi_nodes.get(node.name)
@@ -88,7 +88,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         for driver in new.demanding:
             if driver not in running:
                 return _not_installed(driver)
-        limits = limits_of(csi_node)
+        limits = read_limits(csi_node)
         if not limits:
             return None
         try:
@@ -122,7 +122,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         )
         return Verdict(len(nodes), (*rejections, *exact.rejections))
 
-    def _rejections(self, new: NewVolumes, nodes: NodeTable, undecided: BoolArray) -> list[tuple[BoolArray, Status]]:
+    def _rejections(
+        self, new: NewAttachments, nodes: NodeTable, undecided: BoolArray
+    ) -> list[tuple[BoolArray, Status]]:
         if new.failure is not None:
             return [(undecided, new.failure)]
         rejections = []
@@ -136,7 +138,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             rejections.append((exceeded, EXCEEDED))
         return rejections
 
-    def _exceptions(self, volumes: BothWays, nodes: NodeTable) -> RowArray:
+    def _exceptions(self, volumes: PodAttachments, nodes: NodeTable) -> RowArray:
         """Find the window indexes of rows that could not be counted, or that already have one of the volumes."""
         names = volumes.with_csi_node.volumes.keys() | volumes.without.volumes.keys()
         rows = {row for name in names for row in self._columns.holders(name)}.union(self._columns.failures)
@@ -145,12 +147,12 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         row_array = np.fromiter(rows, np.int64, count=len(rows))
         return row_array if nodes.shows_all else np.flatnonzero(np.isin(nodes.rows, row_array))
 
-    def _new_volumes(self, pod: Pod, *, migrated: bool) -> NewVolumes:
+    def _new_volumes(self, pod: Pod, *, migrated: bool) -> NewAttachments:
         try:
-            volumes = self._attachable.of_new_pod(pod, migrated=migrated)
+            volumes = self._attachable.find_new_volumes(pod, migrated=migrated)
         except UnattachableError as error:
-            return NewVolumes({}, error.status)
-        return NewVolumes(volumes, demanding=self._demanding(volumes.values()))
+            return NewAttachments({}, error.status)
+        return NewAttachments(volumes, demanding=self._demanding(volumes.values()))
 
     def _drivers_that_must_run(self, drivers: Iterable[str]) -> tuple[str, ...]:
         """Return the drivers that require to be installed on the node."""

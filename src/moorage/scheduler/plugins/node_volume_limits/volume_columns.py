@@ -139,9 +139,9 @@ class VolumeColumns(SideColumns):
         volumes: set[str] = set()
         for pod in info.pods.values():
             if attaches_anything(pod):
-                reads = self._attachable.reads_of(pod)
-                claims.update(reads.claims)
-                volumes.update(reads.volumes)
+                dependencies = self._attachable.find_dependencies(pod)
+                claims.update(dependencies.claims)
+                volumes.update(dependencies.volumes)
         names = self._held_by_pods(info, migrated=csi_node is not None)
         self._holders.replace(info.row, set(names))
         for volume, name in self._attachments.on_node(info.name):
@@ -164,7 +164,7 @@ class VolumeColumns(SideColumns):
         self._has_csi_node.array[row] = True
         for driver in csi_node.spec.drivers:
             _cells(self._installed, driver.name, row, np.bool_)[row] = True
-        for name, limit in limits_of(csi_node).items():
+        for name, limit in read_limits(csi_node).items():
             # Zero must mean "no limit", since rows that were never written are zero.
             _cells(self._limits, name, row, np.int64)[row] = limit + 1
 
@@ -214,11 +214,11 @@ def held_by_pods(attachable: AttachableVolumes, node: NodeInfo, *, migrated: boo
         name
         for pod in node.pods.values()
         if attaches_anything(pod)
-        for name in attachable.of_placed_pod(pod, migrated=migrated)
+        for name in attachable.find_placed_volumes(pod, migrated=migrated)
     }
 
 
-def limits_of(csi_node: CSINode | None) -> dict[str, int]:
+def read_limits(csi_node: CSINode | None) -> dict[str, int]:
     """Return the volume limits of a node by driver; other drivers have no limit."""
     drivers = csi_node.spec.drivers if csi_node is not None else ()
     return {

@@ -252,7 +252,7 @@ class PreferenceCounts:
             self._state = state = self._score(sizes, everywhere)
             return state
         for row in rows:
-            state.scores.put(row, self._score_of(row, state.preferences))
+            state.scores.put(row, self._score_row(row, state.preferences))
         return state
 
     def _follow(self) -> list[int] | None:
@@ -306,7 +306,7 @@ class PreferenceCounts:
         scores = SpreadScores(spread_scores(preferences, everywhere, ignored), ignored)
         return PreferenceState(preferences, self._needs_all_keys, everywhere, scores)
 
-    def _score_of(self, row: int, preferences: Sequence[SpreadPreference]) -> int:
+    def _score_row(self, row: int, preferences: Sequence[SpreadPreference]) -> int:
         """Score one row; all nodes have all keys."""
         score = 0.0
         for item, tally in zip(preferences, self._tallies, strict=True):

@@ -225,7 +225,7 @@ class DefaultSelectors:
                 labels.update(selector)
         if isinstance(owner, ReplicationController):
             labels.update(owner.spec.selector or {})
-        matcher = _also_owner(label_set_matcher(labels), _selector_of(owner))
+        matcher = _also_owner(label_set_matcher(labels), _find_selector(owner))
         return EVERYTHING if matcher.is_everything else matcher
 
 
@@ -238,7 +238,7 @@ def _also_owner(matcher: LabelMatcher, selector: LabelSelector | None) -> LabelM
     return matcher if owned.is_nothing else LabelMatcher((*matcher.requirements, *owned.requirements))
 
 
-def _selector_of(owner: KubeObject | None) -> LabelSelector | None:
+def _find_selector(owner: KubeObject | None) -> LabelSelector | None:
     return owner.spec.selector if isinstance(owner, ReplicaSet | StatefulSet) else None
 
 
@@ -247,4 +247,4 @@ def _same_selector(left: KubeObject, right: KubeObject) -> bool:
         return True
     if isinstance(left, ReplicationController) and isinstance(right, ReplicationController):
         return left.spec.selector == right.spec.selector
-    return _selector_of(left) == _selector_of(right)
+    return _find_selector(left) == _find_selector(right)

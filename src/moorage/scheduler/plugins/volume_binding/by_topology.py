@@ -48,7 +48,7 @@ class ByTopology(Generic[T]):
         if reach is None:
             self._tests.append((index, lambda _: True))
             return
-        requirements = requirements_of(reach)
+        requirements = list_requirements(reach)
         self.keys.update(requirement.key for requirement in requirements)
         only = _only_requirement(reach)
         if only is None:
@@ -59,7 +59,7 @@ class ByTopology(Generic[T]):
             by_value.setdefault(value, []).append(index)
 
 
-def requirements_of(reach: NodeMatcher | LabelMatcher) -> tuple[Requirement, ...]:
+def list_requirements(reach: NodeMatcher | LabelMatcher) -> tuple[Requirement, ...]:
     """Return all label requirements of a selector."""
     if isinstance(reach, LabelMatcher):
         return reach.requirements
@@ -77,5 +77,5 @@ def _only_requirement(reach: NodeMatcher | LabelMatcher) -> Requirement | None:
     """Return the only requirement of a selector, if it lists values."""
     if isinstance(reach, NodeMatcher) and (len(reach.terms) != 1 or reach.terms[0].matches_nothing):
         return None
-    requirements = requirements_of(reach)
+    requirements = list_requirements(reach)
     return requirements[0] if len(requirements) == 1 and requirements[0].operator == "In" else None

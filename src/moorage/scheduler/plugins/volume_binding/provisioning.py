@@ -26,7 +26,7 @@ from moorage.kube.api.storage import (
     TopologySelectorTerm,
 )
 from moorage.scheduler.framework.handle import Handle
-from moorage.scheduler.plugins.volume_binding.by_topology import ByTopology, requirements_of
+from moorage.scheduler.plugins.volume_binding.by_topology import ByTopology, list_requirements
 
 
 class Refusal(Enum):
@@ -59,7 +59,7 @@ class Provisioning(Struct, frozen=True):
     @property
     def keys(self) -> frozenset[str]:
         """The node labels that matter."""
-        keys = {item.key for item in requirements_of(self.topologies)} if self.topologies is not None else set()
+        keys = {item.key for item in list_requirements(self.topologies)} if self.topologies is not None else set()
         return frozenset(keys | (self.pools.keys if self.pools is not None else set()))
 
     def on(self, labels: Mapping[str, str]) -> Provision | Refusal:

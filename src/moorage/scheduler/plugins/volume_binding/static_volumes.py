@@ -18,7 +18,7 @@ from moorage.kube.api.selectors import EVERYTHING, LabelMatcher, label_matcher
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.scheduler.framework.handle import Lister
 from moorage.scheduler.plugins.volume_binding.assume_cache import AssumeCache
-from moorage.scheduler.plugins.volume_binding.by_topology import ByTopology, requirements_of
+from moorage.scheduler.plugins.volume_binding.by_topology import ByTopology, list_requirements
 
 FILESYSTEM: Final = "Filesystem"
 
@@ -142,4 +142,4 @@ def _is_available(claim: PersistentVolumeClaim, volume: PersistentVolume, select
 
 def _label_keys(volumes: Collection[PersistentVolume]) -> frozenset[str]:
     reaches = (reach_of_volume(volume) for volume in volumes)
-    return frozenset(item.key for reach in reaches if reach is not None for item in requirements_of(reach))
+    return frozenset(item.key for reach in reaches if reach is not None for item in list_requirements(reach))

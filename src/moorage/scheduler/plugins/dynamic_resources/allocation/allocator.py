@@ -20,7 +20,7 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests impo
 from moorage.scheduler.plugins.dynamic_resources.allocation.search_bounds import SearchBounds
 from moorage.scheduler.plugins.dynamic_resources.cel.program import Program
 from moorage.scheduler.plugins.dynamic_resources.devices.allocated import AllocatedDevices
-from moorage.scheduler.plugins.dynamic_resources.devices.capacity import CapacityError, consumption, fits
+from moorage.scheduler.plugins.dynamic_resources.devices.consumable_capacity import CapacityError, consumption, fits
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, DeviceId
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView, Pool, PooledDevice, repels
 
@@ -120,7 +120,7 @@ class Search:
         self._evaluations = Program.evaluations
         self._is_hard = False
         self._bits: dict[DeviceId, int] = {}
-        self._lookahead: SearchBounds | None = None
+        self._bounds: SearchBounds | None = None
         self._dead_ends: dict[tuple[object, ...], _End] = {}
         self._counters = CounterTracker(allocated)
         self._lists = features.list_attributes
@@ -211,7 +211,7 @@ class Search:
             return self._try_device(claim, number, alternative, nth, start)
         used, own, shares = self._taken_by(claim)
         missing = alternative.count - nth
-        if self._lookahead is not None and self._lookahead.is_infeasible(claim, number, alternative, missing, used):
+        if self._bounds is not None and self._bounds.is_infeasible(claim, number, alternative, missing, used):
             return _End.NOTHING
         # The result depends only on the devices in use and the constraints, not on the path. Searches with shares are
         # not cached: the consumed capacity depends on the request that allocated the share.
@@ -281,9 +281,9 @@ class Search:
         self._is_hard = True
         self._bits = {device.id: 1 << index for index, (device, _, _) in enumerate(self._view.candidates)}
         devices = [device for device, _, _ in self._view.candidates]
-        lookahead = SearchBounds(self._parsed_claims, self._constraints, devices, lists=self._lists)
-        if lookahead.prepare(self._could_take, MAX_RESULTS):
-            self._lookahead = lookahead
+        bounds = SearchBounds(self._parsed_claims, self._constraints, devices, lists=self._lists)
+        if bounds.prepare(self._could_take, MAX_RESULTS):
+            self._bounds = bounds
 
     def _could_take(self, claim: int, alternative: Alternative, index: int) -> bool:
         """Return whether a device could be chosen if this search had not chosen any device yet."""

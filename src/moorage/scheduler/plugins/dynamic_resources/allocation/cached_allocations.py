@@ -15,6 +15,7 @@ from moorage.common.caches import LRU
 from moorage.kube.api.devices import DeviceClass, ResourceClaimSpec
 from moorage.scheduler.framework.handle import Lister
 from moorage.scheduler.framework.status import IntArray, Status
+from moorage.scheduler.plugins.dynamic_resources.allocation.allocation_results import check_node_selector, preference
 from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import (
     Search,
     SearchBudget,
@@ -22,7 +23,6 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import (
     Solution,
 )
 from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import ClaimFault, ParsedClaim, parse_claim
-from moorage.scheduler.plugins.dynamic_resources.allocation.results import check_node_selector, preference
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimTracker
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView

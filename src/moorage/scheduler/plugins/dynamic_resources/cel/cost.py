@@ -268,7 +268,7 @@ def _regex_size(pattern: Expression, bound: Size) -> Size:
     r"""Return the number of instructions of a compiled pattern; the short ``\pL{30}`` has thousands."""
     if not isinstance(pattern, Literal):
         return Size(min(bound.length * _INSTRUCTIONS_PER_BYTE, _MAX_INSTRUCTIONS))
-    from moorage.scheduler.plugins.dynamic_resources.cel.functions import compile_regex
+    from moorage.scheduler.plugins.dynamic_resources.cel.cel_functions import compile_regex
 
     try:
         return Size(compile_regex(pattern.text.decode()).programsize)

@@ -2,7 +2,7 @@
 
 cel-cpp supports neither quantities nor versions, and its binding cannot pass custom types at run time. So an expression
 is compiled twice. The first compilation uses dedicated types and finds the errors that upstream's compiler finds. The
-second is for evaluation: quantities and versions are tagged maps, which compare by value; see :mod:`.functions`.
+second is for evaluation: quantities and versions are tagged maps, which compare by value; see :mod:`.cel_functions`.
 """
 
 import re
@@ -260,14 +260,14 @@ def split_name(name: str, driver: str) -> tuple[str, str]:
 
 def _value(attribute: DeviceAttribute) -> Any:
     if attribute.version_value is not None:
-        from moorage.scheduler.plugins.dynamic_resources.cel.functions import parse_version
+        from moorage.scheduler.plugins.dynamic_resources.cel.cel_functions import parse_version
 
         return parse_version(attribute.version_value).tagged
     for value in (attribute.int_value, attribute.bool_value, attribute.string_value):
         if value is not None:
             return value
     if attribute.version_values is not None:
-        from moorage.scheduler.plugins.dynamic_resources.cel.functions import parse_version
+        from moorage.scheduler.plugins.dynamic_resources.cel.cel_functions import parse_version
 
         return [parse_version(text).tagged for text in attribute.version_values]
     for values in (attribute.int_values, attribute.bool_values, attribute.string_values):
@@ -290,13 +290,13 @@ def _compile(env: "cel.Env", text: str, *, check: bool) -> "cel.Expression":
 
 @cache
 def _checker() -> "cel.Env":
-    from moorage.scheduler.plugins.dynamic_resources.cel import functions
+    from moorage.scheduler.plugins.dynamic_resources.cel import cel_functions
 
-    return functions.checking_environment()
+    return cel_functions.checking_environment()
 
 
 @cache
 def _evaluator() -> "cel.Env":
-    from moorage.scheduler.plugins.dynamic_resources.cel import functions
+    from moorage.scheduler.plugins.dynamic_resources.cel import cel_functions
 
-    return functions.evaluating_environment()
+    return cel_functions.evaluating_environment()

@@ -23,7 +23,7 @@ from moorage.kube.api.quantity import NANO, Quantity, nano_value
 from moorage.kube.api.requests import CPU, claimed_nanos, container_nanos, limit_nanos
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.status import Status, combined
-from moorage.scheduler.plugins.dynamic_resources.devices.capacity import format_quantity
+from moorage.scheduler.plugins.dynamic_resources.devices.consumable_capacity import format_quantity
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceId
 
 MILLI: Final = NANO // 1000

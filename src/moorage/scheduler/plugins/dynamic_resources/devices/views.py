@@ -75,19 +75,19 @@ class SliceIndex:
         """Replace a slice by name; return the nodes of its pools, ``None`` for all nodes."""
         before = self._by_name.get(name)
         pools = set() if before is None else {before.pool}
-        nodes = set() if before is None else self._nodes_of(before.pool)
+        nodes = set() if before is None else self._find_nodes(before.pool)
         if before is not None:
             self._drop(before)
         if resource_slice is not None:
             after = self._parse(resource_slice)
             self._put(after)
             pools.add(after.pool)
-        reached = [nodes, *(self._nodes_of(pool) for pool in pools)]
+        reached = [nodes, *(self._find_nodes(pool) for pool in pools)]
         # Pools built from deleted slices would only use memory.
         self.builder = PoolBuilder(self._by_pool, self._features)
         return None if None in reached else set().union(*(names for names in reached if names))
 
-    def _nodes_of(self, pool: PoolId) -> set[str] | None:
+    def _find_nodes(self, pool: PoolId) -> set[str] | None:
         slices = self._by_pool.get(pool, {}).values()
         return None if any(not item.spec.node_name for item in slices) else {str(i.spec.node_name) for i in slices}
 

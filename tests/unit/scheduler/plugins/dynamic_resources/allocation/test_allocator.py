@@ -31,6 +31,7 @@ from moorage.kube.api.devices import (
 )
 from moorage.kube.api.quantity import nano_value
 from moorage.scheduler.plugins.dynamic_resources.allocation import allocator
+from moorage.scheduler.plugins.dynamic_resources.allocation.allocation_results import allocation
 from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import (
     Search,
     SearchBudget,
@@ -38,7 +39,6 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import (
     Solution,
 )
 from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import ClaimFault, parse_claim
-from moorage.scheduler.plugins.dynamic_resources.allocation.results import allocation
 from moorage.scheduler.plugins.dynamic_resources.devices.allocated import AllocatedDevices
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, PoolId
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView, PoolBuilder, Slice

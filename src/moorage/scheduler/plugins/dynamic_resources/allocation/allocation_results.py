@@ -14,7 +14,7 @@ from moorage.kube.api.devices import (
 from moorage.kube.api.selectors import NODE_NAME_FIELD, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import DeviceChoice
 from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import Alternative, ClaimFault, ParsedClaim
-from moorage.scheduler.plugins.dynamic_resources.devices.capacity import format_quantity
+from moorage.scheduler.plugins.dynamic_resources.devices.consumable_capacity import format_quantity
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
 
 FROM_CLASS: Final = "FromClass"

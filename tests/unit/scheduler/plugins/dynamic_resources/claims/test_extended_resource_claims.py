@@ -16,7 +16,7 @@ from moorage.kube.api.container import Container, ResourceRequirements
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.plugins.dynamic_resources.claims.extended_resources import requests_for
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import requests_for
 from moorage.scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from moorage.scheduler.plugins.extended_resources import ExtendedResourceClasses
 from moorage.testing import make_node, make_pod

@@ -5,7 +5,7 @@ from tests.unit.scheduler.plugins.dynamic_resources.device_builders import devic
 
 from moorage.kube.api.devices import CapacityRange, CapacityRequestPolicy, DeviceCapacity
 from moorage.kube.api.quantity import nano_value
-from moorage.scheduler.plugins.dynamic_resources.devices.capacity import (
+from moorage.scheduler.plugins.dynamic_resources.devices.consumable_capacity import (
     CapacityError,
     consumption,
     fits,
