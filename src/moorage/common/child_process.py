@@ -37,14 +37,14 @@ def encode_frame(message: object) -> bytes:
     return len(body).to_bytes(LENGTH, "big") + body
 
 
-async def read_frame(reader: asyncio.StreamReader) -> bytes:
+async def read_frame(reader: asyncio.StreamReader, max_length: int = MAX_FRAME) -> bytes:
     """Return the body of the next frame. Raise IncompleteReadError at the end of the stream."""
-    return await reader.readexactly(_check_length(await reader.readexactly(LENGTH)))
+    return await reader.readexactly(_check_length(await reader.readexactly(LENGTH), max_length))
 
 
-def _check_length(head: bytes) -> int:
+def _check_length(head: bytes, max_length: int = MAX_FRAME) -> int:
     length = int.from_bytes(head, "big")
-    if length > MAX_FRAME:
+    if length > max_length:
         raise msgspec.DecodeError(f"a frame of {length} bytes is too large")
     return length
 

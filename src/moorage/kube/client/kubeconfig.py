@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from moorage.common.clock import Clock, SteadyClock
 from moorage.common.errors import InputError
 from moorage.kube.client.credentials import Credentials, ExecCredentials, FixedCredentials, TokenFile, basic
-from moorage.kube.client.entries import ClusterEntry, ContextEntry, UserEntry, impersonation, resolved
+from moorage.kube.client.kubeconfig_entries import ClusterEntry, ContextEntry, UserEntry, impersonation, resolved
 from moorage.kube.http.proxies import proxy_for, redacted
 from moorage.kube.http.tls import ClientTls
 

@@ -50,17 +50,17 @@ from moorage.scheduler.daemon.supervisor.supervisor_client import SupervisorClie
 from moorage.scheduler.framework.logs import VERBOSITY
 
 CYCLE_SECONDS: Final = 5.0
-"""What a cycle that waits for a plugin gets to end by itself when we are to stop."""
+"""Time that a cycle waiting for a plugin has to end at shutdown."""
 DRAIN_SECONDS: Final = 15.0
 EVENT_SECONDS: Final = 3.0
 FIRST_PAUSE: Final = 0.5
 MAX_PAUSE: Final = 15.0
 CATCH_UP_SECONDS: Final = 10.0
 SETTLE_SECONDS: Final = 0.2
-"""A watch that is opened again brings what was missed at once; so long that may take."""
+"""Time in which a reopened watch delivers missed events."""
 FOLD_SECONDS: Final = 5.0
 CONFIG_LEVEL: Final = 2
-"""From this level of logs on the whole configuration is one of the first lines; writing it takes a while."""
+"""Log level from which the configuration is logged at start; writing it takes a while."""
 
 log = structlog.get_logger(__name__)
 
@@ -89,7 +89,7 @@ def run_daemon(options: Options, ends: Ends, services: Iterable[ServiceFactory] 
 
 
 class Daemon:
-    """One replica."""
+    """One replica of the scheduler."""
 
     def __init__(self, options: Options, ends: Ends, services: Iterable[ServiceFactory] = ()) -> None:
         self.options = options
@@ -98,15 +98,15 @@ class Daemon:
         self._setup = make_setup(options)
         self._supervisor = SupervisorClient(ends, self._setup, self._registry)
         self._stopping = self._supervisor.stopping
-        self._informing: asyncio.Task[None] | None = None
-        self._leading: asyncio.Task[None] | None = None
+        self._informers_task: asyncio.Task[None] | None = None
+        self._leader_task: asyncio.Task[None] | None = None
         self._is_scheduling = False
         self._factories = (*own_services(options), *services)
         self._services: list[DaemonService] = []
         self._reloads: Reloads
 
     async def run(self) -> None:
-        """Start everything, work until told to stop, and end in order."""
+        """Start, work until stopped, and shut down in order."""
         registry, supervisor, lease = self._registry, self._supervisor, self._setup.lease
         await supervisor.open()
         instruments = Instruments(registry, SteadyClock())
@@ -135,17 +135,17 @@ class Daemon:
             for service in services:
                 service.start(parts, supervisor.router)
                 reloads.in_force.append(partial(_reconfigure, service, reloads))
-            # Most often this has been done; but a signal may come while plugins start, or before.
+            # Usually done already, but a signal may arrive before or while plugins start.
             ending.push_async_callback(lambda: parts.scheduler.lifecycle.close())  # noqa: PLW0108 - the one in force then
             if await self._is_reachable(parts.connection.client):
                 await self._work(parts, resources)
 
     def _watch_plugins(self, parts: DaemonParts, instruments: Instruments) -> None:
-        """Time the plugins in use, know them when they block, and say which of them go node by node."""
+        """Time the active plugins, watch them for blocking, and log those without a columnar form."""
         profiles = [runner.profile for runner in parts.scheduler.runners.values()]
         instruments.sampler.watch(profiles)
         self._supervisor.watch(profiles, parts.scheduler.services.freeze)
-        _tell_forms(parts)
+        _log_slow_plugins(parts)
 
     def _add_pages(self, resources: PodResources) -> None:
         options, router, reloads = self.options, self._supervisor.router, self._reloads
@@ -164,9 +164,9 @@ class Daemon:
             router.add("PUT", "/debug/flags/v", set_verbosity)
 
     async def _is_reachable(self, client: ApiClient) -> bool:
-        """Wait for the API server to answer; False if we are told to stop first.
+        """Wait for the API server to respond; return False if stopped first.
 
-        What would never go away by itself is raised: a certificate that nobody trusts, credentials that nobody takes.
+        Raise permanent errors, such as untrusted certificates and invalid credentials.
         """
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
@@ -185,10 +185,10 @@ class Daemon:
         return False
 
     async def _work(self, parts: DaemonParts, resources: PodResources) -> None:
-        """Lead, or wait to lead, until told to stop."""
+        """Lead, or wait to lead, until stopped."""
         if self._setup.lease is None or not self.options.config.delay_cache_until_active:
             self._start_informers(parts)
-        self._leading = leading = asyncio.create_task(self._lead(parts, resources), name="leading")
+        self._leader_task = leading = asyncio.create_task(self._lead(parts, resources), name="leading")
         helpers = [
             asyncio.create_task(parts.connection.recorder.run(), name="event series"),
             asyncio.create_task(_fold(self._registry), name="folding metrics"),
@@ -201,12 +201,12 @@ class Daemon:
         try:
             await leading
         except asyncio.CancelledError:
-            if self._informing is not None and self._informing.done():
-                self._informing.result()
+            if self._informers_task is not None and self._informers_task.done():
+                self._informers_task.result()
             if not self._stopping.is_set():
                 raise
         finally:
-            tasks = [leading, *helpers, *([self._informing] if self._informing else [])]
+            tasks = [leading, *helpers, *([self._informers_task] if self._informers_task else [])]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -219,10 +219,10 @@ class Daemon:
             leading.cancel()
 
     def _start_informers(self, parts: DaemonParts) -> None:
-        if self._informing is None:
-            self._informing = asyncio.create_task(parts.connection.informers.run(), name="informers")
-            # Informers never end by themselves; without them we would decide on a world that is no more.
-            self._informing.add_done_callback(lambda _: self._leading.cancel() if self._leading else None)
+        if self._informers_task is None:
+            self._informers_task = asyncio.create_task(parts.connection.informers.run(), name="informers")
+            # Informers end only by an error; without them, decisions would use outdated state.
+            self._informers_task.add_done_callback(lambda _: self._leader_task.cancel() if self._leader_task else None)
 
     async def _lead(self, parts: DaemonParts, resources: PodResources) -> None:
         follows = self._setup.lease is not None and not await self._supervisor.leading()
@@ -243,7 +243,7 @@ class Daemon:
         await _drain(parts)
 
     async def _cycle(self, parts: DaemonParts) -> None:
-        """Schedule until stopped; a plugin that a cycle waits for in vain does not hold up the end."""
+        """Schedule until stopped; a plugin that never returns does not delay the shutdown."""
         cycling = asyncio.create_task(parts.loop.run(), name="scheduling")
         self._supervisor.cycling(cycling)
         stopping = asyncio.create_task(self._stopping.wait())
@@ -263,7 +263,7 @@ class Daemon:
 
 
 def make_setup(options: Options) -> Setup:
-    """Say what the supervisor has to know."""
+    """Return the setup of the supervisor."""
     config, election, features = options.config, options.config.leader_election, options.features
     lease = LeaseSettings(
         identity=f"{socket.gethostname()}_{uuid.uuid4()}",
@@ -287,7 +287,7 @@ def make_setup(options: Options) -> Setup:
 
 
 async def _catch_up(informers: Informers) -> None:
-    """See what the former leader wrote last, even if our watches were cut in the moment in which it gave up."""
+    """Receive the last writes of the previous leader, even if our watches broke when it stopped."""
     try:
         async with asyncio.timeout(CATCH_UP_SECONDS):
             await informers.following()
@@ -307,7 +307,7 @@ async def _fold(registry: CellRegistry) -> None:
 
 
 async def _drain(parts: DaemonParts) -> None:
-    """Wait for bindings and status patches under way, close the plugins, then wait for events, but not for ever."""
+    """Wait for running bindings and status patches, close the plugins, then wait for events; all with timeouts."""
     log.info("draining", tasks=len(parts.background))
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
@@ -322,8 +322,7 @@ async def _drain(parts: DaemonParts) -> None:
         log.warning("stopping before all events are written")
 
 
-def _tell_forms(parts: DaemonParts) -> None:
-    """Say which plugins go node by node: that is slow, and never silent."""
+def _log_slow_plugins(parts: DaemonParts) -> None:
     for name, placement in parts.scheduler.runners.items():
         if slow := placement.profile.per_node_plugins():
             log.info("plugins without a vectorized form are slow", profile=name, plugins=", ".join(slow))

@@ -11,8 +11,8 @@ from moorage.kube.api.kinds import Kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
+from moorage.kube.client.apply_retry import ApplyRetry
 from moorage.kube.client.informer import OnChanges
-from moorage.kube.client.mending import Mending
 from moorage.scheduler.config.types import ExtenderConfig
 from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.effects import CLUSTER_EFFECTS, Effects
@@ -131,9 +131,9 @@ def assemble(
         effects=tuning.effects,
     )
     loop = SchedulingLoop(scheduler)
-    mending = Mending(observers.apply_failed)
-    mending.relist = connection.relist
-    deliveries = Deliveries(observers.around_apply(scheduler.handlers.apply), loop, mending)
+    retry = ApplyRetry(observers.apply_failed)
+    retry.relist = connection.relist
+    deliveries = Deliveries(observers.around_apply(scheduler.handlers.apply), loop, retry)
     connection.follow(scheduler.objects, deliveries.on_changes, kept_whole(policy.config.extenders))
     return AssembledScheduler(
         connection, background, scheduler, loop, deliveries, extenders, policy, tuning, asyncio.Lock()

@@ -11,8 +11,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from moorage.kube.api.kinds import Kind
 from moorage.kube.api.meta import KubeObject
+from moorage.kube.client.apply_retry import ApplyRetry
 from moorage.kube.client.list_watch import Change
-from moorage.kube.client.mending import Mending
 from moorage.scheduler.engine.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -32,10 +32,10 @@ class Apply(Protocol):
 class Deliveries:
     """Delivers changes in order. A change that cannot be applied affects only its own object."""
 
-    def __init__(self, apply: Apply, loop: "SchedulingLoop", mending: Mending | None = None) -> None:
+    def __init__(self, apply: Apply, loop: "SchedulingLoop", retry: ApplyRetry | None = None) -> None:
         self._apply = apply
         self._loop = loop
-        self.mending = mending or Mending()
+        self.retry = retry or ApplyRetry()
         self._through_loop = False
         self.pending: Counter[Kind] = Counter()
         """The number of changes of each kind that wait for the end of a cycle."""
@@ -75,25 +75,25 @@ class Deliveries:
 
     def _apply_all(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
         for change in changes:
-            if self.mending.aside:
+            if self.retry.aside:
                 self._apply_adjusted(kind, change)
                 continue
             try:
                 self._apply(change.before, change.after, is_final=change.is_final)
             except Exception:  # an invalid object must not affect others
-                self.mending.failed(kind, change, self._apply_change)
+                self.retry.failed(kind, change, self._apply_change)
 
     def _apply_adjusted(self, kind: Kind, change: Change[Any]) -> None:
         """Apply a change while some objects are set aside; this object may be one of them."""
-        adjusted = self.mending.adjust(kind, change)
+        adjusted = self.retry.adjust(kind, change)
         if adjusted is None:
             return
         try:
             self._apply_change(adjusted)
         except Exception:
-            self.mending.failed(kind, adjusted, self._apply_change)
+            self.retry.failed(kind, adjusted, self._apply_change)
         else:
-            self.mending.succeeded(kind, adjusted)
+            self.retry.succeeded(kind, adjusted)
 
     def _apply_change(self, change: Change[Any]) -> None:
         self._apply(change.before, change.after, is_final=change.is_final)

@@ -1,4 +1,4 @@
-"""What supervisor and scheduler send each other: messages over a pair of sockets; the end of one is the end of both."""
+"""Messages between supervisor and scheduler over a pair of sockets; each process ends with the other."""
 
 import asyncio
 import socket
@@ -8,17 +8,17 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from moorage.common.child_process import encode_frame, read_frame
 from moorage.kube.client.leader import LeaseSettings
 from moorage.scheduler.daemon.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from moorage.scheduler.daemon.supervisor.stacks import Span
 
-_LENGTH: Final = 4
 MAX_BACKLOG: Final = 1 << 20
-"""Bytes that may wait for a scheduler that does not read; what can be done without is dropped beyond."""
+"""Bytes that may be queued for a blocked scheduler; optional messages are dropped above the limit."""
 
 
 class Setup(Struct, frozen=True, tag=True):
-    """The scheduler sends what it was configured to be."""
+    """From the scheduler: its configuration."""
 
     serving: ServingOptions
     authentication: AuthenticationOptions
@@ -31,17 +31,17 @@ class Setup(Struct, frozen=True, tag=True):
 
 
 class Located(Struct, frozen=True, tag=True):
-    """The scheduler sends where the code of its plugins stands."""
+    """From the scheduler: the source lines of its plugins."""
 
     spans: list[Span]
 
 
 class Campaign(Struct, frozen=True, tag=True):
-    """The scheduler is ready to lead."""
+    """From the scheduler: it is ready to lead."""
 
 
 class Answered(Struct, frozen=True, tag=True):
-    """The scheduler answers a request for a page."""
+    """From the scheduler: the reply to a request for a page."""
 
     number: int
     status: int
@@ -51,33 +51,33 @@ class Answered(Struct, frozen=True, tag=True):
 
 
 class SchedulerFailed(Struct, frozen=True, tag=True):
-    """The scheduler ends because of something that a user can fix."""
+    """From the scheduler: it ends because of an error that the user can fix."""
 
     message: str
 
 
 class Lead(Struct, frozen=True, tag=True):
-    """The supervisor got the lease: begin to work."""
+    """From the supervisor: the lease is acquired; start to schedule."""
 
     is_first: bool = False
-    """Whether nobody has led before."""
+    """Whether this is the first leader ever."""
 
 
 class Announcement(Struct, frozen=True, tag=True):
-    """The supervisor has an event about the lease to record; the lease as JSON."""
+    """From the supervisor: an event about the lease to record; the lease as JSON."""
 
     note: str
     lease: bytes
 
 
 class Stop(Struct, frozen=True, tag=True):
-    """The supervisor was asked to end: finish what is under way, and end."""
+    """From the supervisor: shut down gracefully."""
 
     reason: str
 
 
 class Asked(Struct, frozen=True, tag=True):
-    """The supervisor got a request for a page that only the scheduler can write."""
+    """From the supervisor: a request for a page of the scheduler."""
 
     number: int
     method: str
@@ -87,7 +87,7 @@ class Asked(Struct, frozen=True, tag=True):
 
 
 class Measured(Struct, frozen=True, tag=True):
-    """The supervisor has something to count, or with a value to observe, among the scheduler's metrics."""
+    """From the supervisor: a metric to count, or to observe if there is a value."""
 
     metric: str
     labels: tuple[str, ...]
@@ -98,12 +98,11 @@ Message: TypeAlias = (
     Setup | Located | Campaign | Answered | SchedulerFailed | Lead | Announcement | Stop | Asked | Measured
 )
 
-_encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Message)
 
 
 class Link:
-    """One end of the pair, on a running loop."""
+    """One side of the connection, on a running loop."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -111,33 +110,26 @@ class Link:
 
     @classmethod
     async def over(cls, end: socket.socket) -> "Link":
-        """Open an end."""
+        """Open one side."""
         return cls(*await asyncio.open_unix_connection(sock=end))
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether the other end has not read for long."""
+        """Whether the other process is not reading."""
         return self._writer.transport.get_write_buffer_size() > MAX_BACKLOG
 
     def send(self, message: Message) -> None:
         """Send a message; never waits."""
-        self._writer.write(framed(message))
+        self._writer.write(encode_frame(message))
 
     async def messages(self) -> AsyncIterator[Message]:
-        """Yield what comes, until the other end is gone."""
+        """Yield messages until the other process closes its side."""
         try:
             while True:
-                length = int.from_bytes(await self._reader.readexactly(_LENGTH), "big")
-                yield _decoder.decode(await self._reader.readexactly(length))
+                yield _decoder.decode(await read_frame(self._reader, max_length=1 << 32))
         except (asyncio.IncompleteReadError, ConnectionError):
             return
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
-
-
-def framed(message: Message) -> bytes:
-    """Write a message as it goes over the link."""
-    body = _encoder.encode(message)
-    return len(body).to_bytes(_LENGTH, "big") + body

@@ -12,11 +12,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from moorage.common.child_process import encode_frame
 from moorage.common.clock import boot_time
 from moorage.common.errors import MoorageError, explain
 from moorage.common.forked_process import EXIT_FAILURE, end_with_parent, exit_child
 from moorage.common.memory import freeze_gc
-from moorage.scheduler.daemon.supervisor.link import SchedulerFailed, framed
+from moorage.scheduler.daemon.supervisor.link import SchedulerFailed
 
 #: Written by the scheduler. Times are those of :func:`moorage.common.clock.boot_time`, 0 for never.
 BEAT: Final = 0
@@ -101,7 +102,7 @@ def fork_scheduler(supervise: Callable[[Ends], int], schedule: Callable[[Ends], 
     except MoorageError as error:
         with suppress(OSError):
             error_socket.setblocking(True)
-            error_socket.sendall(framed(SchedulerFailed(explain(error))))
+            error_socket.sendall(encode_frame(SchedulerFailed(explain(error))))
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     except BaseException:

@@ -15,7 +15,7 @@ ApplyChange = Callable[[Change[Any]], None]
 log = structlog.get_logger(__name__)
 
 
-class Mending:
+class ApplyRetry:
     """Knows the objects that are not applied, though they are there. ``count`` counts a failure by the resource."""
 
     def __init__(self, count: Callable[[str], None] = lambda _resource: None) -> None:

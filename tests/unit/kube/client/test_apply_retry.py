@@ -10,9 +10,9 @@ from moorage.common.clock import VirtualClock
 from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.kinds import Kind
 from moorage.kube.api.pod import Pod
+from moorage.kube.client.apply_retry import ApplyRetry
 from moorage.kube.client.informer import Informers
 from moorage.kube.client.list_watch import Change
-from moorage.kube.client.mending import Mending
 
 PODS = "/api/v1/pods"
 
@@ -29,22 +29,22 @@ class Reader:
         self.server = FaultServer(self.clock)
         self.known: dict[str, Pod] = {}
         self.counted: list[str] = []
-        self.mending = Mending(self.counted.append)
+        self.retry = ApplyRetry(self.counted.append)
         self.informers = Informers(self.server.client(), [Pod], self.take)
-        self.mending.relist = self.informers.relist
+        self.retry.relist = self.informers.relist
         self.fails = fails
 
     def take(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
         for change in changes:
-            adjusted = self.mending.adjust(kind, change)
+            adjusted = self.retry.adjust(kind, change)
             if adjusted is None:
                 continue
             try:
                 self.apply(adjusted)
             except Exception:
-                self.mending.failed(kind, adjusted, self.apply)
+                self.retry.failed(kind, adjusted, self.apply)
             else:
-                self.mending.succeeded(kind, adjusted)
+                self.retry.succeeded(kind, adjusted)
 
     def apply(self, change: Change[Pod]) -> None:
         if change.before is not None:
@@ -77,7 +77,7 @@ def test_a_passing_failure_is_mended_by_one_list() -> None:
             reader.server.put(PODS, pod(name))
         await asyncio.sleep(60)
         assert {*reader.known} == {"good", "bad"}
-        assert (reader.lists, reader.counted, reader.mending.aside) == (2, ["pods"], {})
+        assert (reader.lists, reader.counted, reader.retry.aside) == (2, ["pods"], {})
 
     Reader(lambda pod: pod.name == "bad" and next(failures, False)).run(story)
 
@@ -95,7 +95,7 @@ def test_what_fails_again_is_set_aside_until_it_changes() -> None:
         reader.server.put(PODS, pod("bad", mended="yes"))
         await asyncio.sleep(5)
         assert {*reader.known} == {"good", "late", "bad"}
-        assert not reader.mending.aside
+        assert not reader.retry.aside
 
     Reader(lambda pod: pod.name == "bad" and not pod.labels).run(story)
 
@@ -118,9 +118,9 @@ def test_what_is_deleted_is_no_longer_aside() -> None:
     async def story(reader: Reader) -> None:
         reader.server.put(PODS, pod("bad"))
         await asyncio.sleep(60)
-        assert reader.mending.aside
+        assert reader.retry.aside
         reader.server.remove(PODS, "shop/bad")
         await asyncio.sleep(60)
-        assert not reader.mending.aside
+        assert not reader.retry.aside
 
     Reader(lambda _pod: True).run(story)
