@@ -92,11 +92,11 @@ class ObjectIndex(Generic[T]):
 class InformerCache:
     """An index for each kind; ``cache[Pod]`` has the pods.
 
-    ``refusals`` maps controller and key to the reason why the server rejected the last write.
+    ``rejections`` maps controller and key to the reason why the server rejected the last write.
     """
 
     def __init__(self, objects: Iterable[KubeObject] = ()) -> None:
-        self.refusals: dict[tuple[str, str], str] = {}
+        self.rejections: dict[tuple[str, str], str] = {}
         self._indexes: dict[type[KubeObject], ObjectIndex[Any]] = {}
         for obj in objects:
             self[type(obj)].put(obj)

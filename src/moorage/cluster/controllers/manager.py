@@ -262,7 +262,7 @@ class ControllerManager:
 
     def _succeeded(self, item: Item) -> None:
         self._failures.pop(item, None)
-        self.cache.refusals.pop((self._controllers[item.controller].name, item.key), None)
+        self.cache.rejections.pop((self._controllers[item.controller].name, item.key), None)
 
     async def _write(self, item: Item, writes: Sequence[Write | EmptyNamespace]) -> None:
         try:
@@ -330,7 +330,7 @@ class ControllerManager:
         controller = self._controllers[item.controller].name
         self.failures[controller] += 1
         if isinstance(error, Forbidden):
-            self.cache.refusals[controller, item.key] = str(error)
+            self.cache.rejections[controller, item.key] = str(error)
         facts = {"controller": controller, "key": item.key, "error": str(error)[:500], "seconds": delay}
         if isinstance(error, MoorageError):
             # Log once: the key is retried until it succeeds.

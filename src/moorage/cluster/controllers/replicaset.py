@@ -55,7 +55,7 @@ class ReplicaSetController:
             return ()
         if claimed := pod_claims(replica_set, cache):
             return claimed
-        rejection = cache.refusals.get((self.name, key), "")
+        rejection = cache.rejections.get((self.name, key), "")
         return reconcile(replica_set, managed_pods(replica_set, cache), self._clock.now(), rejection)
 
 

@@ -135,7 +135,7 @@ class SimulatedCluster:
     @property
     def refusals(self) -> dict[str, str]:
         """Writes of controllers that the API rejected, by controller and object."""
-        refusals = self._driver.cache.refusals if self._driver is not None else {}
+        refusals = self._driver.cache.rejections if self._driver is not None else {}
         return {f"{controller} of {key}": problem for (controller, key), problem in refusals.items()}
 
     def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
