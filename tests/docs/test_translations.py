@@ -9,7 +9,16 @@ from tests.docs.snippets import ROOT, snippets_of
 
 FOLDERS = ("docs", "examples")
 TRANSLATED = sorted([*ROOT.glob("*.zh.md"), *(page for name in FOLDERS for page in (ROOT / name).rglob("*.zh.md"))])
-REQUIRED = ("README", "docs/tutorial", "docs/how-to/write-a-plugin", "examples/03-yoda/README")
+REQUIRED = (
+    "README",
+    "docs/tutorial",
+    "docs/how-to/write-a-plugin",
+    "examples/03-yoda/README",
+    "examples/04-sample/README",
+    "examples/05-tour/README",
+    "examples/06-gang/README",
+    "examples/12-gpu-labels/README",
+)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
