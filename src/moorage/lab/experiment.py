@@ -212,8 +212,8 @@ def changed_config(entry: ConfigurationEntry) -> dict[str, Any]:
     if enabled or entry.disabled:
         plugins["multiPoint"] = {"enabled": enabled, "disabled": [{"name": name} for name in entry.disabled]}
     if entry.scores is not None:
-        chosen = [{"name": name, "weight": weight} for name, weight in entry.scores.items()]
-        plugins["score"] = {"enabled": chosen, "disabled": [{"name": "*"}]}
+        weights = [{"name": name, "weight": weight} for name, weight in entry.scores.items()]
+        plugins["score"] = {"enabled": weights, "disabled": [{"name": "*"}]}
     profile = {
         "schedulerName": "default-scheduler",
         "plugins": plugins,

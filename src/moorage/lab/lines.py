@@ -133,9 +133,11 @@ def _check_header(path: Path, columns: Sequence[str], required: Sequence[str], k
         raise InputError(f"{path}, line 1, column 1", "there is nothing in the file", hint=hint)
     for name in required:
         if name not in columns:
-            found = ", ".join(columns) or "nothing"
+            column_names = ", ".join(columns) or "nothing"
             hint = f"the first line names the columns: {', '.join(required)}"
-            raise InputError(f"{path}, line 1, column 1", f"there is no column {name!r} among {found}", hint=hint)
+            raise InputError(
+                f"{path}, line 1, column 1", f"there is no column {name!r} among {column_names}", hint=hint
+            )
     for number, name in enumerate(columns, start=1):
         if name in known_columns and name in columns[: number - 1]:
             raise InputError(f"{path}, line 1, column {number}", f"there are two columns {name!r}", hint="drop one")
@@ -152,13 +154,13 @@ def read_json_lines(path: Path, kind: Any) -> Iterator[tuple[str, Any]]:
         try:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    place = f"{path}, line {number}"
-                    yield place, decode_line(decoder, line, place)
+                    location = f"{path}, line {number}"
+                    yield location, decode_line(decoder, line, location)
         except UnicodeDecodeError as error:
             raise _not_text(path) from error
 
 
-def decode_line(decoder: msgspec.json.Decoder[T], line: str, place: str) -> T:
+def decode_line(decoder: msgspec.json.Decoder[T], line: str, location: str) -> T:
     """Decode one line; InputError names the column at which it breaks."""
     try:
         return decoder.decode(line.encode())
@@ -166,12 +168,12 @@ def decode_line(decoder: msgspec.json.Decoder[T], line: str, place: str) -> T:
         text, _, path = str(error).partition(" - at `$")
         field = path.rstrip("`").lstrip(".")
         raise InputError(
-            f"{place}, column {column_of(line, field, text)}", f"{text}{f' ({field})' if field else ''}"
+            f"{location}, column {column_of(line, field, text)}", f"{text}{f' ({field})' if field else ''}"
         ) from error
     except (msgspec.DecodeError, RecursionError) as error:
-        found = _BYTE.search(str(error))
-        column = int(found[1]) + 1 if found else len(line.rstrip()) + 1
-        raise InputError(f"{place}, column {column}", f"this is not JSON: {error}") from error
+        match = _BYTE.search(str(error))
+        column = int(match[1]) + 1 if match else len(line.rstrip()) + 1
+        raise InputError(f"{location}, column {column}", f"this is not JSON: {error}") from error
 
 
 def column_of(line: str, field: str, text: str = "") -> int:

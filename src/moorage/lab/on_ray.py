@@ -58,9 +58,9 @@ def _ray_of_our_own(workers: int) -> Iterator[str]:
     """Start a local Ray with its own token and as few processes as possible; return its address."""
     # A plugin that is found here is found by a worker here.
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    ours = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32), "PYTHONPATH": paths}
-    before = {name: os.environ.get(name) for name in ours}
-    os.environ.update(ours)
+    environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32), "PYTHONPATH": paths}
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
     try:
         # Its sockets are in there, and their paths must be short.
         with TemporaryDirectory(prefix="moorage-ray-", ignore_cleanup_errors=True) as folder:

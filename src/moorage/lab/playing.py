@@ -173,10 +173,10 @@ class Play:
             if outage.up is not None:
                 self.plan(outage.up, NODE_UP, outage.node)
 
-    def plan(self, moment: float, what: int, subject: object) -> None:
+    def plan(self, moment: float, kind: int, subject: object) -> None:
         """Plan an event at a moment of the trial."""
         self._planned += 1
-        heappush(self._agenda, (moment, self._planned, what, subject))
+        heappush(self._agenda, (moment, self._planned, kind, subject))
 
     def _give_up(self) -> None:
         rejected, self.attempts.rejected = self.attempts.rejected, {}
@@ -188,10 +188,10 @@ class Play:
 
     def drop(self, pod: Pod) -> None:
         """Remove a pending pod from the trial: it never gets a node."""
-        known = self.scheduler.objects[Pod].find(pod.key)
-        if known is not None and not known.node_name:
-            self.offline.apply(known, None)
-            self._of_uid.pop(known.uid, None)
+        stored = self.scheduler.objects[Pod].find(pod.key)
+        if stored is not None and not stored.node_name:
+            self.offline.apply(stored, None)
+            self._of_uid.pop(stored.uid, None)
 
     def _ask_for_nodes(self, rejected: Iterable[Pod] = ()) -> None:
         for coming in self.scaler.rejected(rejected):
@@ -226,16 +226,16 @@ class Play:
         """Carry out the events that are due."""
         agenda = self._agenda
         while agenda and agenda[0][0] <= self.now:
-            _, _, what, subject = heappop(agenda)
-            if what == ARRIVAL:
+            _, _, kind, subject = heappop(agenda)
+            if kind == ARRIVAL:
                 assert isinstance(subject, PodLife)
                 self._arrive(subject)
-            elif what == DEPARTURE:
+            elif kind == DEPARTURE:
                 assert isinstance(subject, tuple)
                 self._depart(*subject)
-            elif what == NODE_DOWN:
+            elif kind == NODE_DOWN:
                 self._node_down(str(subject))
-            elif what == NODE_UP:
+            elif kind == NODE_UP:
                 assert isinstance(subject, str | Node)
                 self._node_up(subject)
             else:
@@ -275,8 +275,8 @@ class Play:
 
     def _remove(self, life: PodLife) -> None:
         assert life.pod is not None
-        known = self.scheduler.objects[Pod].find(life.pod.key)
-        self.offline.apply(known or life.pod, None)
+        stored = self.scheduler.objects[Pod].find(life.pod.key)
+        self.offline.apply(stored or life.pod, None)
         self._gone(life)
 
     def _gone(self, life: PodLife) -> None:
@@ -321,9 +321,9 @@ class Play:
 
     def _node_idle(self, name: str) -> None:
         if name in self.ledger.nodes and not self.ledger.nodes[name].pods:
-            gone = self.scaler.take_idle(name, self.now)
-            if gone is not None:
-                self.remove_node(gone)
+            removed = self.scaler.take_idle(name, self.now)
+            if removed is not None:
+                self.remove_node(removed)
                 self._ask_for_nodes()
 
     def add_node(self, node: Node) -> None:

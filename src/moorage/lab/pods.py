@@ -35,22 +35,22 @@ class PodMaker:
     def _spec(self, line: TracePod) -> tuple[PodSpec, dict[str, str]]:
         more = msgspec.json.encode((line.requests, line.spec)) if line.requests or line.spec else b""
         key = (line.cpu_milli, line.memory_mib, line.gpus, line.gpu_milli, line.gpu_models, line.priority, more)
-        known = self._specs.get(key)
-        if known is None:
-            known = self._specs[key] = (spec_of(line), gpu_annotations(line))
-        return known
+        spec = self._specs.get(key)
+        if spec is None:
+            spec = self._specs[key] = (spec_of(line), gpu_annotations(line))
+        return spec
 
 
 def spec_of(line: TracePod) -> PodSpec:
     """Return the spec of a pod: one container with its requests, and other fields of its line."""
-    wanted = {**line.requests}
+    requests = {**line.requests}
     if line.cpu_milli:
-        wanted["cpu"] = f"{line.cpu_milli}m"
+        requests["cpu"] = f"{line.cpu_milli}m"
     if line.memory_mib:
-        wanted["memory"] = f"{line.memory_mib}Mi"
+        requests["memory"] = f"{line.memory_mib}Mi"
     if line.gpu_asked:
-        wanted[GPU_MILLI] = line.gpu_asked
-    container = Container(name="main", resources=ResourceRequirements(requests=wanted))
+        requests[GPU_MILLI] = line.gpu_asked
+    container = Container(name="main", resources=ResourceRequirements(requests=requests))
     base = convert(PodSpec, line.spec) if line.spec else PodSpec()
     return msgspec.structs.replace(base, containers=(container, *base.containers), priority=line.priority or None)
 
@@ -59,5 +59,5 @@ def gpu_annotations(line: TracePod) -> dict[str, str]:
     """Return the GPU annotations of a pod; empty without GPUs."""
     if not line.gpus:
         return NO_ANNOTATIONS
-    said = {GPU_COUNT: str(line.gpus), GPU_MILLI: str(line.gpu_milli)}
-    return said | ({GPU_MODEL: "|".join(line.gpu_models)} if line.gpu_models else {})
+    annotations = {GPU_COUNT: str(line.gpus), GPU_MILLI: str(line.gpu_milli)}
+    return annotations | ({GPU_MODEL: "|".join(line.gpu_models)} if line.gpu_models else {})

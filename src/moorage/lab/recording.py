@@ -62,23 +62,23 @@ class TraceRecorder:
     def begin(self) -> None:
         """Have time begin now, when everything that is there already has been listed."""
         self._start = self._clock.now()
-        for seen in self._pods.values():
-            seen.arrived = 0.0
-            seen.bound = 0.0 if seen.pod.node_name else None
+        for record in self._pods.values():
+            record.arrived = 0.0
+            record.bound = 0.0 if record.pod.node_name else None
 
     def _pod(self, before: Pod | None, after: Pod | None, now: float) -> None:
         pod = after or before
         assert pod is not None
-        seen = self._pods.get(pod.uid)
-        if seen is None:
+        record = self._pods.get(pod.uid)
+        if record is None:
             if pod.is_finished or after is None:
                 return
-            seen = self._pods[pod.uid] = SeenPod(pod, now)
-        seen.pod = pod
-        if pod.node_name and seen.bound is None:
-            seen.bound = now
-        if (after is None or pod.is_finished) and seen.ended is None:
-            seen.ended = now
+            record = self._pods[pod.uid] = SeenPod(pod, now)
+        record.pod = pod
+        if pod.node_name and record.bound is None:
+            record.bound = now
+        if (after is None or pod.is_finished) and record.ended is None:
+            record.ended = now
 
     def _node(self, before: Node | None, after: Node | None, now: float) -> None:
         node = after or before
@@ -94,16 +94,16 @@ class TraceRecorder:
         """Return what was recorded; a pod that never got a node, or still runs, has no end."""
         names: set[str] = set()
         lines: list[TracePod] = []
-        for seen in sorted(self._pods.values(), key=lambda seen: (seen.arrived, seen.pod.key)):
-            if seen.bound is None and seen.ended is not None:
+        for record in sorted(self._pods.values(), key=lambda record: (record.arrived, record.pod.key)):
+            if record.bound is None and record.ended is not None:
                 continue  # it was deleted before it got a node, so its duration is unknown
-            line = line_of(seen.pod, self._class_label)
+            line = line_of(record.pod, self._class_label)
             unique = line.name if line.name not in names else f"{line.name}-{len(lines)}"
             names.add(unique)
-            runs = None if seen.ended is None or seen.bound is None else round(seen.ended - seen.bound, 3)
-            lines.append(replace(line, name=unique, arrives=round(seen.arrived, 3), runs=runs))
-        lost = [NodeOutage(node, round(since, 3)) for node, since in self._down.items()]
-        return Trace(name, tuple(lines), (*self._outages, *lost))
+            runs = None if record.ended is None or record.bound is None else round(record.ended - record.bound, 3)
+            lines.append(replace(line, name=unique, arrives=round(record.arrived, 3), runs=runs))
+        open_outages = [NodeOutage(node, round(since, 3)) for node, since in self._down.items()]
+        return Trace(name, tuple(lines), (*self._outages, *open_outages))
 
 
 def _is_ready(node: Node) -> bool:
@@ -113,23 +113,23 @@ def _is_ready(node: Node) -> bool:
 
 def line_of(pod: Pod, class_label: str = "") -> TracePod:
     """Return the trace line of a pod, without times."""
-    demand, asked = readable_demand(pod), dict(pod.requests)
-    kept = {field: getattr(pod.spec, field) for field in KEPT}
+    demand, requests = readable_demand(pod), dict(pod.requests)
+    fields = {field: getattr(pod.spec, field) for field in KEPT}
     for name in (GPU_COUNT, GPU_MILLI) if demand is not None else ():
-        asked.pop(name, None)
+        requests.pop(name, None)
     return TracePod(
         name=pod.name,
         namespace=pod.namespace,
-        cpu_milli=asked.pop("cpu", 0),
-        memory_mib=-(-asked.pop("memory", 0) // MIB),
+        cpu_milli=requests.pop("cpu", 0),
+        memory_mib=-(-requests.pop("memory", 0) // MIB),
         gpus=demand.count if demand is not None else 0,
         gpu_milli=demand.milli if demand is not None else 0,
         gpu_models=demand.models if demand is not None else (),
         kind=pod.labels.get(class_label, "") if class_label else pod.namespace,
         priority=max(0, pod.priority),
         labels=dict(pod.labels),
-        requests={**asked},
-        spec=msgspec.json.decode(msgspec.json.encode(PodSpec(**kept))),
+        requests={**requests},
+        spec=msgspec.json.decode(msgspec.json.encode(PodSpec(**fields))),
     )
 
 
@@ -137,10 +137,10 @@ async def record(client: ApiClient, recorder: TraceRecorder, stop: asyncio.Event
     """Record nodes and pods until the stop event, or for this number of seconds after the first list."""
     informers = Informers(client, (Node, Pod), recorder.on_changes)
     following = asyncio.create_task(informers.run(), name="recording")
-    listed = asyncio.create_task(informers.synced())
+    sync_task = asyncio.create_task(informers.synced())
     stopping = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait((following, listed, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((following, sync_task, stopping), return_when=asyncio.FIRST_COMPLETED)
         if following.done():
             following.result()
         recorder.begin()
@@ -148,9 +148,9 @@ async def record(client: ApiClient, recorder: TraceRecorder, stop: asyncio.Event
         if following.done():
             following.result()
     finally:
-        for task in (following, listed, stopping):
+        for task in (following, sync_task, stopping):
             task.cancel()
-        await asyncio.gather(following, listed, stopping, return_exceptions=True)
+        await asyncio.gather(following, sync_task, stopping, return_exceptions=True)
 
 
 def write_nodes(path: Path, nodes: Sequence[Node]) -> None:

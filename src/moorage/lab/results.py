@@ -48,11 +48,11 @@ class Results:
         """Return the rows of a trial that is done; ``None`` if it is not, or its file was cut off."""
         path = self.path_of(trial)
         try:
-            found = _decode(path.read_bytes())
+            result = _decode(path.read_bytes())
         except (FileNotFoundError, msgspec.DecodeError):
             return None
         self._done[str(trial.id)] = path
-        return found
+        return result
 
     def keep(self, trial: Trial, result: TrialResult) -> None:
         """Write the rows of a trial: all of them, or none."""
@@ -64,15 +64,15 @@ class Results:
 
         Rows of pods that a result came without are read from its file, so that those of one trial are held at a time.
         """
-        written = []
+        results = []
         for kind in KINDS:
             path = self.folder / f"{kind}.jsonl"
             self._write(path, (_encode(row) + b"\n" for row in self._rows(trials, kind)))
-            written.append(path)
+            results.append(path)
             if pyarrow_or_none() is not None:
                 flat = [_flat(row) for row in self._rows(trials, kind)] if kind == TRIALS else None
-                written.append(self._write_parquet(path, flat))
-        return written
+                results.append(self._write_parquet(path, flat))
+        return results
 
     def _rows(self, trials: Sequence[TrialResult], kind: str) -> Iterator[Struct]:
         for result in trials:
@@ -124,14 +124,14 @@ class Results:
 
     def _content(self, part: Trace | LabCluster) -> bytes:
         """Return the key of a trace or a cluster; many trials share one."""
-        known = self._digests.get(id(part))
-        if known is None or known[0] is not part:
+        digest = self._digests.get(id(part))
+        if digest is None or digest[0] is not part:
             if len(self._digests) > 64:
                 self._digests.clear()
             content = part if isinstance(part, Trace) else [part.name, *map(to_data, (*part.nodes, *part.objects))]
             more = part.scaled if isinstance(part, LabCluster) else ()
-            known = self._digests[id(part)] = (part, blake2b(_encode((content, more))).digest())
-        return known[1]
+            digest = self._digests[id(part)] = (part, blake2b(_encode((content, more))).digest())
+        return digest[1]
 
 
 def _flat(row: Struct) -> dict[str, Any]:

@@ -69,8 +69,8 @@ def _begin_worker() -> None:
 
 
 def _ended(waiting: dict[Future[TrialResult], Trial]) -> Iterator[tuple[Trial, TrialResult]]:
-    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-    for future in done:
+    finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
+    for future in finished:
         trial = waiting.pop(future)
         try:
             yield trial, future.result()
@@ -93,13 +93,13 @@ def run_experiment(
     def without_pods(result: TrialResult) -> TrialResult:
         return result if result.trial.seed == first else replace(result, pods=())
 
-    kept: dict[str, TrialResult | None] = {}
+    stored: dict[str, TrialResult | None] = {}
 
     def missing() -> Iterator[Trial]:
         nonlocal done
         for trial in loaded.trials():
             found = results.find(trial)
-            kept[str(trial.id)] = None if found is None else without_pods(found)
+            stored[str(trial.id)] = None if found is None else without_pods(found)
             if found is None:
                 yield trial
                 continue
@@ -111,14 +111,14 @@ def run_experiment(
     for trial, result in run(missing()):
         if not result.trial.error:
             results.keep(trial, result)  # what failed is tried again
-        kept[str(trial.id)] = without_pods(result)
+        stored[str(trial.id)] = without_pods(result)
         done += 1
         if show is not None:
             show(done, total, str(trial.id))
-    return [result for result in kept.values() if result is not None]
+    return [result for result in stored.values() if result is not None]
 
 
 def default_run(total: int, workers: int = 0) -> RunTrials:
     """Return the runner for this number of trials: processes, unless one is enough."""
-    used = min(workers or cores(), total)
-    return run_here if used <= 1 else partial(run_on_cores, workers=used)
+    processes = min(workers or cores(), total)
+    return run_here if processes <= 1 else partial(run_on_cores, workers=processes)

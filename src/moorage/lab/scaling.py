@@ -67,16 +67,16 @@ class Autoscaler:
     def _serve(self, pod: Pod) -> ComingNode | None:
         if pod.uid in self._served:
             return None
-        asked = {**pod.requests, "pods": 1}
+        requests = {**pod.requests, "pods": 1}
         for state in self._pools:
             for name, free in state.starting.items():
-                if _fits(asked, free):
-                    _take(asked, free)
+                if _fits(requests, free):
+                    _take(requests, free)
                     self._served[pod.uid] = name
                     return None
             free = dict(state.pool.template.allocatable)
-            if not state.is_full and _fits(asked, free):
-                _take(asked, free)
+            if not state.is_full and _fits(requests, free):
+                _take(requests, free)
                 node = state.next_node()
                 state.starting[node.name] = free
                 self._pool_of[node.name] = state
@@ -111,10 +111,10 @@ class Autoscaler:
         return state.nodes.pop(name)
 
 
-def _fits(asked: dict[str, int], free: dict[str, int]) -> bool:
-    return all(free.get(name, 0) >= amount for name, amount in asked.items())
+def _fits(requests: dict[str, int], free: dict[str, int]) -> bool:
+    return all(free.get(name, 0) >= amount for name, amount in requests.items())
 
 
-def _take(asked: dict[str, int], free: dict[str, int]) -> None:
-    for name, amount in asked.items():
+def _take(requests: dict[str, int], free: dict[str, int]) -> None:
+    for name, amount in requests.items():
         free[name] -= amount

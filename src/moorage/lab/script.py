@@ -33,7 +33,7 @@ def pods_of(trace: Trace, cluster: LabCluster, conditions: Conditions, seed: int
     if conditions.inflate is not None:
         pods += _clones(pods, cluster, conditions.inflate, chance)
     if conditions.arrivals_only:
-        return [replace(pod, arrives=float(place), runs=None, fails=0) for place, pod in enumerate(pods)]
+        return [replace(pod, arrives=float(index), runs=None, fails=0) for index, pod in enumerate(pods)]
     return pods
 
 
@@ -42,28 +42,30 @@ def measure_capacity(cluster: LabCluster) -> tuple[int, int]:
     ledger = UsageLedger()
     for node in cluster.nodes:
         ledger.add_node(node)
-    place = GPU if ledger.total[GPU] else CPU
-    return ledger.total[place], place
+    resource = GPU if ledger.total[GPU] else CPU
+    return ledger.total[resource], resource
 
 
-def asked_by(pod: TracePod, place: int) -> int:
+def asked_by(pod: TracePod, resource: int) -> int:
     """Return the request of a pod for this resource."""
-    return pod.gpu_asked if place == GPU else pod.cpu_milli
+    return pod.gpu_asked if resource == GPU else pod.cpu_milli
 
 
 def _clones(pods: Sequence[TracePod], cluster: LabCluster, share: float, chance: Random) -> Iterator[TracePod]:
-    total, place = measure_capacity(cluster)
-    asked = sum(asked_by(pod, place) for pod in pods)
-    if not asked:
-        problem = f"no pod of the trace asks for any {'GPU' if place == GPU else 'CPU'}, so clones would never reach it"
+    total, resource = measure_capacity(cluster)
+    requested = sum(asked_by(pod, resource) for pod in pods)
+    if not requested:
+        problem = (
+            f"no pod of the trace asks for any {'GPU' if resource == GPU else 'CPU'}, so clones would never reach it"
+        )
         raise InputError("options.inflate", problem, hint="leave inflate out, or use another trace or cluster")
     last = max(pod.arrives for pod in pods)
     for number in range(MAX_CLONES):
-        if asked >= share * total:
+        if requested >= share * total:
             return
-        chosen = pods[chance.randrange(len(pods))]
-        asked += asked_by(chosen, place)
-        yield replace(chosen, name=f"{chosen.name}-clone-{number}", arrives=last)
+        template = pods[chance.randrange(len(pods))]
+        requested += asked_by(template, resource)
+        yield replace(template, name=f"{template.name}-clone-{number}", arrives=last)
 
 
 def outages_of(trace: Trace, cluster: LabCluster, conditions: Conditions, seed: int, until: float) -> list[NodeOutage]:

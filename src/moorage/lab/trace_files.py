@@ -31,40 +31,40 @@ Placed = tuple[Callable[[str], str], TracePod]
 
 def read_trace(path: Path, name: str = "") -> Trace:
     """Read a trace; raise InputError with file, line and column of a problem."""
-    named = name or path.name.split(".")[0]
+    trace_name = name or path.name.split(".")[0]
     outages: list[NodeOutage] = []
     if path.suffix == CSV:
-        found = _from_csv(path)
+        entries = _from_csv(path)
     elif path.suffix == PARQUET:
-        found = _from_parquet(path)
+        entries = _from_parquet(path)
     else:
-        found = _from_json(path, outages)
-    pods = tuple(_checked(found))
+        entries = _from_json(path, outages)
+    pods = tuple(_checked(entries))
     if not pods:
         raise InputError(str(path), "there are no pods in the trace", hint="write one on each line")
-    return Trace(named, pods, tuple(outages))
+    return Trace(trace_name, pods, tuple(outages))
 
 
 def _from_json(path: Path, outages: list[NodeOutage]) -> Iterator[Placed]:
     """Read pods; nodes that are gone for a while are put aside."""
-    for place, raw in read_json_lines(path, msgspec.Raw):
+    for location, raw in read_json_lines(path, msgspec.Raw):
         line = bytes(raw).decode()
         if '"node"' in line and '"name"' not in line:
-            outages.append(decode_line(_OUTAGE, line, place))
+            outages.append(decode_line(_OUTAGE, line, location))
             continue
-        pod = decode_line(_POD, line, place)
+        pod = decode_line(_POD, line, location)
         if pod.gpus and '"gpuMilli"' not in line:
             pod = msgspec.structs.replace(pod, gpu_milli=WHOLE)
-        yield partial(_in_json, place, line), pod
+        yield partial(_in_json, location, line), pod
 
 
-def _in_json(place: str, line: str, field: str) -> str:
-    return f"{place}, column {column_of(line, field)} ({field})"
+def _in_json(location: str, line: str, field: str) -> str:
+    return f"{location}, column {column_of(line, field)} ({field})"
 
 
 def _from_parquet(path: Path) -> Iterator[Placed]:
-    for place, record in read_parquet(path):
-        yield partial("{}, column {}".format, place), _from_record(record, place)
+    for location, record in read_parquet(path):
+        yield partial("{}, column {}".format, location), _from_record(record, location)
 
 
 def _from_csv(path: Path) -> Iterator[Placed]:
@@ -96,29 +96,29 @@ def models_of(text: str) -> tuple[str, ...]:
     return tuple(model.strip() for model in text.split("|") if model.strip())
 
 
-def _from_record(record: dict[str, Any], place: str) -> TracePod:
-    given = {name: value for name, value in record.items() if value is not None}
-    if isinstance(given.get("gpuModels"), str):
-        given["gpuModels"] = models_of(given["gpuModels"])
-    if app := given.pop("app", ""):
-        given["labels"] = {"app": app}
-    if given.get("gpus"):
-        given.setdefault("gpuMilli", WHOLE)
+def _from_record(record: dict[str, Any], location: str) -> TracePod:
+    fields = {name: value for name, value in record.items() if value is not None}
+    if isinstance(fields.get("gpuModels"), str):
+        fields["gpuModels"] = models_of(fields["gpuModels"])
+    if app := fields.pop("app", ""):
+        fields["labels"] = {"app": app}
+    if fields.get("gpus"):
+        fields.setdefault("gpuMilli", WHOLE)
     try:
-        return msgspec.convert(given, TracePod)
+        return msgspec.convert(fields, TracePod)
     except msgspec.ValidationError as error:
-        raise InputError(place, str(error)) from error
+        raise InputError(location, str(error)) from error
 
 
-def _checked(found: Iterable[Placed]) -> Iterator[TracePod]:
+def _checked(entries: Iterable[Placed]) -> Iterator[TracePod]:
     """Refuse what no cluster could have: two pods of one name, GPUs that are more than whole."""
-    seen: dict[str, str] = {}
-    for at, pod in found:
+    locations: dict[str, str] = {}
+    for at, pod in entries:
         if not pod.name:
             raise InputError(at("name"), "the pod has no name")
-        if pod.name in seen:
-            raise named_twice(at("name"), "pod", pod.name, seen[pod.name])
-        seen[pod.name] = at("name")
+        if pod.name in locations:
+            raise named_twice(at("name"), "pod", pod.name, locations[pod.name])
+        locations[pod.name] = at("name")
         if pod.gpus and not 0 < pod.gpu_milli <= WHOLE:
             problem = f"pod {pod.name} asks for {pod.gpu_milli} thousandths of each GPU"
             raise InputError(at("gpuMilli"), problem, hint="write gpuMilli from 1 to 1000; 1000 is a whole GPU")

@@ -67,9 +67,9 @@ def load_trial_policy(trial: Trial) -> "Policy":
     from moorage.lab.fragmentation import told_typical, typical_of
     from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 
-    written = trial.policy
-    registry = collect_plugins(paths=written.plugins)
-    policy = load_policy(registry, written.config, features=FeatureGates(written.gates))
+    source = trial.policy
+    registry = collect_plugins(paths=source.plugins)
+    policy = load_policy(registry, source.config, features=FeatureGates(source.gates))
     if any(pod.gpus for pod in trial.trace.pods):
         config = told_typical(policy.config, typical_of(trial.trace.pods))
         policy = Policy(config, policy.registry, policy.features)

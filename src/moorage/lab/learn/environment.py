@@ -70,13 +70,13 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
         if action not in (NODE, SCORES):
             raise InputError("action", f"{action!r} is none", hint=f"write {NODE!r} or {SCORES!r}")
         self._episode: Episode | None = None
-        seen: spaces.Space[Any] = spaces.Dict(
+        observation_space: spaces.Space[Any] = spaces.Dict(
             {
                 "nodes": spaces.Box(-BOUND, BOUND, (self.max_nodes, len(self.columns.of_nodes)), np.float32),
                 "pod": spaces.Box(-BOUND, BOUND, (len(self.columns.of_pod),), np.float32),
             }
         )
-        self.observation_space = seen
+        self.observation_space = observation_space
         self.action_space = (
             spaces.Box(-1.0, 1.0, (self.max_nodes,), np.float32) if self._by_scores else spaces.Discrete(self.max_nodes)
         )
@@ -139,9 +139,9 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
             if len(episode.nodes) > self.max_nodes:
                 problem = f"there are {len(episode.nodes)} nodes, and observations have {self.max_nodes} rows"
                 raise InputError("max_nodes", problem, hint="give max_nodes as many as there can be")
-            seen = self.columns.observe(episode.question.pod, episode.nodes)
-            nodes[: len(seen.nodes)] = seen.nodes
-            pod[:] = seen.pod
+            observation = self.columns.observe(episode.question.pod, episode.nodes)
+            nodes[: len(observation.nodes)] = observation.nodes
+            pod[:] = observation.pod
         return {"nodes": nodes.clip(-BOUND, BOUND), "pod": pod.clip(-BOUND, BOUND)}
 
     def _info(self) -> Info:

@@ -53,8 +53,8 @@ class Episode:
     @property
     def question(self) -> ChoiceQuestion | None:
         """What is asked now; ``None`` when the episode is over."""
-        asked = self._stopping.question
-        return asked.result() if asked.done() else None
+        future = self._stopping.question
+        return future.result() if future.done() else None
 
     @property
     def seconds(self) -> float:

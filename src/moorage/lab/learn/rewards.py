@@ -34,11 +34,11 @@ REWARDS: Final[Mapping[str, Reward]] = MappingProxyType(
 """``placed``: over an episode, what was placed as a share of the cluster. ``waiting``: hours of waiting, as a loss."""
 
 
-def reward_of(wanted: str | Reward) -> Reward:
+def reward_of(reward: str | Reward) -> Reward:
     """Find a reward by its name; a function is one already."""
-    if not isinstance(wanted, str):
-        return wanted
-    if wanted not in REWARDS:
-        hint = did_you_mean(wanted, REWARDS) or f"one of {', '.join(REWARDS)}, or a function of StepFacts"
-        raise InputError("reward", f"unknown reward {wanted!r}", hint=hint)
-    return REWARDS[wanted]
+    if not isinstance(reward, str):
+        return reward
+    if reward not in REWARDS:
+        hint = did_you_mean(reward, REWARDS) or f"one of {', '.join(REWARDS)}, or a function of StepFacts"
+        raise InputError("reward", f"unknown reward {reward!r}", hint=hint)
+    return REWARDS[reward]

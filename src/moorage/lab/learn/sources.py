@@ -28,8 +28,8 @@ def generated(preset: str, nodes: int, pods: int, load: float) -> TrialOf:
     if nodes < 2 or pods < 1 or load <= 0:
         problem = f"{nodes} nodes, {pods} pods and a load of {load:g} leave nothing to choose"
         raise InputError("trials", problem, hint="give two nodes or more, a pod or more, and a load such as 1.2")
-    cluster = LabCluster("generated", tuple(_node(place) for place in range(nodes)))
-    milli = sum(1000 * SIZES[place % len(SIZES)][0] for place in range(nodes))
+    cluster = LabCluster("generated", tuple(_node(index) for index in range(nodes)))
+    milli = sum(1000 * SIZES[index % len(SIZES)][0] for index in range(nodes))
 
     def trial_of(seed: int) -> Trial:
         return Trial(at_load(generate(preset, seed, pods=pods), milli, load), cluster, PolicyText("learning"), seed)
@@ -37,18 +37,18 @@ def generated(preset: str, nodes: int, pods: int, load: float) -> TrialOf:
     return trial_of
 
 
-def _node(place: int) -> Node:
-    cores, gib = SIZES[place % len(SIZES)]
-    return make_lab_node(f"node-{place}", {"cpu": cores, "memory": f"{gib}Gi", "pods": 110}, labels={}, numbers={})
+def _node(index: int) -> Node:
+    cores, gib = SIZES[index % len(SIZES)]
+    return make_lab_node(f"node-{index}", {"cpu": cores, "memory": f"{gib}Gi", "pods": 110}, labels={}, numbers={})
 
 
 def at_load(trace: Trace, milli: int, load: float) -> Trace:
     """Have the pods of a trace arrive so fast that they ask for ``load`` times so many thousandths of CPU."""
-    asked = sum(pod.cpu_milli * (pod.runs or 0.0) for pod in trace.pods)
+    cpu_seconds = sum(pod.cpu_milli * (pod.runs or 0.0) for pod in trace.pods)
     last = max((pod.arrives for pod in trace.pods), default=0.0)
-    if not asked or not last:
+    if not cpu_seconds or not last:
         return trace
-    factor = asked / (milli * load) / last
+    factor = cpu_seconds / (milli * load) / last
     return replace(trace, pods=tuple(replace(pod, arrives=round(pod.arrives * factor, 3)) for pod in trace.pods))
 
 

@@ -48,8 +48,8 @@ class StoppingScheduler:
         will_do = 0 <= row < len(question.feasible) and bool(question.feasible[row])
         self.placed.clear()
         self.question = self._loop.create_future()
-        answered, self._answer = self._answer, None
-        answered.set_result(row if will_do else None)
+        future, self._answer = self._answer, None
+        future.set_result(row if will_do else None)
         return will_do
 
     async def try_pod(self, queued: QueuedPodInfo) -> Outcome:
@@ -66,17 +66,17 @@ class StoppingScheduler:
         if not is_plain or not len(scheduler.cache.nodes) or runner.extenders:
             return await self._try_pod(queued)
         try:
-            found = runner.find(pod)
+            result = runner.find(pod)
         except MoorageError:
             return await self._try_pod(queued)  # it meets the same error, and deals with it
-        if not isinstance(found, SeveralNodes):
-            return await self._go_on(queued, runner, found, None)
-        row = await self._asked(ChoiceQuestion(pod, found.feasible))
+        if not isinstance(result, SeveralNodes):
+            return await self._go_on(queued, runner, result, None)
+        row = await self._asked(ChoiceQuestion(pod, result.feasible))
         if row is None:
             scheduler.let_go(queued)
             self._drop(pod)
             return Dropped()
-        return await self._go_on(queued, runner, found, row)
+        return await self._go_on(queued, runner, result, row)
 
     async def _asked(self, question: ChoiceQuestion) -> int | None:
         self._answer = self._loop.create_future()
@@ -85,14 +85,14 @@ class StoppingScheduler:
             return await self._answer
 
     async def _go_on(
-        self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult, row: int | None
+        self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult, row: int | None
     ) -> Outcome:
         """Have the scheduler try the pod with what was found, which nothing has changed since."""
         find, choose = runner.find, runner.choose
-        runner.find = lambda _pod: found  # type: ignore[assignment, misc]  # the name of an argument is another
+        runner.find = lambda _pod: result  # type: ignore[assignment, misc]  # the name of an argument is another
         if row is not None:
-            chosen = Choice(runner.cache.nodes[row])
-            runner.choose = lambda _found: chosen  # type: ignore[assignment]
+            choice = Choice(runner.cache.nodes[row])
+            runner.choose = lambda _found: choice  # type: ignore[assignment]
         try:
             return await self._try_pod(queued)
         finally:

@@ -35,18 +35,18 @@ def arrival_cells(results: Sequence[TrialResult]) -> dict[tuple[str, str], dict[
         scene: {name: cell for name, seeds in by_name.items() if (cell := _cell(seeds)) is not None}
         for scene, by_name in grouped.items()
     }
-    return {scene: found for scene, found in cells.items() if found}
+    return {scene: by_policy for scene, by_policy in cells.items() if by_policy}
 
 
 def _cell(seeds: Sequence[tuple[PointRow, ...]]) -> ArrivalCell | None:
     allocated = [[_at(points, percent) for points in seeds] for percent in ALLOCATED_AT]
     fragmented = [[_at(points, percent) for points in seeds] for percent in FRAGMENTED_AT]
-    given = [[100 * point.gpu for point in column if point is not None] for column in allocated]
-    if any(len(column) != len(seeds) for column in given):
+    percentages = [[100 * point.gpu for point in column if point is not None] for column in allocated]
+    if any(len(column) != len(seeds) for column in percentages):
         return None
     useless = [[100 * (point.fragmentation or 0.0) for point in column if point is not None] for column in fragmented]
-    spread = stdev(given[-1]) if len(seeds) > 1 else 0.0
-    return ArrivalCell(tuple(map(fmean, given)), spread, tuple(map(fmean, useless)), len(seeds))
+    spread = stdev(percentages[-1]) if len(seeds) > 1 else 0.0
+    return ArrivalCell(tuple(map(fmean, percentages)), spread, tuple(map(fmean, useless)), len(seeds))
 
 
 def _at(points: Sequence[PointRow], percent: int) -> PointRow | None:
@@ -59,15 +59,15 @@ def arrivals_as_text(results: Sequence[TrialResult]) -> Iterator[str]:
     cells = arrival_cells(results)
     if not cells:
         return
-    names = list(dict.fromkeys(name for found in cells.values() for name in found))
-    seeds = max(cell.seeds for found in cells.values() for cell in found.values())
+    names = list(dict.fromkeys(name for by_policy in cells.values() for name in by_policy))
+    seeds = max(cell.seeds for by_policy in cells.values() for cell in by_policy.values())
     shares = " / ".join(f"{percent}%" for percent in ALLOCATED_AT)
     width = max(13, *(len(name) + 2 for name in names))
     first = max(10, *(len(_title(scene, cells)) + 2 for scene in cells))
     yield f"GPUs allocated in %, mean of {seeds} seeds, when {shares} of the cluster's had been asked for"
     yield "".ljust(first) + "".join(name.rjust(width) for name in names)
-    for scene, found in cells.items():
-        texts = ("/".join(f"{value:.2f}" for value in found[n].allocated) if n in found else "–" for n in names)
+    for scene, by_policy in cells.items():
+        texts = ("/".join(f"{value:.2f}" for value in by_policy[n].allocated) if n in by_policy else "–" for n in names)
         yield _title(scene, cells).ljust(first) + "".join(text.rjust(width) for text in texts)
 
 
@@ -81,20 +81,20 @@ def arrivals_as_html(results: Sequence[TrialResult]) -> str:
     cells = arrival_cells(results)
     if not cells:
         return ""
-    names = list(dict.fromkeys(name for found in cells.values() for name in found))
+    names = list(dict.fromkeys(name for by_policy in cells.values() for name in by_policy))
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    given, useless = [], []
-    for scene, found in cells.items():
+    allocated_rows, useless = [], []
+    for scene, by_policy in cells.items():
         title = f"<tr><th>{escape(_title(scene, cells))}</th>"
-        known = [found.get(name) for name in names]
-        given.append(title + "".join(_allocated(cell) for cell in known) + "</tr>")
-        for place, percent in enumerate(FRAGMENTED_AT):
+        policy_cells = [by_policy.get(name) for name in names]
+        allocated_rows.append(title + "".join(_allocated(cell) for cell in policy_cells) + "</tr>")
+        for index, percent in enumerate(FRAGMENTED_AT):
             at = f"<tr><th>{escape(_title(scene, cells))}, {percent}%</th>"
-            useless.append(at + "".join(_fragmented(cell, place) for cell in known) + "</tr>")
+            useless.append(at + "".join(_fragmented(cell, index) for cell in policy_cells) + "</tr>")
     shares = " / ".join(f"{percent}%" for percent in ALLOCATED_AT)
     return (
         f"<section><h2>GPUs allocated, in %</h2><p class=quiet>Mean of all seeds when {shares} of the cluster's GPUs "
-        f"had been asked for, and the standard deviation of a seed.</p>{_html_table(head, given)}"
+        f"had been asked for, and the standard deviation of a seed.</p>{_html_table(head, allocated_rows)}"
         f"<h2>GPU fragmentation, in % of all GPUs</h2><p class=quiet>Mean of all seeds when so much of the "
         f"cluster's GPUs had been asked for.</p>"
         f"{_html_table(head, useless)}</section>"
@@ -115,5 +115,5 @@ def _allocated(cell: ArrivalCell | None) -> str:
     return f"<td><b>{values}</b><small>± {cell.deviation:.2f}</small></td>"
 
 
-def _fragmented(cell: ArrivalCell | None, place: int) -> str:
-    return "<td>–</td>" if cell is None else f"<td>{cell.fragmented[place]:.1f}</td>"
+def _fragmented(cell: ArrivalCell | None, index: int) -> str:
+    return "<td>–</td>" if cell is None else f"<td>{cell.fragmented[index]:.1f}</td>"

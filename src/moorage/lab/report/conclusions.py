@@ -42,8 +42,8 @@ def _lines(scene: Scene, baseline: str) -> list[str]:
             sure = _sure(scene, name, baseline)
             better, worse = (next((f for f in sure if f.verdict == sign), None) for sign in (1, -1))
             facts = ", ".join(f"{f.measure.title}: {_amount(scene, f, baseline)}" for f in (better, worse) if f)
-            said = f"<b>{escape(name)}</b>" + (f" ({escape(facts)})" if facts else "")
-            groups.setdefault((better is not None, worse is not None), []).append(said)
+            label = f"<b>{escape(name)}</b>" + (f" ({escape(facts)})" if facts else "")
+            groups.setdefault((better is not None, worse is not None), []).append(label)
     than, seeds = escape(baseline), len(scene.by_name[baseline])
     titles = {
         (True, False): f"Better than {than}, and surely worse in nothing",
@@ -55,8 +55,8 @@ def _lines(scene: Scene, baseline: str) -> list[str]:
 
 
 def _sure(scene: Scene, name: str, baseline: str) -> list[Finding]:
-    found = (scene.find(measure, name, baseline) for measure in scene.measures())
-    return [finding for finding in found if finding is not None and finding.verdict]
+    findings = (scene.find(measure, name, baseline) for measure in scene.measures())
+    return [finding for finding in findings if finding is not None and finding.verdict]
 
 
 def _amount(scene: Scene, finding: Finding, baseline: str) -> str:
@@ -65,26 +65,26 @@ def _amount(scene: Scene, finding: Finding, baseline: str) -> str:
     assert difference is not None
     way = "more" if difference.median > 0 else "less"
     amount = measure.shown_size(difference.median)
-    whole = scene.find(measure, baseline, baseline)
-    if measure.form == "share" or whole is None or not whole.value.median:
+    reference = scene.find(measure, baseline, baseline)
+    if measure.form == "share" or reference is None or not reference.value.median:
         return f"{amount} {way}"
-    return f"{amount} or {abs(difference.median) / abs(whole.value.median):.0%} {way}"
+    return f"{amount} or {abs(difference.median) / abs(reference.value.median):.0%} {way}"
 
 
 def conclusions(scene: Scene, baseline: str) -> str:
     """Describe for each policy its significant differences from the baseline."""
     cards = []
-    for place, name in enumerate(scene.names):
+    for number, name in enumerate(scene.names):
         if name == baseline:
             continue
         lines = [
             f'<li class="{"good" if finding.verdict > 0 else "bad"}">{_sentence(scene, finding, baseline)}</li>'
             for finding in _sure(scene, name, baseline)
         ]
-        told = "".join(lines[:MAX_LINES]) or "<li class=quiet>no difference that these seeds can show</li>"
+        items = "".join(lines[:MAX_LINES]) or "<li class=quiet>no difference that these seeds can show</li>"
         cards.append(
-            f'<article class="card"><h3><i class="swatch c{place % COLOURS}"></i>{escape(name)}</h3>'
-            f"<ul>{told}</ul></article>"
+            f'<article class="card"><h3><i class="swatch c{number % COLOURS}"></i>{escape(name)}</h3>'
+            f"<ul>{items}</ul></article>"
         )
     if not cards:
         return ""

@@ -44,18 +44,18 @@ def _wait(waited: float | None) -> float:
 
 def differences_of(before: Mapping[str, PodRow], after: Mapping[str, PodRow]) -> Differences:
     """Compare the pods of two trials of one seed."""
-    both = [
+    pairs = [
         MovedPod(name, was.kind, was.node, now.node, was.waited, now.waited)
         for name, was in before.items()
         if (now := after.get(name)) is not None
     ]
-    moved = [pod for pod in both if pod.before != pod.after or pod.later]
+    moved = [pod for pod in pairs if pod.before != pod.after or pod.later]
     return Differences(
-        pods=len(both),
-        elsewhere=sum(1 for pod in both if pod.before and pod.after and pod.before != pod.after),
-        only_before=sum(1 for pod in both if pod.waited_before is not None and pod.waited_after is None),
-        only_after=sum(1 for pod in both if pod.waited_before is None and pod.waited_after is not None),
-        sooner=sum(1 for pod in both if pod.later < 0),
-        later=sum(1 for pod in both if pod.later > 0),
+        pods=len(pairs),
+        elsewhere=sum(1 for pod in pairs if pod.before and pod.after and pod.before != pod.after),
+        only_before=sum(1 for pod in pairs if pod.waited_before is not None and pod.waited_after is None),
+        only_after=sum(1 for pod in pairs if pod.waited_before is None and pod.waited_after is not None),
+        sooner=sum(1 for pod in pairs if pod.later < 0),
+        later=sum(1 for pod in pairs if pod.later > 0),
         moved=sorted(moved, key=lambda pod: (-abs(pod.later), pod.pod)),
     )

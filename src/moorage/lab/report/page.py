@@ -56,9 +56,9 @@ def _header(experiment: Experiment, results: Sequence[TrialResult]) -> str:
         (len(results), "trials"),
         (pods, "pods scheduled"),
     )
-    told = "".join(f"<li><b>{count:,}</b> {escape(what)}</li>" for count, what in facts)
+    items = "".join(f"<li><b>{count:,}</b> {escape(label)}</li>" for count, label in facts)
     title = f'<p class="kicker">Moorage lab</p><h1>{escape(experiment.name)}</h1>'
-    return f'<header>{title}<ul class="facts">{told}</ul></header>'
+    return f'<header>{title}<ul class="facts">{items}</ul></header>'
 
 
 def _scene(scene: Scene, baseline: str, *, is_only: bool) -> str:
@@ -72,7 +72,7 @@ def _scene(scene: Scene, baseline: str, *, is_only: bool) -> str:
 
 def _legend(scene: Scene) -> str:
     items = "".join(
-        f'<li><i class="swatch c{place % COLOURS}"></i>{escape(name)}</li>' for place, name in enumerate(scene.names)
+        f'<li><i class="swatch c{index % COLOURS}"></i>{escape(name)}</li>' for index, name in enumerate(scene.names)
     )
     return f'<ul class="legend">{items}</ul>'
 
@@ -116,9 +116,11 @@ def _charts(scene: Scene) -> str:
         if key not in there:
             continue
         measure = _BY_KEY[key]
-        found = [(name, scene.find(measure, name, name)) for name in scene.names]
-        known = [(name, item.value) for name, item in found if item is not None]
-        drawn = interval_chart(measure.title, [name for name, _ in known], [value for _, value in known], measure.shown)
+        findings = [(name, scene.find(measure, name, name)) for name in scene.names]
+        values = [(name, item.value) for name, item in findings if item is not None]
+        drawn = interval_chart(
+            measure.title, [name for name, _ in values], [value for _, value in values], measure.shown
+        )
         figures.append(_figure(measure.title, drawn, measure.about))
     return f'<h2>How they differ</h2><div class="figures">{"".join(figures)}</div>'
 
@@ -168,8 +170,8 @@ def _pareto(scene: Scene) -> str:
 
 
 def _is_same(scene: Scene, key: str) -> bool:
-    found = [scene.find(_BY_KEY[key], name, name) for name in scene.names]
-    return len({item.value.median for item in found if item is not None}) < 2
+    findings = [scene.find(_BY_KEY[key], name, name) for name in scene.names]
+    return len({item.value.median for item in findings if item is not None}) < 2
 
 
 def _waiting(scene: Scene) -> str:
@@ -178,8 +180,8 @@ def _waiting(scene: Scene) -> str:
         groups = []
         for kind in scene.classes():
             measure = Measure(f"wait.{quantile}.{kind}", title, -1, "seconds")
-            found = [scene.find(measure, name, name) for name in scene.names]
-            groups.append((kind, [item.value.median if item is not None else 0.0 for item in found]))
+            findings = [scene.find(measure, name, name) for name in scene.names]
+            groups.append((kind, [item.value.median if item is not None else 0.0 for item in findings]))
         if any(value for _, values in groups for value in values):
             figures.append(_figure(f"{title}, by class", bar_groups(title, groups, _BY_KEY["wait.p95"].shown)))
     return f'<h2>Who waits</h2><div class="figures">{"".join(figures)}</div>' if figures else ""
@@ -188,39 +190,45 @@ def _waiting(scene: Scene) -> str:
 def _elsewhere(scene: Scene, baseline: str) -> str:
     """List the pods that went elsewhere, of the first seed that both have."""
     parts = []
-    known = {result.trial.seed: result for result in scene.by_name[baseline] if result.pods}
+    by_seed = {result.trial.seed: result for result in scene.by_name[baseline] if result.pods}
     for name in scene.names:
-        other = next((r for r in scene.by_name[name] if r.trial.seed in known and r.pods), None)
+        other = next((r for r in scene.by_name[name] if r.trial.seed in by_seed and r.pods), None)
         if name == baseline or other is None:
             continue
-        before = {row.pod: row for row in known[other.trial.seed].pods}
-        found = differences_of(before, {row.pod: row for row in other.pods})
-        parts.append(_compared_pods(name, baseline, other.trial.seed, found))
+        before = {row.pod: row for row in by_seed[other.trial.seed].pods}
+        differences = differences_of(before, {row.pod: row for row in other.pods})
+        parts.append(_compared_pods(name, baseline, other.trial.seed, differences))
     return f"<h2>Which pods went elsewhere</h2>{''.join(parts)}" if parts else ""
 
 
-def _compared_pods(name: str, baseline: str, seed: int, found: Differences) -> str:
-    said = [f"{found.elsewhere:,} of {found.pods:,} pods went to another node"]
-    said += [f"{found.sooner:,} got one sooner, {found.later:,} later"] if found.sooner or found.later else []
-    said += [f"{found.only_after:,} got one only here"] if found.only_after else []
-    said += [f"{found.only_before:,} got one only under {baseline}"] if found.only_before else []
-    rows = "".join(_moved(pod) for pod in found.moved[:MAX_PODS])
+def _compared_pods(name: str, baseline: str, seed: int, differences: Differences) -> str:
+    sentences = [f"{differences.elsewhere:,} of {differences.pods:,} pods went to another node"]
+    sentences += (
+        [f"{differences.sooner:,} got one sooner, {differences.later:,} later"]
+        if differences.sooner or differences.later
+        else []
+    )
+    sentences += [f"{differences.only_after:,} got one only here"] if differences.only_after else []
+    sentences += [f"{differences.only_before:,} got one only under {baseline}"] if differences.only_before else []
+    rows = "".join(_moved(pod) for pod in differences.moved[:MAX_PODS])
     head = f"<tr><th>Pod</th><th>Class</th><th>{escape(baseline)}</th><th>{escape(name)}</th><th>Waited</th></tr>"
     more = (
-        f"<p class=quiet>{len(found.moved) - MAX_PODS:,} more are in pods.jsonl.</p>"
-        if len(found.moved) > MAX_PODS
+        f"<p class=quiet>{len(differences.moved) - MAX_PODS:,} more are in pods.jsonl.</p>"
+        if len(differences.moved) > MAX_PODS
         else ""
     )
     return (
-        f"<details><summary><b>{escape(name)}</b>, seed {seed}: {escape('; '.join(said))}.</summary>"
+        f"<details><summary><b>{escape(name)}</b>, seed {seed}: {escape('; '.join(sentences))}.</summary>"
         f'<div class="scroll"><table class="pods"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
         f"{more}</details>"
     )
 
 
 def _moved(pod: MovedPod) -> str:
-    shown = _BY_KEY["wait.p95"].shown
-    waits = [("never" if waited is None else shown(waited)) for waited in (pod.waited_before, pod.waited_after)]
+    format_seconds = _BY_KEY["wait.p95"].shown
+    waits = [
+        ("never" if waited is None else format_seconds(waited)) for waited in (pod.waited_before, pod.waited_after)
+    ]
     waited = waits[0] if waits[0] == waits[1] else f"{waits[0]} → {waits[1]}"
     cells = (pod.pod, pod.kind or "–", pod.before or "–", pod.after or "–", waited)
     return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
@@ -242,19 +250,21 @@ def _method(experiment: Experiment, results: Sequence[TrialResult]) -> str:
     from moorage import __version__
 
     options = experiment.options
-    said = [
+    sentences = [
         "Every trial is the real scheduler with the configuration as it would be deployed, in virtual time: pods "
         "arrive, run and leave as the trace says, and bindings take no time.",
         "A seed is one repetition: another made-up trace, or another order of the pods, and the same for every policy.",
         "Intervals are bootstrapped (2,000 resamples, 95%); differences are taken seed by seed.",
     ]
     if options.arrivals_only:
-        said.append("Pods come one after another, and nobody leaves.")
+        sentences.append("Pods come one after another, and nobody leaves.")
     if options.inflate:
-        said.append(f"Clones of random pods are added until {100 * options.inflate:g}% of the cluster is asked for.")
+        sentences.append(
+            f"Clones of random pods are added until {100 * options.inflate:g}% of the cluster is asked for."
+        )
     if overcommitted := sum(result.trial.measures.get("overcommitted", 0.0) for result in results):
-        said.append(f"{overcommitted:,.0f} times a node was given more than it has: a policy lacks a filter.")
-    lines = "".join(f"<li>{escape(line)}</li>" for line in said)
+        sentences.append(f"{overcommitted:,.0f} times a node was given more than it has: a policy lacks a filter.")
+    lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
     return (
         f"<footer><h2>How this was measured</h2><ul>{lines}</ul><p class=quiet>Moorage {escape(__version__)}; "
         "trials.jsonl, points.jsonl and pods.jsonl beside this page have every number in it.</p></footer>"

@@ -38,7 +38,7 @@ class Scene:
     def __init__(self, trace: str, cluster: str, names: Sequence[str], results: Sequence[TrialResult]) -> None:
         self.trace, self.cluster = trace, cluster
         self.by_name = {name: [r for r in results if r.trial.configuration == name] for name in names}
-        self.names = [name for name, found in self.by_name.items() if found]
+        self.names = [name for name, policy_results in self.by_name.items() if policy_results]
 
     def rows(self, name: str) -> list[TrialRow]:
         """Return the measures of a configuration, a row for each seed."""
@@ -67,7 +67,7 @@ class Scene:
 
     def lines(self, amount: Callable[[PointRow], float | None]) -> list[Line]:
         """Return a series for each configuration: the median of its seeds, and their range."""
-        made = []
+        curves = []
         along: Callable[[PointRow], float] = (
             (lambda p: 100 * p.asked) if self.counts_arrivals else lambda p: p.at / 3600
         )
@@ -81,15 +81,15 @@ class Scene:
                 end = min(x[-1] for x, _ in series)
                 grid = np.linspace(min(x[0] for x, _ in series), end, GRID)
                 heights = np.array([np.interp(grid, x, y) for x, y in series])
-                shown = (grid, np.median(heights, axis=0), heights.min(axis=0), heights.max(axis=0))
-                made.append(Line(name, *(column.tolist() for column in shown)))
-        return made
+                columns = (grid, np.median(heights, axis=0), heights.min(axis=0), heights.max(axis=0))
+                curves.append(Line(name, *(column.tolist() for column in columns)))
+        return curves
 
     def classes(self) -> list[str]:
         """Return the classes of pods for waiting times."""
         prefix = "wait.p95."
-        found = {key: None for name in self.names for row in self.rows(name) for key in row.measures}
-        return [key.removeprefix(prefix) for key in found if key.startswith(prefix)]
+        keys = {key: None for name in self.names for row in self.rows(name) for key in row.measures}
+        return [key.removeprefix(prefix) for key in keys if key.startswith(prefix)]
 
 
 def with_counts(row: TrialRow) -> TrialRow:

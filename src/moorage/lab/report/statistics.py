@@ -35,14 +35,14 @@ class Interval(Struct, frozen=True):
 
 def interval_of(values: Sequence[float]) -> Interval:
     """Return the median of some values with a bootstrap interval: percentiles of medians of resampled values."""
-    given = np.array(values, dtype=np.float64)
-    if len(given) == 1:
-        return Interval(float(given[0]), float(given[0]), float(given[0]), 1)
+    sample = np.array(values, dtype=np.float64)
+    if len(sample) == 1:
+        return Interval(float(sample[0]), float(sample[0]), float(sample[0]), 1)
     chance = np.random.default_rng(SEED)
-    drawn = np.median(given[chance.integers(0, len(given), (RESAMPLES, len(given)))], axis=1)
-    rest = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(drawn, (rest, 1 - rest))
-    return Interval(float(np.median(given)), float(low), float(high), len(given))
+    drawn = np.median(sample[chance.integers(0, len(sample), (RESAMPLES, len(sample)))], axis=1)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(drawn, (tail, 1 - tail))
+    return Interval(float(np.median(sample)), float(low), float(high), len(sample))
 
 
 def values_of(rows: Iterable[TrialRow], measure: str) -> dict[int, float]:
@@ -59,11 +59,11 @@ def difference_of(values: dict[int, float], baseline: dict[int, float]) -> Inter
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
     """Return the places of points that no other beats: smaller in the first and larger in the second is better."""
     front = []
-    for place, (cost, gain) in enumerate(points):
+    for index, (cost, gain) in enumerate(points):
         beaten = any(
             other_cost <= cost and other_gain >= gain and (other_cost, other_gain) != (cost, gain)
             for other_cost, other_gain in points
         )
         if not beaten:
-            front.append(place)
-    return sorted(front, key=lambda place: points[place])
+            front.append(index)
+    return sorted(front, key=lambda index: points[index])

@@ -64,7 +64,7 @@ def nice_steps(low: float, high: float, most: int = 5) -> list[float]:
     size = 10.0 ** np.floor(np.log10(rough))
     step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor >= rough)
     first = np.ceil(low / step - 1e-9) * step
-    return [float(round(first + step * place, 10)) for place in range(most + 2) if first + step * place <= high + 1e-9]
+    return [float(round(first + step * index, 10)) for index in range(most + 2) if first + step * index <= high + 1e-9]
 
 
 class ChartFrame:
@@ -108,53 +108,55 @@ def line_chart(title: str, lines: Sequence[Line], x_title: str, shown_x: Shown, 
     first = min(min(line.x) for line in lines)
     frame = ChartFrame((first, last), (0.0, max(max(line.high) for line in lines) * 1.05))
     parts = frame.axes(x_title, shown_x, shown_y)
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         there = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.high, strict=True)]
         back = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.low, strict=True)][::-1]
-        parts.append(f'<path class="band c{place % COLOURS}" d="M{"L".join((*there, *back))}Z"/>')
-    for place, line in enumerate(lines):
+        parts.append(f'<path class="band c{index % COLOURS}" d="M{"L".join((*there, *back))}Z"/>')
+    for index, line in enumerate(lines):
         way = "L".join(f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.y, strict=True))
-        dashes = f' stroke-dasharray="{DASHES[place % len(DASHES)]}"' if place % len(DASHES) else ""
-        named = f"<title>{escape(line.name)}</title>"
-        parts.append(f'<path class="line c{place % COLOURS}"{dashes} d="M{way}">{named}</path>')
+        dashes = f' stroke-dasharray="{DASHES[index % len(DASHES)]}"' if index % len(DASHES) else ""
+        tooltip = f"<title>{escape(line.name)}</title>"
+        parts.append(f'<path class="line c{index % COLOURS}"{dashes} d="M{way}">{tooltip}</path>')
     return picture(title, frame.height, parts)
 
 
-def interval_chart(title: str, names: Sequence[str], found: Sequence[Interval], shown: Shown) -> str:
+def interval_chart(title: str, names: Sequence[str], intervals: Sequence[Interval], format_value: Shown) -> str:
     """Draw a median and its interval for each name, one below the other."""
-    low, high = min(item.low for item in found), max(item.high for item in found)
+    low, high = min(item.low for item in intervals), max(item.high for item in intervals)
     room = (high - low) * 0.12 or abs(high) * 0.05 or 1.0
-    left, height = 150, ROW * len(names) + 30
+    margin, height = 150, ROW * len(names) + 30
     low, high = max(low - room, 0.0) if low >= 0 else low - room, high + room
 
     def at(number: float) -> float:
-        return left + (number - low) / (high - low) * (WIDTH - left - 80)
+        return margin + (number - low) / (high - low) * (WIDTH - margin - 80)
 
     parts = []
     for number in nice_steps(low, high, 4):
         parts.append(f'<path class="grid" d="M{at(number):.1f} 6V{height - 24}"/>')
-        parts.append(text(at(number), height - 8, shown(number), kind="tick", anchor="middle"))
-    for place, (name, item) in enumerate(zip(names, found, strict=True)):
-        y, colour = 6 + ROW * (place + 0.5), f"c{place % COLOURS}"
-        parts.append(text(left - 10, y + 4, shortened_name(name), kind="name", anchor="end"))
+        parts.append(text(at(number), height - 8, format_value(number), kind="tick", anchor="middle"))
+    for index, (name, item) in enumerate(zip(names, intervals, strict=True)):
+        y, colour = 6 + ROW * (index + 0.5), f"c{index % COLOURS}"
+        parts.append(text(margin - 10, y + 4, shortened_name(name), kind="name", anchor="end"))
         end = max(at(item.high), at(item.low) + 1)
         parts.append(f'<path class="whisker {colour}" d="M{at(item.low):.1f} {y:.1f}H{end:.1f}"/>')
         parts.append(f'<circle class="dot {colour}" cx="{at(item.median):.1f}" cy="{y:.1f}" r="5"/>')
-        parts.append(text(at(item.high) + 10, y + 4, shown(item.median), kind="value"))
+        parts.append(text(at(item.high) + 10, y + 4, format_value(item.median), kind="value"))
     return picture(title, height, parts)
 
 
-def bar_groups(title: str, groups: Sequence[tuple[str, Sequence[float]]], shown: Shown) -> str:
+def bar_groups(title: str, groups: Sequence[tuple[str, Sequence[float]]], format_value: Shown) -> str:
     """Draw a group of bars for each name, one for each series."""
     longest = max((value for _, values in groups for value in values), default=0.0) or 1.0
-    left, bar, gap, top, parts = 150, 15, 14, 4.0, []
+    margin, bar, gap, top, parts = 150, 15, 14, 4.0, []
     for name, values in groups:
-        parts.append(text(left - 10, top + bar * len(values) / 2 + 4, shortened_name(name), kind="name", anchor="end"))
-        for place, value in enumerate(values):
-            width = max(1.0, value / longest * (WIDTH - left - 80))
-            size = f'x="{left}" y="{top:.1f}" width="{width:.1f}" height="{bar - 3}" rx="2"'
-            parts.append(f'<rect class="bar c{place % COLOURS}" {size}/>')
-            parts.append(text(left + width + 6, top + bar - 4, shown(value), kind="value"))
+        parts.append(
+            text(margin - 10, top + bar * len(values) / 2 + 4, shortened_name(name), kind="name", anchor="end")
+        )
+        for index, value in enumerate(values):
+            width = max(1.0, value / longest * (WIDTH - margin - 80))
+            size = f'x="{margin}" y="{top:.1f}" width="{width:.1f}" height="{bar - 3}" rx="2"'
+            parts.append(f'<rect class="bar c{index % COLOURS}" {size}/>')
+            parts.append(text(margin + width + 6, top + bar - 4, format_value(value), kind="value"))
             top += bar
         top += gap
     return picture(title, top, parts)
@@ -172,19 +174,19 @@ def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], x_axis: Axis,
         parts.append(f'<path class="front" d="M{way}"/>')
     labels: list[tuple[float, float, float]] = []
     circles = []
-    for place, dot in enumerate(dots):
-        colour, x, y = f"c{place % COLOURS}", frame.at_x(dot.x.median), frame.at_y(dot.y.median)
+    for index, dot in enumerate(dots):
+        colour, x, y = f"c{index % COLOURS}", frame.at_x(dot.x.median), frame.at_y(dot.y.median)
         across = f"M{frame.at_x(dot.x.low):.1f} {y:.1f}H{frame.at_x(dot.x.high):.1f}"
         upright = f"M{x:.1f} {frame.at_y(dot.y.low):.1f}V{frame.at_y(dot.y.high):.1f}"
         parts.append(f'<path class="whisker thin {colour}" d="{across}{upright}"/>')
-        kind = "dot" if place in front else "dot beaten"
+        kind = "dot" if index in front else "dot beaten"
         circles.append(f'<circle class="{kind} {colour}" cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
         at, length = y - 9, LETTER * len(dot.name)
         edge, anchor = (x - 10, "end") if x + 10 + length > WIDTH else (x + 10, "start")
-        left = edge - length if anchor == "end" else edge
-        while any(abs(at - y) < 14 and left < end and begin < left + length for begin, end, y in labels):
+        text_start = edge - length if anchor == "end" else edge
+        while any(abs(at - y) < 14 and text_start < end and begin < text_start + length for begin, end, y in labels):
             at += 14  # labels of close points are stacked
-        labels.append((left, left + length, at))
+        labels.append((text_start, text_start + length, at))
         parts.append(text(edge, at, dot.name, kind=f"name {colour}", anchor=anchor))
     return picture(title, frame.height, [*parts, *circles])
 

@@ -24,8 +24,8 @@ _HEADER: Final = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeS
 
 def tuned_policy(base: PolicyText, settings: Iterable[Setting]) -> PolicyText:
     """Return a policy with some knobs turned; equal settings give equal policies."""
-    written = msgspec.json.encode(tuned_config(base.config, settings), order="deterministic").decode()
-    return msgspec.structs.replace(base, name="candidate", config=written)
+    config_text = msgspec.json.encode(tuned_config(base.config, settings), order="deterministic").decode()
+    return msgspec.structs.replace(base, name="candidate", config=config_text)
 
 
 def tuned_config(text: str, settings: Iterable[Setting]) -> Content:
@@ -56,36 +56,38 @@ def _set_weight(plugins: Content, name: str, weight: int) -> None:
     elif at_score:
         at_score[0]["weight"] = weight
     else:
-        known = [entry for entry in everywhere.setdefault("enabled", []) if entry["name"] == name]
-        if known:
-            known[0]["weight"] = weight
+        existing = [entry for entry in everywhere.setdefault("enabled", []) if entry["name"] == name]
+        if existing:
+            existing[0]["weight"] = weight
         else:
             everywhere["enabled"].append({"name": name, "weight": weight})
-    for place in ("score", "multiPoint"):
-        plugins[place] = {key: entries for key, entries in plugins[place].items() if entries}
-        if not plugins[place]:
-            del plugins[place]
+    for point in ("score", "multiPoint"):
+        plugins[point] = {key: entries for key, entries in plugins[point].items() if entries}
+        if not plugins[point]:
+            del plugins[point]
 
 
 def _set_argument(profile: Content, plugin: str, path: list[str], value: Any) -> None:
     entries = profile.setdefault("pluginConfig", [])
-    entry = next((known for known in entries if known["name"] == plugin), None)
+    entry = next((candidate for candidate in entries if candidate["name"] == plugin), None)
     if entry is None:
         entry = {"name": plugin, "args": {}}
         entries.append(entry)
-    place: Content = entry.setdefault("args", {})
+    target: Content = entry.setdefault("args", {})
     for step in path[:-1]:
-        place = place.setdefault(step, {})
-    place[path[-1]] = value
+        target = target.setdefault(step, {})
+    target[path[-1]] = value
 
 
 def foreign_plugins(config: Mapping[str, Any]) -> list[str]:
     """Name the plugins of a configuration that kube-scheduler does not have."""
-    named = {
+    plugin_names = {
         entry["name"]
         for profile in config.get("profiles", ())
         for plugins in (profile.get("plugins") or {}).values()
         for entry in plugins.get("enabled") or ()
     }
-    named |= {entry["name"] for profile in config.get("profiles", ()) for entry in profile.get("pluginConfig") or ()}
-    return sorted(named - IN_TREE_PLUGINS.keys() - {"*"})
+    plugin_names |= {
+        entry["name"] for profile in config.get("profiles", ()) for entry in profile.get("pluginConfig") or ()
+    }
+    return sorted(plugin_names - IN_TREE_PLUGINS.keys() - {"*"})

@@ -78,8 +78,8 @@ def check_plan(plan: TunePlan, searched: Sequence[int], where: str) -> None:
     held_out = plan.held_out_seeds(searched)
     if not held_out:
         raise InputError(f"{where}.heldOut", "no seeds are held out", hint="write how many, such as 10")
-    if seen := sorted(set(held_out) & set(searched)):
-        problem = f"seed {seen[0]} is searched with as well"
+    if shared_seeds := sorted(set(held_out) & set(searched)):
+        problem = f"seed {shared_seeds[0]} is searched with as well"
         raise InputError(f"{where}.heldOut", problem, hint="hold seeds out that are not under seeds")
     knobs = list(plan.knobs())
     if not knobs:

@@ -58,7 +58,7 @@ class Tuner:
         self.base = next(policy for policy in loaded.policies if policy.name == loaded.experiment.compared_with)
         self.seeds = tuple(loaded.experiment.seed_list)
 
-    def search(self, seed: int, tried: Callable[[Candidate], None]) -> None:
+    def search(self, seed: int, on_candidate: Callable[[Candidate], None]) -> None:
         """Try as many candidates as planned; each is handed over when it has been."""
         import optuna
 
@@ -69,36 +69,38 @@ class Tuner:
             pruner=optuna.pruners.MedianPruner(n_startup_trials=4),
         )
         for _ in range(self.plan.candidates):
-            asked = study.ask()
-            settings = [(knob, _suggested(asked, knob)) for knob in self.plan.knobs()]
-            candidate = self._try(asked, settings)
+            proposal = study.ask()
+            settings = [(knob, _suggested(proposal, knob)) for knob in self.plan.knobs()]
+            candidate = self._try(proposal, settings)
             if candidate.state == COMPLETE:
-                study.tell(asked, candidate.mean)
+                study.tell(proposal, candidate.mean)
             else:
                 is_pruned = candidate.state == PRUNED
-                study.tell(asked, state=optuna.trial.TrialState.PRUNED if is_pruned else optuna.trial.TrialState.FAIL)
-            tried(candidate)
+                study.tell(
+                    proposal, state=optuna.trial.TrialState.PRUNED if is_pruned else optuna.trial.TrialState.FAIL
+                )
+            on_candidate(candidate)
 
-    def _try(self, asked: Any, settings: list[Setting]) -> Candidate:
+    def _try(self, proposal: Any, settings: list[Setting]) -> Candidate:
         policy = tuned_policy(self.base, settings)
         shown = {knob.name: value for knob, value in settings}
         try:
             load_trial_policy(Trial(NO_TRACE, self._loaded.clusters[0], policy, 0))
         except ConfigError as error:
-            return Candidate(asked.number, shown, FAILED, (), policy, str(error))
+            return Candidate(proposal.number, shown, FAILED, (), policy, str(error))
         values: list[float] = []
         evaluation = Evaluation(self.seeds, {})
         # Closed at once where it is not needed any more, so that no trial runs on for nothing.
         with closing(self._rows(policy, evaluation)) as rows:
             for row in rows:
                 if row.error:
-                    return Candidate(asked.number, shown, FAILED, (), policy, row.error)
+                    return Candidate(proposal.number, shown, FAILED, (), policy, row.error)
                 for value in self._complete(evaluation, len(values)):
                     values.append(value)
-                    asked.report(fmean(values), len(values) - 1)
-                    if len(values) < len(self.seeds) and asked.should_prune():
-                        return Candidate(asked.number, shown, PRUNED, tuple(values), policy)
-        return Candidate(asked.number, shown, COMPLETE, tuple(values), policy)
+                    proposal.report(fmean(values), len(values) - 1)
+                    if len(values) < len(self.seeds) and proposal.should_prune():
+                        return Candidate(proposal.number, shown, PRUNED, tuple(values), policy)
+        return Candidate(proposal.number, shown, COMPLETE, tuple(values), policy)
 
     def values(self, policy: PolicyText, seeds: Sequence[int]) -> dict[int, float]:
         """Return what each seed makes of a policy; InputError if one of its trials fails."""
@@ -116,32 +118,32 @@ class Tuner:
                 yield result.trial
 
     def _ran(self, policy: PolicyText, seeds: Sequence[int]) -> Generator[TrialResult, None, None]:
-        found: list[TrialResult] = []
+        trial_results: list[TrialResult] = []
 
         def missing() -> Iterator[Trial]:
             for seed in seeds:
                 for trial in self._loaded.trials((policy,), (seed,)):
-                    known = self._results.find(trial)
-                    if known is None:
+                    stored = self._results.find(trial)
+                    if stored is None:
                         yield trial
                     else:
-                        found.append(known)
+                        trial_results.append(stored)
 
         with closing(self._run(missing())) as running:
             for trial, result in running:
                 self._results.keep(trial, result)
-                yield from found
-                found.clear()
+                yield from trial_results
+                trial_results.clear()
                 yield result
-        yield from found
+        yield from trial_results
 
     def _complete(self, evaluation: Evaluation, first: int) -> Iterator[float]:
         """Go through the values of seeds whose trials are all there, in order: nothing depends on who ends first."""
-        made = self._loaded.experiment
-        needed = len(made.traces) * len(self._loaded.clusters)
+        experiment = self._loaded.experiment
+        expected = len(experiment.traces) * len(self._loaded.clusters)
         for seed in evaluation.seeds[first:]:
             rows = evaluation.rows.get(seed, ())
-            if len(rows) < needed:
+            if len(rows) < expected:
                 return
             yield fmean(self._value(row) for row in rows)
 
@@ -150,21 +152,21 @@ class Tuner:
         if name == UNPLACED:
             return float(row.unplaced)
         if name not in row.measures:
-            known = [*row.measures, UNPLACED]
-            hint = did_you_mean(name, known) or f"one of {', '.join(known)}"
+            measures = [*row.measures, UNPLACED]
+            hint = did_you_mean(name, measures) or f"one of {', '.join(measures)}"
             raise InputError(f"{self._loaded.where}, tune", f"trials have no measure {name!r}", hint=hint)
         return row.measures[name]
 
 
-def _suggested(asked: Any, knob: Knob) -> Any:
+def _suggested(proposal: Any, knob: Knob) -> Any:
     values = knob.values
     if not isinstance(values, NumberRange):
         # Optuna accepts only plain values, but these may be of any type.
-        chosen = asked.suggest_categorical(knob.name, [shown_value(value) for value in values])
-        return next(value for value in values if shown_value(value) == chosen)
+        choice = proposal.suggest_categorical(knob.name, [shown_value(value) for value in values])
+        return next(value for value in values if shown_value(value) == choice)
     if isinstance(values.low, int) and isinstance(values.high, int):
-        return asked.suggest_int(knob.name, values.low, values.high, log=values.log)
-    return asked.suggest_float(knob.name, float(values.low), float(values.high), log=values.log)
+        return proposal.suggest_int(knob.name, values.low, values.high, log=values.log)
+    return proposal.suggest_float(knob.name, float(values.low), float(values.high), log=values.log)
 
 
 def settings_text(candidate: Candidate) -> str:

@@ -39,7 +39,7 @@ class TuneOutcome(Struct):
     def measure(self) -> Measure:
         """The measure that counts, as reports write it."""
         name = self.plan.measure
-        return next((known for known in MEASURES if known.key == name), Measure(name, name, 0, "number"))
+        return next((measure for measure in MEASURES if measure.key == name), Measure(name, name, 0, "number"))
 
     def is_better(self, candidate: Candidate) -> bool:
         """Return whether a candidate is better than the best so far, or than the initial configuration."""
@@ -135,11 +135,11 @@ def report_lines(outcome: TuneOutcome) -> list[str]:
         return [*lines, f"nothing is better than {outcome.baseline}, which has {plan.measure} {base} on {seeds} seeds"]
     lines.append(f"best: {settings_text(best)}")
     lines.append(f"searched, {seeds} seeds: {plan.measure} {measure.shown(best.mean)}, {outcome.baseline} {base}")
-    if (judged := outcome.held_out) is not None:
-        low, high = measure.shown_difference(judged.low), measure.shown_difference(judged.high)
-        sure = judged.is_above if plan.maximize else judged.is_below
+    if (evaluation := outcome.held_out) is not None:
+        low, high = measure.shown_difference(evaluation.low), measure.shown_difference(evaluation.high)
+        sure = evaluation.is_above if plan.maximize else evaluation.is_below
         lines.append(
-            f"held out, {judged.count} seeds: {plan.measure} {measure.shown_difference(judged.median)} against "
+            f"held out, {evaluation.count} seeds: {plan.measure} {measure.shown_difference(evaluation.median)} against "
             f"{outcome.baseline} (95% sure: {low} to {high})" + ("" if sure else "; that may be chance")
         )
     foreign = foreign_plugins(_config_of(best))

@@ -13,14 +13,14 @@ from moorage.scheduler.config.problems import invalid, unsupported
 def node_affinity_problems(affinity: NodeAffinity, where: str) -> Iterator[ConfigError]:
     """Yield what keeps the required and the preferred terms from being parsed."""
     if affinity.required is not None:
-        place = f"{where}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+        field_path = f"{where}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
         for index, term in enumerate(affinity.required.node_selector_terms):
-            yield from _term(term, f"{place}[{index}]")
+            yield from _term(term, f"{field_path}[{index}]")
     for index, preferred in enumerate(affinity.preferred or ()):
         # A preference without weight is never looked at.
         if preferred.weight != 0:
-            place = f"{where}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-            yield from _term(preferred.preference, place)
+            field_path = f"{where}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+            yield from _term(preferred.preference, field_path)
 
 
 def _term(term: NodeSelectorTerm, where: str) -> Iterator[ConfigError]:

@@ -68,10 +68,10 @@ def fit_args_problems(args: NodeResourcesFitArgs, where: str) -> Iterator[Config
     for index, resource in enumerate(args.ignored_resources):
         yield from _label_key(resource, f"{where}.ignoredResources[{index}]")
     for index, group in enumerate(args.ignored_resource_groups):
-        place = f"{where}.ignoredResourceGroups[{index}]"
+        field_path = f"{where}.ignoredResourceGroups[{index}]"
         if "/" in group:
-            yield invalid(place, group, "resource group name can't contain '/'")
-        yield from _label_key(group, place)
+            yield invalid(field_path, group, "resource group name can't contain '/'")
+        yield from _label_key(group, field_path)
     yield from _scoring_strategy(args.scoring_strategy, f"{where}.scoringStrategy")
 
 
@@ -82,14 +82,14 @@ def _scoring_strategy(strategy: ScoringStrategy, where: str) -> Iterator[ConfigE
         if not 0 < spec.weight <= 100:
             text = f"resource weight of {spec.name} not in valid range (0, 100]"
             yield invalid(f"{where}.resources[{index}].weight", spec.weight, text)
-    ratio, place = strategy.requested_to_capacity_ratio, f"{where}.requestedToCapacityRatio"
+    ratio, field_path = strategy.requested_to_capacity_ratio, f"{where}.requestedToCapacityRatio"
     if strategy.type == REQUESTED_TO_CAPACITY_RATIO:
         if ratio is None:
-            yield required(place, "must be specified when type is RequestedToCapacityRatio")
+            yield required(field_path, "must be specified when type is RequestedToCapacityRatio")
         else:
-            yield from _shape(ratio.shape, f"{place}.shape")
+            yield from _shape(ratio.shape, f"{field_path}.shape")
     elif ratio is not None:
-        yield forbidden(place, "must be nil when type is not RequestedToCapacityRatio")
+        yield forbidden(field_path, "must be nil when type is not RequestedToCapacityRatio")
 
 
 def _default_preemption(args: DefaultPreemptionArgs, where: str) -> Iterator[ConfigError]:
@@ -105,14 +105,14 @@ def _default_preemption(args: DefaultPreemptionArgs, where: str) -> Iterator[Con
 
 
 def _balanced_allocation(args: NodeResourcesBalancedAllocationArgs, where: str) -> Iterator[ConfigError]:
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for index, spec in enumerate(args.resources):
-        place = f"{where}.resources[{index}]"
-        if spec.name in seen:
-            yield duplicate(f"{place}.name", spec.name)
-        seen.add(spec.name)
+        field_path = f"{where}.resources[{index}]"
+        if spec.name in seen_names:
+            yield duplicate(f"{field_path}.name", spec.name)
+        seen_names.add(spec.name)
         if spec.weight != 1:
-            yield invalid(f"{place}.weight", spec.weight, "must be 1")
+            yield invalid(f"{field_path}.weight", spec.weight, "must be 1")
 
 
 def _topology_spread(args: PodTopologySpreadArgs, where: str) -> Iterator[ConfigError]:
@@ -122,14 +122,14 @@ def _topology_spread(args: PodTopologySpreadArgs, where: str) -> Iterator[Config
     elif defaulting == SYSTEM_DEFAULTING and args.default_constraints:
         hint = "write defaultingType: List to use your own constraints"
         yield invalid(f"{where}.defaultingType", defaulting, "when .defaultConstraints are not empty", hint=hint)
-    seen: set[tuple[str, str]] = set()
+    seen_names: set[tuple[str, str]] = set()
     for index, constraint in enumerate(args.default_constraints):
-        place = f"{where}.defaultConstraints[{index}]"
-        yield from _constraint(constraint, place)
+        field_path = f"{where}.defaultConstraints[{index}]"
+        yield from _constraint(constraint, field_path)
         pair = (constraint.topology_key, constraint.when_unsatisfiable)
-        if pair in seen:
-            yield duplicate(place, "{" + ", ".join(pair) + "}")
-        seen.add(pair)
+        if pair in seen_names:
+            yield duplicate(field_path, "{" + ", ".join(pair) + "}")
+        seen_names.add(pair)
 
 
 def _constraint(constraint: TopologySpreadConstraint, where: str) -> Iterator[ConfigError]:
@@ -156,9 +156,9 @@ def _volume_binding(args: VolumeBindingArgs, where: str, gates: FeatureGates) ->
     if gates.enabled("StorageCapacityScoring"):
         yield from _shape(args.shape, f"{where}.shape")
     elif args.shape:
-        found = [{"Utilization": point.utilization, "Score": point.score} for point in args.shape]
+        shape = [{"Utilization": point.utilization, "Score": point.score} for point in args.shape]
         text = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
-        yield invalid(f"{where}.shape", found, text)
+        yield invalid(f"{where}.shape", shape, text)
 
 
 def _dynamic_resources(args: DynamicResourcesArgs, where: str, gates: FeatureGates) -> Iterator[ConfigError]:
@@ -181,8 +181,8 @@ def _shape(points: Sequence[UtilizationShapePoint], where: str) -> Iterator[Conf
         yield required(where, "at least one point must be specified")
     for index in range(1, len(points)):
         if points[index - 1].utilization >= points[index].utilization:
-            place = f"{where}[{index}].utilization"
-            yield invalid(place, points[index].utilization, "values must be sorted in increasing order")
+            field_path = f"{where}[{index}].utilization"
+            yield invalid(field_path, points[index].utilization, "values must be sorted in increasing order")
             break
     for index, point in enumerate(points):
         if not 0 <= point.utilization <= 100:

@@ -29,8 +29,8 @@ class PluginFacts(Struct, frozen=True):
     @property
     def required_args(self) -> tuple[str, ...]:
         """Arguments that have no default, so that `pluginConfig` must give them."""
-        known = msgspec.structs.fields(self.args) if self.args else ()
-        return tuple(info.encode_name for info in known if info.required)
+        fields = msgspec.structs.fields(self.args) if self.args else ()
+        return tuple(info.encode_name for info in fields if info.required)
 
 
 Catalogue = Mapping[str, PluginFacts]

@@ -152,8 +152,8 @@ def _coscheduling(args: CoschedulingArgs, where: str) -> Iterator[ConfigError]:
         if seconds < 0:
             yield invalid(f"{where}.{name}", seconds, "must not be negative")
     if not 0 <= args.pod_group_reject_percentage <= 100:
-        place = f"{where}.podGroupRejectPercentage"
-        yield invalid(place, args.pod_group_reject_percentage, "not in valid range [0, 100]")
+        field_path = f"{where}.podGroupRejectPercentage"
+        yield invalid(field_path, args.pod_group_reject_percentage, "not in valid range [0, 100]")
 
 
 def _allocatable(args: NodeResourcesAllocatableArgs, where: str) -> Iterator[ConfigError]:
@@ -187,19 +187,19 @@ def _load(args: LoadArgs, where: str) -> Iterator[ConfigError]:
     if args.watcher_address:
         yield from _url(args.watcher_address, f"{where}.watcherAddress")
         return
-    provider, place = args.metric_provider, f"{where}.metricProvider"
+    provider, field_path = args.metric_provider, f"{where}.metricProvider"
     hint = f"write watcherAddress: http://…, or metricProvider: {{type: {PROMETHEUS}, address: http://…}}"
     if not provider.type:
         yield required(f"{where}.watcherAddress", "nobody is named who measures the load of nodes", hint=hint)
     elif provider.type in (METRICS_SERVER, SIGNAL_FX):
         text = "Moorage asks a load watcher, which may ask it, or a Prometheus server"
-        yield invalid(f"{place}.type", provider.type, text, hint=hint)
+        yield invalid(f"{field_path}.type", provider.type, text, hint=hint)
     elif provider.type != PROMETHEUS:
-        yield unsupported(f"{place}.type", provider.type, (PROMETHEUS,))
+        yield unsupported(f"{field_path}.type", provider.type, (PROMETHEUS,))
     else:
-        yield from _url(provider.address, f"{place}.address")
+        yield from _url(provider.address, f"{field_path}.address")
     if "\n" in provider.token or "\r" in provider.token:
-        yield ConfigError(f"{place}.token", "a token is one line")
+        yield ConfigError(f"{field_path}.token", "a token is one line")
 
 
 def _url(address: str, where: str) -> Iterator[ConfigError]:

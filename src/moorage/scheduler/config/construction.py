@@ -22,7 +22,7 @@ EXTENDER_TIMEOUT: Final = Duration.of(seconds=5)
 
 
 def construction_problems(
-    written: SchedulerConfiguration,
+    configured: SchedulerConfiguration,
     completed: SchedulerConfiguration,
     catalogue: Catalogue,
     *,
@@ -30,7 +30,7 @@ def construction_problems(
 ) -> list[ConfigError]:
     """List what keeps the profiles from being built; places in `reported` have been complained about already."""
     problems: list[ConfigError] = []
-    for index, (own, profile) in enumerate(zip(written.profiles, completed.profiles, strict=True)):
+    for index, (own, profile) in enumerate(zip(configured.profiles, completed.profiles, strict=True)):
         where = f"profiles[{index}]"
         unknown = [*_unknown_plugins(own, catalogue, f"{where}.plugins")]
         problems += [error for error in unknown if error.where not in reported]
@@ -80,8 +80,8 @@ def _unknown_plugins(profile: ProfileConfig, catalogue: Catalogue, where: str) -
         plugin_set: PluginSet = getattr(profile.plugins, field.name)
         for index, plugin in enumerate(plugin_set.enabled):
             if plugin.name not in catalogue:
-                place = f"{where}.{field.encode_name}.enabled[{index}]"
-                yield _unknown(plugin.name, place, catalogue)
+                field_path = f"{where}.{field.encode_name}.enabled[{index}]"
+                yield _unknown(plugin.name, field_path, catalogue)
 
 
 def _unknown(name: str, where: str, catalogue: Catalogue) -> ConfigError:
@@ -97,8 +97,8 @@ def _missing_args(profile: ProfileConfig, catalogue: Catalogue, where: str) -> I
         if facts and facts.args:
             # Plugins of podGroupPostFilter alone, and arguments without defaults, get no default arguments.
             text = f'initializing plugin "{name}": got args of type <nil>, want *{facts.args.__name__}'
-            needed = f" with {', '.join(facts.required_args)}" if facts.required_args else ""
-            yield ConfigError(where, text, hint=f"give {name} an entry in pluginConfig{needed}")
+            required = f" with {', '.join(facts.required_args)}" if facts.required_args else ""
+            yield ConfigError(where, text, hint=f"give {name} an entry in pluginConfig{required}")
 
 
 def _expansion_problems(profile: ProfileConfig, catalogue: Catalogue, where: str) -> list[ConfigError]:

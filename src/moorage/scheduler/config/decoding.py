@@ -57,8 +57,8 @@ class Decoder(Struct):
         return self._build(kind, values, where)
 
     def _build(self, kind: type[T], values: dict[str, Any], where: str) -> T | None:
-        needed = [info for info in msgspec.structs.fields(kind) if info.required]
-        absent = [info.encode_name for info in needed if info.name not in values]
+        required = [info for info in msgspec.structs.fields(kind) if info.required]
+        absent = [info.encode_name for info in required if info.name not in values]
         self.mismatches += [ConfigError(_field_path(where, name), "Required value") for name in absent]
         return None if absent else kind(**values)
 
@@ -83,10 +83,10 @@ class Decoder(Struct):
         # A null in a list of structs is an empty struct, as in Go.
         filled = [{} if item is None else item for item in content]
         values = [self._value(element, item, f"{where}[{index}]") for index, item in enumerate(filled)]
-        kept = origin(value for value in values if value is not _MISSING)
-        if len(kept) < len(values):
+        valid = origin(value for value in values if value is not _MISSING)
+        if len(valid) < len(values):
             self.shortened.append(where)
-        return kept
+        return valid
 
     def _duration(self, content: Any, where: str) -> Any:
         if not isinstance(content, str):
@@ -116,12 +116,12 @@ class Decoder(Struct):
 
     def _mismatch(self, where: str, expected: str, content: Any) -> None:
         hint = "put it in quotes" if expected == _IN_WORDS[str] and isinstance(content, int | float) else ""
-        place = where or "the document"
-        self.mismatches.append(ConfigError(place, f"expected {expected}, found {_excerpt(content)}", hint=hint))
+        field_path = where or "the document"
+        self.mismatches.append(ConfigError(field_path, f"expected {expected}, found {_excerpt(content)}", hint=hint))
 
 
-def _instead(name: str, known: list[str]) -> str:
-    return did_you_mean(name, known) or f"the fields here are {', '.join(sorted(known))}"
+def _instead(name: str, fields: list[str]) -> str:
+    return did_you_mean(name, fields) or f"the fields here are {', '.join(sorted(fields))}"
 
 
 def _bare(kind: Any) -> Any:

@@ -64,13 +64,13 @@ class Duration(Struct, frozen=True, order=True):
         return self.nanoseconds != 0
 
     def __str__(self) -> str:
-        sign, rest = ("-" if self.nanoseconds < 0 else ""), abs(self.nanoseconds)
-        if rest == 0:
+        sign, remainder = ("-" if self.nanoseconds < 0 else ""), abs(self.nanoseconds)
+        if remainder == 0:
             return "0s"
         for unit, next_unit in (("ns", "us"), ("µs", "ms"), ("ms", "s")):
-            if rest < _UNITS[next_unit]:
-                return f"{sign}{_decimal(rest, _UNITS[unit])}{unit}"
-        minutes, nanoseconds = divmod(rest, _UNITS["m"])
+            if remainder < _UNITS[next_unit]:
+                return f"{sign}{_decimal(remainder, _UNITS[unit])}{unit}"
+        minutes, nanoseconds = divmod(remainder, _UNITS["m"])
         text = f"{_decimal(nanoseconds, _UNITS['s'])}s"
         if minutes:
             hours, minutes = divmod(minutes, 60)
@@ -79,9 +79,9 @@ class Duration(Struct, frozen=True, order=True):
 
 
 def _decimal(count: int, unit: int) -> str:
-    whole, rest = divmod(count, unit)
-    fraction = str(rest).zfill(len(str(unit)) - 1).rstrip("0") if rest else ""
-    return f"{whole}.{fraction}" if fraction else str(whole)
+    quotient, remainder = divmod(count, unit)
+    fraction = str(remainder).zfill(len(str(unit)) - 1).rstrip("0") if remainder else ""
+    return f"{quotient}.{fraction}" if fraction else str(quotient)
 
 
 def _complaint(text: str) -> str:

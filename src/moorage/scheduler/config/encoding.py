@@ -88,8 +88,8 @@ def _profile(profile: ProfileConfig) -> dict[str, Any]:
     view: dict[str, Any] = {"schedulerName": profile.scheduler_name, "plugins": _plugins(profile.plugins)}
     if profile.percentage_of_nodes_to_score is not None:
         view["percentageOfNodesToScore"] = profile.percentage_of_nodes_to_score
-    used = {*enabled_names(profile.plugins)}
-    configs = [entry for entry in profile.plugin_config if entry.name in used and entry.args is not None]
+    enabled = {*enabled_names(profile.plugins)}
+    configs = [entry for entry in profile.plugin_config if entry.name in enabled and entry.args is not None]
     if configs:
         view["pluginConfig"] = [_plugin_config(entry) for entry in sorted(configs, key=lambda entry: entry.name)]
     return view
@@ -119,8 +119,11 @@ def _plugin_config(entry: PluginConfig) -> dict[str, Any]:
 
 def without_secrets(view: Mapping[str, Any]) -> dict[str, Any]:
     """Return a completed view as it may be logged: no keys or tokens, and no passwords in URLs."""
-    shown = {**view, **({"extenders": [_shown(entry) for entry in view["extenders"]]} if view.get("extenders") else {})}
-    return {**shown, "profiles": [_shown_profile(profile) for profile in view.get("profiles") or ()]}
+    redacted_view = {
+        **view,
+        **({"extenders": [_shown(entry) for entry in view["extenders"]]} if view.get("extenders") else {}),
+    }
+    return {**redacted_view, "profiles": [_shown_profile(profile) for profile in view.get("profiles") or ()]}
 
 
 def _shown_profile(profile: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,22 +135,22 @@ def _shown_args(args: Any) -> Any:
     """Redact the credentials of metrics providers."""
     if not isinstance(args, dict):
         return args
-    shown = {**args}
+    redacted_args = {**args}
     if isinstance(watcher := args.get("watcherAddress"), str):
-        shown["watcherAddress"] = redacted(watcher)
+        redacted_args["watcherAddress"] = redacted(watcher)
     provider = args.get("metricProvider")
     if isinstance(provider, dict):
         hidden = {"token": HIDDEN} if provider.get("token") else {}
         address = {"address": redacted(provider["address"])} if isinstance(provider.get("address"), str) else {}
-        shown["metricProvider"] = {**provider, **address, **hidden}
-    return shown
+        redacted_args["metricProvider"] = {**provider, **address, **hidden}
+    return redacted_args
 
 
 def _shown(extender: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {**extender, "urlPrefix": redacted(extender["urlPrefix"])}
+    redacted_extender = {**extender, "urlPrefix": redacted(extender["urlPrefix"])}
     if "keyData" in extender.get("tlsConfig", {}):
-        shown["tlsConfig"] = {**extender["tlsConfig"], "keyData": HIDDEN}
-    return shown
+        redacted_extender["tlsConfig"] = {**extender["tlsConfig"], "keyData": HIDDEN}
+    return redacted_extender
 
 
 def _extender(extender: ExtenderConfig) -> dict[str, Any]:

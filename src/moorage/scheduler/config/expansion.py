@@ -91,12 +91,12 @@ class _Expansion:
 
     def _check_specific_sets(self) -> None:
         for point in ExtensionPoint:
-            seen: set[str] = set()
+            seen_names: set[str] = set()
             for index, plugin in enumerate(self.plugins.at(point).enabled):
-                if problem := self._problem_with(plugin.name, point, seen):
+                if problem := self._problem_with(plugin.name, point, seen_names):
                     hint = self._where_it_belongs(plugin.name, point)
                     self.problems.append(ConfigError(f"{self.where}.{point}.enabled[{index}]", problem, hint=hint))
-                seen.add(plugin.name)
+                seen_names.add(plugin.name)
 
     def _where_it_belongs(self, name: str, point: ExtensionPoint) -> str:
         points = self.points_of[name]
@@ -104,12 +104,12 @@ class _Expansion:
             return ""
         return f"enable it under multiPoint, or where it takes part: {', '.join(sorted(points))}"
 
-    def _problem_with(self, name: str, point: ExtensionPoint, seen: set[str]) -> str:
+    def _problem_with(self, name: str, point: ExtensionPoint, seen_names: set[str]) -> str:
         if self.points_of[name] is None:
             return f'{point.plugin_type} "{name}" does not exist'
         if not self.implements(name, point):
             return f'plugin "{name}" does not extend {point.plugin_type} plugin'
-        return _already_registered(name, point) if name in seen else ""
+        return _already_registered(name, point) if name in seen_names else ""
 
     def _check_multi_point_names(self) -> None:
         # Upstream trips over a missing plugin at the first point it expands.
@@ -158,8 +158,8 @@ def _weights(
 ) -> Mapping[str, int]:
     """Set the weight of each plugin of a scoring point: its own list overrides MultiPoint, the default is 1."""
     weights: dict[str, int] = {}
-    listed: tuple[PluginEntry, ...] = (*plugins.at(point).enabled, *plugins.multi_point.enabled)
-    for plugin in listed:
+    entries: tuple[PluginEntry, ...] = (*plugins.at(point).enabled, *plugins.multi_point.enabled)
+    for plugin in entries:
         if expansion.implements(plugin.name, point):
             weights.setdefault(plugin.name, plugin.weight or 1)
     if sum(weights.values()) * MAX_SCORE > MAX_TOTAL_SCORE:

@@ -46,8 +46,8 @@ class GoLayout(Struct, frozen=True):
     def parse(cls, layout: str) -> Self:
         """Read a layout; ValueError if a part of it means nothing, or no year is in it."""
         without_fraction = re.sub(r"(?<=05)[.,](?:0+|9+)", "", layout)
-        rest = _PART.sub("", without_fraction)
-        if digits := re.search(r"\d", rest):
+        remainder = _PART.sub("", without_fraction)
+        if digits := re.search(r"\d", remainder):
             raise ValueError(f"{digits[0]!r} stands for nothing in a layout")
         if "2006" not in layout and "06" not in layout:
             raise ValueError("there is no year (2006) in it")

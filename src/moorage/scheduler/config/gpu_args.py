@@ -74,13 +74,13 @@ def _fgd(args: FGDArgs, where: str) -> Iterator[ConfigError]:
     if args.relearn_seconds < 1:
         yield invalid(f"{where}.relearnSeconds", args.relearn_seconds, "must be at least 1")
     for index, shape in enumerate(args.typical_shapes):
-        place = f"{where}.typicalShapes[{index}]"
+        field_path = f"{where}.typicalShapes[{index}]"
         if shape.gpus < 0:
-            yield invalid(f"{place}.gpus", shape.gpus, "must not be negative")
+            yield invalid(f"{field_path}.gpus", shape.gpus, "must not be negative")
         if shape.gpus > 0 and not 1 <= shape.gpu_milli <= WHOLE_GPU:
             text = f"a shape with GPUs takes 1 to {WHOLE_GPU} thousandths of each"
-            yield invalid(f"{place}.gpuMilli", shape.gpu_milli, text)
+            yield invalid(f"{field_path}.gpuMilli", shape.gpu_milli, text)
         if shape.cpu_milli < 0:
-            yield invalid(f"{place}.cpuMilli", shape.cpu_milli, "must not be negative")
+            yield invalid(f"{field_path}.cpuMilli", shape.cpu_milli, "must not be negative")
         if shape.pods < 1:
-            yield invalid(f"{place}.pods", shape.pods, "must be at least 1")
+            yield invalid(f"{field_path}.pods", shape.pods, "must be at least 1")

@@ -67,33 +67,33 @@ def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> 
 
     decoder = Decoder(surplus=repeated)
     decoded = decoder.struct(SchedulerConfiguration, body, "") or SchedulerConfiguration()
-    written = _decode_all_args(decoded, decoder, catalogue)
+    config = _decode_all_args(decoded, decoder, catalogue)
     if decoder.mismatches:
-        raise ConfigErrors([*decoder.surplus, *decoder.mismatches, *_elsewhere(written, decoder, gates, catalogue)])
-    return _completed_and_checked(written, gates, catalogue, decoder.surplus)
+        raise ConfigErrors([*decoder.surplus, *decoder.mismatches, *_elsewhere(config, decoder, gates, catalogue)])
+    return _completed_and_checked(config, gates, catalogue, decoder.surplus)
 
 
 def _elsewhere(
-    written: SchedulerConfiguration, decoder: Decoder, gates: FeatureGates, catalogue: Catalogue
+    config: SchedulerConfiguration, decoder: Decoder, gates: FeatureGates, catalogue: Catalogue
 ) -> list[ConfigError]:
     """Find what else is wrong, far enough from values that could not be read for these not to be the cause."""
-    if not written.profiles:
+    if not config.profiles:
         return []  # none could be read, and nothing can be completed without
-    completed = _complete(written, gates, catalogue)
-    found = [*validate(completed, gates)]
-    found += construction_problems(written, completed, catalogue, reported={error.where for error in found})
+    completed = _complete(config, gates, catalogue)
+    problems = [*validate(completed, gates)]
+    problems += construction_problems(config, completed, catalogue, reported={error.where for error in problems})
     spoilt = {*decoder.shortened, *(_surroundings(error.where) for error in decoder.mismatches)}
-    return [error for error in found if not any(_touches(error.where, place) for place in spoilt)]
+    return [error for error in problems if not any(_touches(error.where, path) for path in spoilt)]
 
 
-def _surroundings(place: str) -> str:
+def _surroundings(path: str) -> str:
     """Return the struct that a place is in; the place itself if that is a profile, or the whole document."""
-    parent = place.rpartition(".")[0]
-    return place if not parent or _A_PROFILE.fullmatch(parent) else parent
+    parent = path.rpartition(".")[0]
+    return path if not parent or _A_PROFILE.fullmatch(parent) else parent
 
 
-def _touches(place: str, other: str) -> bool:
-    shorter, longer = sorted((place, other), key=len)
+def _touches(path: str, other_path: str) -> bool:
+    shorter, longer = sorted((path, other_path), key=len)
     return longer == shorter or longer.startswith((f"{shorter}.", f"{shorter}["))
 
 
@@ -123,30 +123,32 @@ def default_config(
 
 
 def _completed_and_checked(
-    written: SchedulerConfiguration, gates: FeatureGates, catalogue: Catalogue, problems: list[ConfigError]
+    config: SchedulerConfiguration, gates: FeatureGates, catalogue: Catalogue, problems: list[ConfigError]
 ) -> SchedulerConfiguration:
-    completed = _complete(written, gates, catalogue)
-    found = [*problems, *validate(completed, gates)]
-    found += construction_problems(written, completed, catalogue, reported={error.where for error in found})
-    if found:
-        raise ConfigErrors(found)
+    completed = _complete(config, gates, catalogue)
+    all_problems = [*problems, *validate(completed, gates)]
+    all_problems += construction_problems(
+        config, completed, catalogue, reported={error.where for error in all_problems}
+    )
+    if all_problems:
+        raise ConfigErrors(all_problems)
     return as_built(completed)
 
 
 def _check_header(data: Any, source: str) -> None:
-    wanted = f"write apiVersion: {API_VERSION} and kind: {KIND}"
+    correction = f"write apiVersion: {API_VERSION} and kind: {KIND}"
     if not isinstance(data, dict):
-        found = "nothing" if data is None else f"a {type(data).__name__}"
-        raise ConfigError(source, f"expected a {KIND}, found {found}", hint=wanted)
+        content = "nothing" if data is None else f"a {type(data).__name__}"
+        raise ConfigError(source, f"expected a {KIND}, found {content}", hint=correction)
     for name, upstream_name in (("kind", "Kind"), ("apiVersion", "apiVersion")):
         if not data.get(name):
-            raise ConfigError(source, f"Object '{upstream_name}' is missing", hint=wanted)
+            raise ConfigError(source, f"Object '{upstream_name}' is missing", hint=correction)
     api_version, kind = data["apiVersion"], data["kind"]
     if (api_version, kind) != (API_VERSION, KIND):
         hint = did_you_mean(str(kind), [KIND]) if api_version == API_VERSION else ""
         if kind in (KIND, *CONVERTIBLE):
             hint = f"`moorage config convert {source}` writes it as {API_VERSION}"
-        raise ConfigError(source, f"couldn't decode as {KIND}, got {api_version}, Kind={kind}", hint=hint or wanted)
+        raise ConfigError(source, f"couldn't decode as {KIND}, got {api_version}, Kind={kind}", hint=hint or correction)
 
 
 def _name_the_only_profile(body: dict[str, Any]) -> None:
@@ -187,12 +189,12 @@ def _decode_args(entry: PluginConfig, where: str, decoder: Decoder, catalogue: C
 
 
 def _check_kind_of_args(plugin: str, data: dict[str, Any], where: str, decoder: Decoder) -> None:
-    wanted, group = f"{plugin}Args", API_VERSION.partition("/")[0]
-    kind, api_version = data.get("kind") or wanted, data.get("apiVersion") or API_VERSION
+    expected_kind, group = f"{plugin}Args", API_VERSION.partition("/")[0]
+    kind, api_version = data.get("kind") or expected_kind, data.get("apiVersion") or API_VERSION
     got_group = str(api_version).rpartition("/")[0]
-    if (kind, got_group) != (wanted, group):
-        text = f"args for plugin {plugin} were not of type {wanted}.{group}, got {kind}.{got_group}"
-        decoder.mismatches.append(ConfigError(where, text, hint=f"write kind: {wanted}, or leave kind out"))
+    if (kind, got_group) != (expected_kind, group):
+        text = f"args for plugin {plugin} were not of type {expected_kind}.{group}, got {kind}.{got_group}"
+        decoder.mismatches.append(ConfigError(where, text, hint=f"write kind: {expected_kind}, or leave kind out"))
     elif api_version != API_VERSION:
         text = f'decoding args for plugin {plugin}: no kind "{kind}" is registered for version "{api_version}"'
         decoder.mismatches.append(ConfigError(where, text, hint=f"write apiVersion: {API_VERSION}, or leave it out"))
@@ -209,26 +211,26 @@ def _complete(config: SchedulerConfiguration, gates: FeatureGates, catalogue: Ca
     )
 
 
-def _complete_leader_election(written: LeaderElection) -> LeaderElection:
+def _complete_leader_election(election: LeaderElection) -> LeaderElection:
     # Upstream cannot distinguish an empty value from an absent one.
     default = LeaderElection()
     return LeaderElection(
-        leader_elect=written.leader_elect,
-        lease_duration=written.lease_duration or default.lease_duration,
-        renew_deadline=written.renew_deadline or default.renew_deadline,
-        retry_period=written.retry_period or default.retry_period,
-        resource_lock=written.resource_lock or default.resource_lock,
-        resource_name=written.resource_name or default.resource_name,
-        resource_namespace=written.resource_namespace or default.resource_namespace,
+        leader_elect=election.leader_elect,
+        lease_duration=election.lease_duration or default.lease_duration,
+        renew_deadline=election.renew_deadline or default.renew_deadline,
+        retry_period=election.retry_period or default.retry_period,
+        resource_lock=election.resource_lock or default.resource_lock,
+        resource_name=election.resource_name or default.resource_name,
+        resource_namespace=election.resource_namespace or default.resource_namespace,
     )
 
 
-def _complete_client_connection(written: ClientConnection) -> ClientConnection:
+def _complete_client_connection(connection: ClientConnection) -> ClientConnection:
     return replace(
-        written,
-        content_type=written.content_type or ClientConnection().content_type,
-        qps=DEFAULT_QPS if written.qps == 0 else written.qps,
-        burst=DEFAULT_BURST if written.burst == 0 else written.burst,
+        connection,
+        content_type=connection.content_type or ClientConnection().content_type,
+        qps=DEFAULT_QPS if connection.qps == 0 else connection.qps,
+        burst=DEFAULT_BURST if connection.burst == 0 else connection.burst,
     )
 
 

@@ -20,15 +20,19 @@ def merge_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
     that is both disabled and enabled is appended. Duplicates remain: building the profile rejects them.
     """
     disabled = tuple(PluginEntry(plugin.name) for plugin in (*custom.disabled, *defaults.disabled))
-    gone = {plugin.name for plugin in disabled}
-    kept = () if ALL_PLUGINS in gone else tuple(plugin for plugin in defaults.enabled if plugin.name not in gone)
+    disabled_names = {plugin.name for plugin in disabled}
+    remaining = (
+        ()
+        if ALL_PLUGINS in disabled_names
+        else tuple(plugin for plugin in defaults.enabled if plugin.name not in disabled_names)
+    )
 
     # Of a repeated entry the last one takes the default's place, as upstream's map of them does.
     last_of = {plugin.name: index for index, plugin in enumerate(custom.enabled)}
-    replacing = {last_of[plugin.name] for plugin in kept if plugin.name in last_of}
+    replacing = {last_of[plugin.name] for plugin in remaining if plugin.name in last_of}
     return PluginSet(
         enabled=(
-            *(custom.enabled[last_of[plugin.name]] if plugin.name in last_of else plugin for plugin in kept),
+            *(custom.enabled[last_of[plugin.name]] if plugin.name in last_of else plugin for plugin in remaining),
             *(plugin for index, plugin in enumerate(custom.enabled) if index not in replacing),
         ),
         disabled=disabled,

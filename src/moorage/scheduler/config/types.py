@@ -85,8 +85,8 @@ class Plugins(KubeStruct, frozen=True):
 
     def at(self, point: ExtensionPoint) -> PluginSet:
         """Return the set written for one extension point."""
-        found: PluginSet = getattr(self, point.name.lower())
-        return found
+        plugin_set: PluginSet = getattr(self, point.name.lower())
+        return plugin_set
 
 
 class PluginConfig(KubeStruct, frozen=True):

@@ -56,22 +56,22 @@ def _leader_election(election: LeaderElection) -> Iterator[ConfigError]:
             yield invalid(f"leaderElection.{name}", duration, "must be greater than zero")
     if election.lease_duration <= election.renew_deadline:
         # Upstream prints the deadline here, not the lease.
-        where, found = "leaderElection.leaseDuration", election.renew_deadline
-        yield invalid(where, found, "must be greater than `RenewDeadline`")
+        where, deadline = "leaderElection.leaseDuration", election.renew_deadline
+        yield invalid(where, deadline, "must be greater than `RenewDeadline`")
     if election.resource_lock != "leases":
         yield invalid("leaderElection.resourceLock", election.resource_lock, 'resourceLock value must be "leases"')
 
 
 def _profiles(profiles: tuple[ProfileConfig, ...], gates: FeatureGates) -> Iterator[ConfigError]:
-    seen: dict[str, int] = {}
+    seen_names: dict[str, int] = {}
     for index, profile in enumerate(profiles):
         where = f"profiles[{index}]"
         yield from _profile(profile, where, gates)
-        if profile.scheduler_name in seen:
+        if profile.scheduler_name in seen_names:
             # Upstream prints the place of the first one, which comes out empty.
-            hint = f"profiles[{seen[profile.scheduler_name]}] has the name {profile.scheduler_name!r} already"
+            hint = f"profiles[{seen_names[profile.scheduler_name]}] has the name {profile.scheduler_name!r} already"
             yield duplicate(f"{where}.schedulerName", {}, hint=hint)
-        seen[profile.scheduler_name] = index
+        seen_names[profile.scheduler_name] = index
     yield from _common_queue_sort(profiles)
 
 
@@ -81,16 +81,16 @@ def _profile(profile: ProfileConfig, where: str, gates: FeatureGates) -> Iterato
         yield required(f"{where}.schedulerName", hint=hint)
     yield from _percentage(profile.percentage_of_nodes_to_score, f"{where}.percentageOfNodesToScore")
     yield from _removed_plugins(profile.plugins, f"{where}.plugins")
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     for index, entry in enumerate(profile.plugin_config):
-        place = f"{where}.pluginConfig[{index}]"
-        if entry.name in seen:
-            yield duplicate(place, entry.name)
-        seen.add(entry.name)
+        field_path = f"{where}.pluginConfig[{index}]"
+        if entry.name in seen_names:
+            yield duplicate(field_path, entry.name)
+        seen_names.add(entry.name)
         if entry.name in REMOVED:
-            yield _removed(place, entry.name)
+            yield _removed(field_path, entry.name)
         else:
-            yield from args_problems(entry.args, f"{place}.args", gates)
+            yield from args_problems(entry.args, f"{field_path}.args", gates)
 
 
 def _removed_plugins(plugins: Plugins, where: str) -> Iterator[ConfigError]:
@@ -118,12 +118,12 @@ def _common_queue_sort(profiles: tuple[ProfileConfig, ...]) -> Iterator[ConfigEr
     for index, profile in enumerate(profiles[1:], start=1):
         where = f"profiles[{index}]"
         if profile.plugins.queue_sort != first:
-            found = _go_plugin_set(profile.plugins.queue_sort)
-            yield invalid(f"{where}.plugins.queueSort", found, "must be the same for all profiles")
+            queue_sort = _go_plugin_set(profile.plugins.queue_sort)
+            yield invalid(f"{where}.plugins.queueSort", queue_sort, "must be the same for all profiles")
         for entry in profile.plugin_config:
             if entry.name == name and entry.args != args:
-                found = msgspec.to_builtins(entry.args)
-                yield invalid(f"{where}.pluginConfig.args", found, "queueSort must be the same for all profiles")
+                queue_sort = msgspec.to_builtins(entry.args)
+                yield invalid(f"{where}.pluginConfig.args", queue_sort, "queueSort must be the same for all profiles")
 
 
 def _go_plugin_set(plugin_set: PluginSet) -> dict[str, object]:

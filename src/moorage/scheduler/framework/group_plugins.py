@@ -90,11 +90,11 @@ class PlacementGeneratePlugin(Plugin):
         An empty list means that the group fits nowhere; a status is the group's.
         """
         parts: dict[str, list[int]] = {}
-        for place, node in enumerate(nodes):
+        for position, node in enumerate(nodes):
             name = self.placement_of(cycle, group, node)
             if name is not None:
-                parts.setdefault(name, []).append(place)
-        return [Placement(name, nodes.take(np.array(places))) for name, places in parts.items()]
+                parts.setdefault(name, []).append(position)
+        return [Placement(name, nodes.take(np.array(rows))) for name, rows in parts.items()]
 
 
 class PlacementFeasiblePlugin(Plugin):

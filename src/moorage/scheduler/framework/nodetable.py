@@ -90,7 +90,7 @@ class NodeTable:
         return self._columns.infos[place if self._rows is None else int(self._rows[place])]
 
     def __iter__(self) -> Iterator[NodeInfo]:
-        return (self[place] for place in range(len(self)))
+        return (self[index] for index in range(len(self)))
 
     def find(self, name: str) -> NodeInfo | None:
         """Look a node of the cluster up by name, whether or not it is in this window."""

@@ -36,18 +36,18 @@ class Converted(Struct, frozen=True):
 
 def convert_text(text: str, source: str) -> list[Converted]:
     """Convert every scheduler configuration in a text, also inside ConfigMaps; raise ConfigError if there is none."""
-    found = [
+    configurations = [
         _converted(where, data)
         for number, document in enumerate(read_documents(text, source=source))
         for where, data in _configurations(document, source if number == 0 else f"{source}, document {number + 1}")
     ]
-    if not found:
+    if not configurations:
         raise ConfigError(
             source,
             "there is no scheduler configuration in it",
             hint="give a KubeSchedulerConfiguration, a Policy, or a ConfigMap with one of them",
         )
-    return found
+    return configurations
 
 
 def convert_provider(name: str) -> Converted:
@@ -56,8 +56,8 @@ def convert_provider(name: str) -> Converted:
     draft = ProfileDraft(DEFAULT_SCHEDULER_NAME, "profiles[0]", notes)
     use_provider(name, draft, notes)
     OldProfile(draft, LAST_WITH_PROVIDERS).convert(None, None)
-    made = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [draft.finished()]}
-    return _checked("--algorithm-provider", made, notes)
+    converted = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [draft.finished()]}
+    return _checked("--algorithm-provider", converted, notes)
 
 
 def _configurations(document: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -69,9 +69,9 @@ def _configurations(document: Any, where: str) -> Iterator[tuple[str, Mapping[st
         case "ConfigMap":
             texts = document.get("data")
             for key, text in texts.items() if isinstance(texts, Mapping) else ():
-                place = f"{where}, ConfigMap key {key}"
-                for inner in read_documents(text, source=place) if isinstance(text, str) else ():
-                    yield from _configurations(inner, place)
+                field_path = f"{where}, ConfigMap key {key}"
+                for inner in read_documents(text, source=field_path) if isinstance(text, str) else ():
+                    yield from _configurations(inner, field_path)
         case "List":
             items = document.get("items")
             for item in items if isinstance(items, list) else ():
@@ -99,30 +99,30 @@ def _converted(where: str, data: Mapping[str, Any]) -> Converted:
 
 def _checked(where: str, data: dict[str, Any], notes: Notes) -> Converted:
     """Check that the result can be loaded; raise ConfigErrors with the cause in the old file."""
-    others = _others(data)
-    for name in sorted(others):
+    out_of_tree = _others(data)
+    for name in sorted(out_of_tree):
         notes.add(Effect.CHANGED, f"plugin {name}", "is not one of Kubernetes': whoever runs this must have it")
-    load_config(to_yaml(data), source=f"{where}, as v1", catalogue={**KNOWN_PLUGINS, **others})
+    load_config(to_yaml(data), source=f"{where}, as v1", catalogue={**KNOWN_PLUGINS, **out_of_tree})
     return Converted(where, data, notes)
 
 
 def _others(data: Mapping[str, Any]) -> Catalogue:
     """Return the out-of-tree plugins with the extension points that the file names."""
-    found: dict[str, set[str]] = {}
+    points_by_plugin: dict[str, set[str]] = {}
     for profile in _mappings(data.get("profiles")):
         plugins = profile.get("plugins")
-        listed = plugins if isinstance(plugins, Mapping) else {}
-        sets = {point: rows for point, rows in listed.items() if isinstance(rows, Mapping)}
+        plugin_sets = plugins if isinstance(plugins, Mapping) else {}
+        sets = {point: rows for point, rows in plugin_sets.items() if isinstance(rows, Mapping)}
         needs_sorter = _lacks_sorter(sets)
         for point, rows in sets.items():
             for name in _names(rows, "enabled") if point in KNOWN_POINTS else ():
                 if name not in KNOWN_PLUGINS and name != EVERY:
                     points = _EVERYWHERE if point == _MULTI_POINT else {point}
-                    found.setdefault(name, set()).update(points)
+                    points_by_plugin.setdefault(name, set()).update(points)
                     if point == _MULTI_POINT and needs_sorter:
-                        found[name].add(_SORTING)
+                        points_by_plugin[name].add(_SORTING)
                         needs_sorter = False
-    return {name: PluginFacts(frozenset(map(ExtensionPoint, points))) for name, points in found.items()}
+    return {name: PluginFacts(frozenset(map(ExtensionPoint, points))) for name, points in points_by_plugin.items()}
 
 
 def _lacks_sorter(sets: Mapping[str, Mapping[str, Any]]) -> bool:

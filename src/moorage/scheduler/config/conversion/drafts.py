@@ -47,9 +47,9 @@ class ProfileDraft:
 
     def args(self, plugin: str) -> dict[str, Any]:
         """Return the arguments of a plugin, to be written into."""
-        found = self._args.setdefault(plugin, {})
-        if isinstance(found, dict):
-            return found
+        plugin_args = self._args.setdefault(plugin, {})
+        if isinstance(plugin_args, dict):
+            return plugin_args
         written: dict[str, Any] = {}
         self._args[plugin] = written
         return written
@@ -85,8 +85,8 @@ class ProfileDraft:
         terms.append({"weight": max(1, min(100, weight)), "preference": preference})
 
     def _added_affinity(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.args(AFFINITY).setdefault("addedAffinity", {})
-        return found
+        affinity: dict[str, Any] = self.args(AFFINITY).setdefault("addedAffinity", {})
+        return affinity
 
     def finished(self) -> dict[str, Any]:
         """Return the profile; a custom queue sort takes the place of the usual one, of which there can be but one."""
@@ -94,8 +94,10 @@ class ProfileDraft:
             self.disable("queueSort", EVERY)
             self.notes.add(Effect.CHANGED, f"{self.where}.plugins.queueSort", "PrioritySort is disabled beside it")
         profile: dict[str, Any] = {"schedulerName": self.name}
-        sets = {point: {key: rows for key, rows in found.items() if rows} for point, found in self._sets.items()}
-        if plugins := {point: found for point, found in sets.items() if found}:
+        sets = {
+            point: {key: rows for key, rows in plugin_set.items() if rows} for point, plugin_set in self._sets.items()
+        }
+        if plugins := {point: plugin_set for point, plugin_set in sets.items() if plugin_set}:
             profile["plugins"] = plugins
         if self._args:
             profile["pluginConfig"] = [{"name": name, "args": args} for name, args in self._args.items()]

@@ -55,8 +55,8 @@ def convert_policy(policy: Mapping[str, Any], where: str, notes: Notes) -> dict[
         if field not in _FIELDS:
             notes.lost(f"{where}{field}", "no Policy has such a field")
     converted: dict[str, Any] = {"profiles": [draft.finished()]}
-    given = policy.get("extenders") or policy.get("extenderConfigs")
-    if extenders := convert_extenders(given, f"{where}extenders", notes):
+    policy_extenders = policy.get("extenders") or policy.get("extenderConfigs")
+    if extenders := convert_extenders(policy_extenders, f"{where}extenders", notes):
         converted["extenders"] = extenders
     return converted
 
@@ -90,21 +90,21 @@ def _filters(predicates: Any, draft: ProfileDraft, where: str, notes: Notes) -> 
         return FILTERS
     found = set(MANDATORY)
     for number, predicate in enumerate(as_list(predicates, where, notes)):
-        place = f"{where}[{number}]"
-        entry = as_mapping(predicate, place, notes)
-        name, argument = entry.get("name", ""), as_mapping(entry.get("argument"), f"{place}.argument", notes)
+        field_path = f"{where}[{number}]"
+        entry = as_mapping(predicate, field_path, notes)
+        name, argument = entry.get("name", ""), as_mapping(entry.get("argument"), f"{field_path}.argument", notes)
         if presence := argument.get("labelsPresence"):
-            labels = as_mapping(presence, f"{place}.argument.labelsPresence", notes)
+            labels = as_mapping(presence, f"{field_path}.argument.labelsPresence", notes)
             draft.require_labels(list(labels.get("labels") or ()), presence=bool(labels.get("presence")))
             found.add("NodeAffinity")
-            notes.add(Effect.RENAMED, f"{place} {name}", "is addedAffinity of NodeAffinity's args")
+            notes.add(Effect.RENAMED, f"{field_path} {name}", "is addedAffinity of NodeAffinity's args")
         elif argument.get("serviceAffinity"):
-            notes.lost(f"{place} {name}", "serviceAffinity has gone; give the pods a podAffinity of their own")
+            notes.lost(f"{field_path} {name}", "serviceAffinity has gone; give the pods a podAffinity of their own")
         elif plugins := PREDICATES.get(name):
             found.update(plugins)
-            notes.add(Effect.RENAMED, f"{place} {name}", f"is {' and '.join(plugins)}")
+            notes.add(Effect.RENAMED, f"{field_path} {name}", f"is {' and '.join(plugins)}")
         else:
-            notes.lost(f"{place} {name}", "no predicate has this name")
+            notes.lost(f"{field_path} {name}", "no predicate has this name")
     return frozenset(found)
 
 
@@ -118,19 +118,19 @@ def _scores(priorities: Any, draft: ProfileDraft, where: str, notes: Notes) -> d
     weights: dict[str, int] = {}
     way = _way_to_fit(entries)
     for number, priority in enumerate(entries):
-        place = f"{where}[{number}]"
-        entry = as_mapping(priority, place, notes)
-        name, weight = entry.get("name", ""), as_number(entry.get("weight"), f"{place}.weight", notes, 1)
-        argument = as_mapping(entry.get("argument"), f"{place}.argument", notes)
+        field_path = f"{where}[{number}]"
+        entry = as_mapping(priority, field_path, notes)
+        name, weight = entry.get("name", ""), as_number(entry.get("weight"), f"{field_path}.weight", notes, 1)
+        argument = as_mapping(entry.get("argument"), f"{field_path}.argument", notes)
         if number != way and _is_way_to_fit(entry):
-            notes.lost(f"{place} {name}", f"{FIT} can score in one way only, and {where}[{way}] counts for more")
+            notes.lost(f"{field_path} {name}", f"{FIT} can score in one way only, and {where}[{way}] counts for more")
             continue
         if argument:
-            plugin = _custom(name, weight, argument, draft, place)
+            plugin = _custom(name, weight, argument, draft, field_path)
         else:
-            plugin = _named(name, draft, place, is_written=priorities is not None)
+            plugin = _named(name, draft, field_path, is_written=priorities is not None)
         if plugin in weights and plugin != SPREAD:
-            notes.lost(f"{place} {name}", f"{plugin} is there already")
+            notes.lost(f"{field_path} {name}", f"{plugin} is there already")
         elif plugin:
             weights[plugin] = weights.get(plugin, 0) + weight
     return weights
@@ -149,38 +149,38 @@ def _way_to_fit(entries: list[Any]) -> int | None:
 def _is_way_to_fit(entry: Any) -> bool:
     if not isinstance(entry, Mapping):
         return False
-    found = PRIORITIES.get(str(entry.get("name", "")))
+    priority = PRIORITIES.get(str(entry.get("name", "")))
     argument = entry.get("argument")
     if argument:
         return isinstance(argument, Mapping) and _RATIO_ARGUMENTS in argument
-    return found is not None and found.plugin == FIT
+    return priority is not None and priority.plugin == FIT
 
 
-def _named(name: str, draft: ProfileDraft, place: str, *, is_written: bool) -> str:
-    notes, found = draft.notes, PRIORITIES.get(name)
-    if found is None:
-        notes.lost(f"{place} {name}", "no priority has this name")
+def _named(name: str, draft: ProfileDraft, field_path: str, *, is_written: bool) -> str:
+    notes, priority = draft.notes, PRIORITIES.get(name)
+    if priority is None:
+        notes.lost(f"{field_path} {name}", "no priority has this name")
         return ""
-    if not found.plugin:
-        notes.add(Effect.DROPPED if name in HARMLESS else Effect.LOST, f"{place} {name}", found.why)
+    if not priority.plugin:
+        notes.add(Effect.DROPPED if name in HARMLESS else Effect.LOST, f"{field_path} {name}", priority.why)
         return ""
-    if found.strategy and found.strategy != STRATEGIES[RATIO] and "scoringStrategy" not in draft.args(FIT):
-        draft.use_strategy(found.strategy)
+    if priority.strategy and priority.strategy != STRATEGIES[RATIO] and "scoringStrategy" not in draft.args(FIT):
+        draft.use_strategy(priority.strategy)
     if is_written:
-        by = f" with the strategy {found.strategy}" if found.strategy else ""
-        notes.add(Effect.RENAMED, f"{place} {name}", f"is {found.plugin}{by}")
-    return found.plugin
+        by = f" with the strategy {priority.strategy}" if priority.strategy else ""
+        notes.add(Effect.RENAMED, f"{field_path} {name}", f"is {priority.plugin}{by}")
+    return priority.plugin
 
 
-def _custom(name: str, weight: int, argument: Mapping[str, Any], draft: ProfileDraft, place: str) -> str:
-    notes, where = draft.notes, f"{place} {name}"
+def _custom(name: str, weight: int, argument: Mapping[str, Any], draft: ProfileDraft, field_path: str) -> str:
+    notes, where = draft.notes, f"{field_path} {name}"
     if _RATIO_ARGUMENTS in argument:
-        params = as_mapping(argument[_RATIO_ARGUMENTS], place, notes)
+        params = as_mapping(argument[_RATIO_ARGUMENTS], field_path, notes)
         use_ratio(draft, params)
         notes.add(Effect.RENAMED, where, f"is {FIT} with the strategy {STRATEGIES[RATIO]}")
         return FIT
     if "labelPreference" in argument:
-        preference = as_mapping(argument["labelPreference"], place, notes)
+        preference = as_mapping(argument["labelPreference"], field_path, notes)
         draft.prefer_label(str(preference.get("label", "")), presence=bool(preference.get("presence")), weight=weight)
         notes.lost(where, "is a preference in NodeAffinity's addedAffinity, where it shares that plugin's weight")
         return ""

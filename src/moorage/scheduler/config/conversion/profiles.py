@@ -48,15 +48,15 @@ class OldProfile:
             self._write_old_weights()
         if self.is_before("v1beta2"):
             self._resource_scorers = {LEAST: 1}
-        for point, found in sets.items():
-            self._take_point(point, as_mapping(found, f"{where}.plugins.{point}", self._notes))
+        for point, plugin_set in sets.items():
+            self._take_point(point, as_mapping(plugin_set, f"{where}.plugins.{point}", self._notes))
         arguments = as_list(plugin_config, f"{where}.pluginConfig", self._notes)
-        kept: dict[str, Any] = {}
+        args_by_plugin: dict[str, Any] = {}
         for number, entry in enumerate(arguments):
-            place = f"{where}.pluginConfig[{number}]"
-            self._take_args(as_mapping(entry, place, self._notes), place, kept)
+            field_path = f"{where}.pluginConfig[{number}]"
+            self._take_args(as_mapping(entry, field_path, self._notes), field_path, args_by_plugin)
         if self.is_before("v1beta2") or self._resource_scorers:
-            self._settle_resource_scorers(kept)
+            self._settle_resource_scorers(args_by_plugin)
         self._settle_spread()
 
     def _write_old_weights(self) -> None:
@@ -68,15 +68,15 @@ class OldProfile:
             f"{', '.join(OLD_WEIGHTS)} count for more since v1beta3; their old weights are written out",
         )
 
-    def _take_point(self, point: str, found: Mapping[str, Any]) -> None:
+    def _take_point(self, point: str, plugin_set: Mapping[str, Any]) -> None:
         where = f"{self._draft.where}.plugins.{point}"
         target = self._point_now(point, where)
         if target not in KNOWN_POINTS:
             self._notes.lost(where, "there is no such extension point")
             return
-        for row in as_list(found.get("disabled"), f"{where}.disabled", self._notes):
+        for row in as_list(plugin_set.get("disabled"), f"{where}.disabled", self._notes):
             self._disable(target, str(as_mapping(row, where, self._notes).get("name", "")), where)
-        for row in as_list(found.get("enabled"), f"{where}.enabled", self._notes):
+        for row in as_list(plugin_set.get("enabled"), f"{where}.enabled", self._notes):
             entry = as_mapping(row, where, self._notes)
             weight = as_number(entry.get("weight"), f"{where}.weight", self._notes, 0)
             self._enable(target, str(entry.get("name", "")), weight, where)
@@ -104,73 +104,75 @@ class OldProfile:
             self._draft.disable(point, plugin)
 
     def _enable(self, point: str, plugin: str, weight: int, where: str) -> None:
-        place = f"{where} {plugin}"
+        field_path = f"{where} {plugin}"
         if plugin in STRATEGIES:
             self._resource_scorers[plugin] = weight or 1
         elif plugin in SELECTOR_SPREADS:
             self._had_selector_spread = True
-            self._replace(point, SPREAD, weight, place, f"{SPREAD} does that for pods without constraints of their own")
+            self._replace(
+                point, SPREAD, weight, field_path, f"{SPREAD} does that for pods without constraints of their own"
+            )
         elif plugin in VOLUME_LIMITS:
             text = "is NodeVolumeLimits, since such volumes are CSI volumes now"
-            self._replace(point, "NodeVolumeLimits", weight, place, text)
+            self._replace(point, "NodeVolumeLimits", weight, field_path, text)
         elif plugin == LABEL:
-            self._notes.add(Effect.RENAMED, place, "is addedAffinity of NodeAffinity's args")
+            self._notes.add(Effect.RENAMED, field_path, "is addedAffinity of NodeAffinity's args")
         elif plugin in REMOVED:
-            self._notes.lost(place, f"it has gone: {REMOVED[plugin]}")
+            self._notes.lost(field_path, f"it has gone: {REMOVED[plugin]}")
         else:
             self._draft.enable(point, plugin, weight)
 
-    def _replace(self, point: str, plugin: str, weight: int, place: str, text: str) -> None:
+    def _replace(self, point: str, plugin: str, weight: int, field_path: str, text: str) -> None:
         """Have another plugin do what one did; most likely it is among the defaults already."""
         if point not in KNOWN_PLUGINS[plugin].points:
-            self._notes.lost(place, f"{plugin}, which took its place, does nothing there")
+            self._notes.lost(field_path, f"{plugin}, which took its place, does nothing there")
             return
-        self._notes.add(Effect.RENAMED, place, text)
+        self._notes.add(Effect.RENAMED, field_path, text)
         if self._draft.disables(point, plugin) and not self._draft.enables(point, plugin):
             self._draft.enable(point, plugin, weight)
 
-    def _take_args(self, entry: Mapping[str, Any], place: str, kept: dict[str, Any]) -> None:
+    def _take_args(self, entry: Mapping[str, Any], field_path: str, args_by_plugin: dict[str, Any]) -> None:
         name, args = str(entry.get("name", "")), entry.get("args")
         if isinstance(args, Mapping):
             args = {key: value for key, value in args.items() if key not in ("apiVersion", "kind")} | _header(args)
         if name in STRATEGIES:
-            kept[name] = args or {}
-            self._notes.add(Effect.MOVED, place, f"the arguments of {name} are scoringStrategy of {FIT}'s args")
+            args_by_plugin[name] = args or {}
+            self._notes.add(Effect.MOVED, field_path, f"the arguments of {name} are scoringStrategy of {FIT}'s args")
         elif name == LABEL:
-            self._take_labels(as_mapping(args, place, self._notes), place)
+            self._take_labels(as_mapping(args, field_path, self._notes), field_path)
         elif name in REMOVED or name in SELECTOR_SPREADS or name in VOLUME_LIMITS:
-            self._notes.add(Effect.DROPPED, place, f"{name} has gone")
+            self._notes.add(Effect.DROPPED, field_path, f"{name} has gone")
         elif isinstance(args, Mapping) and name in KNOWN_PLUGINS:
             self._draft.args(name).update(args)
         else:
             self._draft.set_args(name, args)
 
-    def _take_labels(self, args: Mapping[str, Any], place: str) -> None:
+    def _take_labels(self, args: Mapping[str, Any], field_path: str) -> None:
         for field, presence in (("presentLabels", True), ("absentLabels", False)):
-            if labels := as_list(args.get(field), f"{place}.args.{field}", self._notes):
+            if labels := as_list(args.get(field), f"{field_path}.args.{field}", self._notes):
                 self._draft.require_labels(labels, presence=presence)
         for field, presence in (("presentLabelsPreference", True), ("absentLabelsPreference", False)):
-            for label in as_list(args.get(field), f"{place}.args.{field}", self._notes):
+            for label in as_list(args.get(field), f"{field_path}.args.{field}", self._notes):
                 self._draft.prefer_label(label, presence=presence, weight=100)
-                self._notes.lost(f"{place}.args.{field}", f"{label} shares the weight of NodeAffinity now")
+                self._notes.lost(f"{field_path}.args.{field}", f"{label} shares the weight of NodeAffinity now")
 
-    def _settle_resource_scorers(self, kept: Mapping[str, Any]) -> None:
+    def _settle_resource_scorers(self, args_by_plugin: Mapping[str, Any]) -> None:
         """Make the scorers of resources one strategy of NodeResourcesFit."""
         draft, where = self._draft, f"{self._draft.where}.plugins.score"
         if not self._resource_scorers:
             if not draft.disables("score", FIT):
                 draft.disable("score", FIT)
             return
-        (chosen, weight), *others = sorted(self._resource_scorers.items(), key=lambda item: -item[1])
-        for other, _ in others:
-            self._notes.lost(f"{where} {other}", f"{FIT} can score in one way only, and {chosen} counts for more")
-        if chosen != LEAST or kept.get(chosen):
-            params = as_mapping(kept.get(chosen), where, self._notes)
-            if chosen == RATIO:
+        (winner, weight), *losers = sorted(self._resource_scorers.items(), key=lambda item: -item[1])
+        for loser, _ in losers:
+            self._notes.lost(f"{where} {loser}", f"{FIT} can score in one way only, and {winner} counts for more")
+        if winner != LEAST or args_by_plugin.get(winner):
+            params = as_mapping(args_by_plugin.get(winner), where, self._notes)
+            if winner == RATIO:
                 use_ratio(draft, params)
             else:
-                draft.use_strategy(STRATEGIES[chosen], resources=list(params.get("resources") or ()))
-            self._notes.add(Effect.RENAMED, f"{where} {chosen}", f"is {FIT} with the strategy {STRATEGIES[chosen]}")
+                draft.use_strategy(STRATEGIES[winner], resources=list(params.get("resources") or ()))
+            self._notes.add(Effect.RENAMED, f"{where} {winner}", f"is {FIT} with the strategy {STRATEGIES[winner]}")
         if weight != 1 or draft.disables("score", FIT):
             draft.enable("score", FIT, weight)
 

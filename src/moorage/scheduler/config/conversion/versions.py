@@ -76,7 +76,7 @@ def _profiles(data: Mapping[str, Any], version: str, notes: Notes) -> list[dict[
         notes.add(Effect.MOVED, ", ".join(top), "in the one profile that there is then")
     if not rows:
         rows = [top]
-    made = []
+    profiles = []
     for number, row in enumerate(rows):
         profile = as_mapping(row, f"profiles[{number}]", notes)
         name = str(profile.get("schedulerName") or DEFAULT_SCHEDULER_NAME)
@@ -87,8 +87,8 @@ def _profiles(data: Mapping[str, Any], version: str, notes: Notes) -> list[dict[
         converted = draft.finished()
         if "percentageOfNodesToScore" in profile:
             converted["percentageOfNodesToScore"] = profile["percentageOfNodesToScore"]
-        made.append(converted)
-    return made
+        profiles.append(converted)
+    return profiles
 
 
 def _take_global_fields(data: Mapping[str, Any], draft: ProfileDraft, *, is_first: bool) -> None:
@@ -111,10 +111,10 @@ def _take_algorithm(source: Any, draft: ProfileDraft, *, is_first: bool) -> None
     if provider := algorithm.get("provider"):
         use_provider(str(provider), draft, notes)
     policy = as_mapping(algorithm.get("policy"), "algorithmSource.policy", notes)
-    for kind, found in policy.items():
-        where = as_mapping(found, f"algorithmSource.policy.{kind}", notes)
-        place = where.get("path") or f"{where.get('namespace', '')}/{where.get('name', '')}"
-        notes.lost(f"algorithmSource.policy.{kind}", f"the Policy in {place} is not in this file: convert it")
+    for kind, source_config in policy.items():
+        where = as_mapping(source_config, f"algorithmSource.policy.{kind}", notes)
+        policy_name = where.get("path") or f"{where.get('namespace', '')}/{where.get('name', '')}"
+        notes.lost(f"algorithmSource.policy.{kind}", f"the Policy in {policy_name} is not in this file: convert it")
 
 
 def use_provider(provider: str, draft: ProfileDraft, notes: Notes) -> None:
