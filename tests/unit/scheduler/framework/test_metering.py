@@ -76,7 +76,7 @@ def test_mistakes_are_named(mistake: Any, message: str) -> None:
 def test_a_name_means_one_metric() -> None:
     metrics = metrics_of(CellRegistry())
     metrics.counter("polls", "Polls.", labels=["a"])
-    with pytest.raises(ValueError, match="polls_total is there already, as a counter with the labels profile, a"):
+    with pytest.raises(ValueError, match="polls_total is already registered as a counter with the labels profile, a"):
         metrics.counter("polls", "Polls.", labels=["b"])
 
 
