@@ -13,6 +13,8 @@ REQUIRED = (
     "README",
     "docs/tutorial",
     "docs/how-to/write-a-plugin",
+    "docs/explanation/how-a-pod-is-scheduled",
+    "docs/how-to/from-idea-to-cluster",
     "docs/how-to/run-as-second-scheduler",
     "docs/how-to/gangs",
     "docs/how-to/share-gpus",
