@@ -86,3 +86,11 @@ def test_both_say_as_much(page: Path) -> None:
 def test_it_is_chinese(page: Path) -> None:
     paragraphs = [each for each in prose(page).split("\n\n") if len(each) > 80 and not each.startswith(("|", "!", "<"))]
     assert [each[:60] for each in paragraphs if not re.search(r"[一-鿿]", each)] == []
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_translations_link_to_translations(page: Path) -> None:
+    targets = [page.parent / link.partition("#")[0] for link in _LINK.findall(prose(page)) if "://" not in link]
+    twins = {target: (target / "README.md" if target.is_dir() else target).with_suffix(".zh.md") for target in targets}
+    own = english_of(page)
+    assert [str(target) for target, twin in twins.items() if twin.exists() and target not in (twin, own)] == []
