@@ -13,6 +13,8 @@ from pathlib import Path
 from types import CellType, FrameType
 from typing import Any, Final
 
+import pytest
+
 import moorage
 from moorage.kube.api.pod import Pod
 from moorage.testing import Cluster, in_virtual_time
@@ -109,11 +111,12 @@ def test_the_documentation_names_the_files_of_a_pods_path_in_order() -> None:
     assert [name for name, _, _ in STEP.findall(PAGE.read_text())] == list(trace.files)
 
 
-def test_the_documentation_quotes_lines_that_are_there() -> None:
-    steps = STEP.findall(PAGE.read_text())
+@pytest.mark.parametrize("page", [PAGE, PAGE.with_suffix(".zh.md")], ids=["English", "Chinese"])
+def test_the_documentation_quotes_lines_that_are_there(page: Path) -> None:
+    steps = STEP.findall(page.read_text())
     assert steps
     for name, link, text in steps:
-        assert (PAGE.parent / link).resolve() == (SOURCE / name).resolve()
+        assert (page.parent / link).resolve() == (SOURCE / name).resolve()
         quoted = [line.strip() for block in CODE.findall(text) for line in block.splitlines() if line.strip()]
         lines = {line.strip() for line in (SOURCE / name).read_text().splitlines()}
         assert quoted, f"{name}: no line is quoted"
