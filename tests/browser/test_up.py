@@ -1,4 +1,4 @@
-"""The page of a cluster that lives: `moorage up` says where it is, and what happens arrives there."""
+"""The web page of a running cluster: `moorage up` prints its URL, and changes appear on it."""
 
 import asyncio
 import re
@@ -20,25 +20,27 @@ ROOT = Path(__file__).parents[2]
 
 @contextmanager
 def running(kubeconfig: Path) -> Iterator[str]:
-    """Run a cluster with pods that wait; return the address of its page."""
+    """Run a cluster with pending pods; yield the URL of its page."""
     command = [str(Path(sys.executable).parent / "moorage"), "up", "--nodes", "3", "--shape", "cpu=4,memory=8Gi"]
     command += ["--kubeconfig", str(kubeconfig), "-f", "examples/pending/pods.yaml"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             for line in process.stdout:
-                if found := re.search(r"browser: (http://\S+)", line):
-                    yield found[1]
+                if url := re.search(r"^Web page: (http://\S+)", line):
+                    yield url[1]
                     break
+                if line.startswith("nodes "):
+                    pytest.fail("moorage up printed the cluster status but no URL of the page")
             else:
-                pytest.fail("it ended before it said where the page is")
+                pytest.fail("moorage up ended before it printed the URL of the page")
         finally:
             process.terminate()
             process.communicate()
 
 
 def create_pod(kubeconfig: Path, name: str) -> None:
-    """Create a pod that fits, as any client would."""
+    """Create a pod that fits."""
     container = b'{"name": "main", "image": "m:1", "resources": {"requests": {"cpu": "100m"}}}'
     body = b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "%b"}, "spec": {"containers": [%b]}}'
 
@@ -49,7 +51,7 @@ def create_pod(kubeconfig: Path, name: str) -> None:
     elsewhere(lambda: asyncio.run(create()))
 
 
-def test_what_happens_in_a_cluster_arrives_on_its_page(look: Look, tmp_path: Path) -> None:
+def test_page_shows_new_pods_of_a_running_cluster(look: Look, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     with running(kubeconfig) as url:
         window = look()
