@@ -113,6 +113,9 @@ docs: $(INSTALLED)  ## Build the documentation site into .site (warnings are err
 report: $(INSTALLED)  ## Print the largest files and the longest functions
 	$(BIN)/python -m manual.sizes
 
+wording: $(INSTALLED)  ## Count dialect words and vague variable names in source and docs
+	$(BIN)/python -m manual.wording src docs README.md CONTRIBUTING.md CHANGELOG.md
+
 guard: $(INSTALLED)  ## Fail if a placed pod costs more calls or memory than recorded; needs no clock
 	$(BIN)/python -m benchmarks.guard
 
