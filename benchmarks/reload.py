@@ -14,6 +14,7 @@ from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.testing import make_node, make_pod
 
 
@@ -59,7 +60,7 @@ def fill(scheduler: Scheduler, pods: int) -> None:
     for number in range(pods // 2):
         queue.add(make_pod(f"rejected-{number}", uid=f"r-{number}"))
         queued = queue.pop()
-        while queued is not None:
+        while isinstance(queued, QueuedPodInfo):
             queued.rejected_by({"NodeResourcesFit"})
             queue.add_unschedulable(queued, queued.pod)
             queued = queue.pop()

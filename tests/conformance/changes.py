@@ -21,7 +21,7 @@ from rich.console import Console
 
 from moorage.common.errors import InputError, MoorageError
 from moorage.insight.explain.group_search import search_group
-from moorage.insight.explain.groups import in_order, is_judged_with_its_group, view_group
+from moorage.insight.explain.groups import is_scheduled_with_group, list_pending_members, view_group
 from moorage.insight.explain.pods import explain_pod
 from moorage.insight.explain.subject import Limits
 from moorage.insight.whatif.session import Session
@@ -84,14 +84,14 @@ class Prover:
         with Session(documents, policy, honours_nominations=False) as session:
             self._prove_groups(case, session, policy)
             for pod in session.objects.given.pending:
-                if pod.scheduler_name in profiles and not is_judged_with_its_group(session, pod):
+                if pod.scheduler_name in profiles and not is_scheduled_with_group(session, pod):
                     self._prove_pod(case, session, pod.key, policy)
 
     def _prove_groups(self, case: Case, session: Session, policy: Policy) -> None:
         """Judge every offer for every group that cannot start: the oracle must place the group then."""
         groups = session.scheduler.cache.groups
         for key in sorted(groups) if groups is not None else ():
-            waiting = in_order(session, key) if is_whole(session, key) else []
+            waiting = list_pending_members(session, key) if is_whole(session, key) else []
             if not waiting or any(pod.scheduler_name not in session.scheduler.runners for pod in waiting):
                 continue
             view = view_group(session, key)

@@ -128,7 +128,7 @@ class GroupReplay(Replay):
         members = sorted(group.members, key=lambda member: leaves.index(member.pod.group_key or ""))
         return {**told, "members": [member.key for member in members]}
 
-    def _described(self, info: QueuedPodInfo, place: str) -> Json:
+    def _described(self, info: QueuedPodInfo | QueuedPodGroupInfo, place: str) -> Json:
         if info.pod.spec.scheduling_group is None:
             return super()._described(info, place)
         # When a member may be tried again is its group's business.

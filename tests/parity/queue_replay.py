@@ -16,7 +16,7 @@ from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.framework.events import Action, ClusterEvent
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.catalogue import IN_TREE
-from moorage.scheduler.queue.entities import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 from moorage.scheduler.queue.hints import ProfileQueueing
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.testing.rig import Rig
@@ -97,6 +97,7 @@ class Replay:
         info = self.queue.pop()
         if info is None:
             return None
+        assert isinstance(info, QueuedPodInfo)
         self.popped[info.key] = info
         return {"popped": info.key}
 
@@ -162,7 +163,7 @@ class Replay:
         assert place is not None
         return "errorBackoff" if place == "backoff" and not info.rejectors else place
 
-    def _described(self, info: QueuedPodInfo, place: str) -> Json:
+    def _described(self, info: QueuedPodInfo | QueuedPodGroupInfo, place: str) -> Json:
         told: Json = {
             "queue": place,
             "attempts": info.attempts,

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.support.churn import KINDS, Churn, Guests
+from tests.support.churn import KINDS, Churn, Guests, for_nodes_of_its_own
 
 from moorage.common.clock import VirtualClock
 from moorage.common.virtual_time import run_virtual
@@ -36,6 +36,7 @@ def test_nothing_is_left_of_pods_that_are_gone(kind: Callable[[int], Guests]) ->
         await churn.run(WARM_UP)
         before = blocks_in_use()
         await churn.run(MORE)
+        assert churn.cluster.bound or kind is for_nodes_of_its_own, "no pod was bound"
         growth = (blocks_in_use() - before) / MORE
         assert growth < MAX_GROWTH, f"after {churn.came} pods, {growth:.1f} blocks are left of each"
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from benchmarks.drain import InstantCluster
@@ -13,9 +13,11 @@ from moorage.kube.api import affinity as wishes
 from moorage.kube.api.cluster import Namespace
 from moorage.kube.api.codec import decode
 from moorage.kube.api.container import Container, ContainerPort
+from moorage.kube.api.kinds import Kind
 from moorage.kube.api.meta import KubeObject, ObjectMeta
 from moorage.kube.api.node import HOSTNAME_LABEL
 from moorage.kube.api.selectors import LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from moorage.kube.client.list_watch import Change
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.engine.binding.task_pool import TaskBackground
@@ -135,7 +137,7 @@ KINDS: Final[dict[str, Callable[[int], Guests]]] = {
 
 
 class Churn:
-    """A scheduler whose pods come and go, as its informers would tell of them: decoded anew for every change."""
+    """A scheduler whose pods come and go. As with informers, each change decodes its object again."""
 
     def __init__(self, clock: VirtualClock, kinds: Sequence[Callable[[int], Guests]]) -> None:
         self.kinds = kinds
@@ -143,7 +145,7 @@ class Churn:
         self.cluster = InstantCluster()
         self._clock = clock
         self._background = TaskBackground()
-        self.scheduler = self.cluster.scheduler = Scheduler(
+        self.scheduler = Scheduler(
             default_config(),
             Registry(IN_TREE),
             cluster=self.cluster,
@@ -151,11 +153,12 @@ class Churn:
             clock=clock,
             features=FeatureGates(),
         )
-        for thing in self._furniture():
-            self._tell(None, thing)
+        self.cluster.follow(self.scheduler.objects, self._on_changes, {})
+        for obj in self._initial_objects():
+            self._apply(None, obj)
 
     @staticmethod
-    def _furniture() -> Iterator[KubeObject]:
+    def _initial_objects() -> Iterator[KubeObject]:
         yield Namespace(metadata=ObjectMeta(name="default", uid="ns/default"))
         yield devices.make_class("gpu")
         for number in range(NODES):
@@ -165,7 +168,7 @@ class Churn:
             yield devices.make_slice(*cards, name=f"slice-{number}", node=f"node-{number}", pool=f"pool-{number}")
 
     async def run(self, pods: int) -> None:
-        """Have so many pods come and go, a few at a time."""
+        """Add and delete ``pods`` pods in small batches."""
         end = self.came + pods
         while self.came < end:
             guests: list[KubeObject] = []
@@ -173,19 +176,23 @@ class Churn:
                 guests += self.kinds[self.came % len(self.kinds)](self.came)
                 self.came += 1
             for guest in guests:
-                self._tell(None, guest)
+                self._apply(None, guest)
             await self._drain()
             await asyncio.sleep(SECONDS_BETWEEN)
             await self._drain()
             for guest in reversed(guests):
-                if (known := self._known(guest)) is not None:
-                    self._tell(known, None)
+                if (current := self._find(guest)) is not None:
+                    self._apply(current, None)
             await self._drain()
 
-    def _known(self, thing: K) -> K | None:
-        return self.scheduler.objects[type(thing)].get(thing.name, thing.namespace)
+    def _find(self, obj: K) -> K | None:
+        return self.scheduler.objects[type(obj)].get(obj.name, obj.namespace)
 
-    def _tell(self, before: KubeObject | None, after: KubeObject | None) -> None:
+    def _on_changes(self, _kind: Kind, changes: Sequence[Change[Any]]) -> None:
+        for change in changes:
+            self.scheduler.handlers.apply(change.before, change.after)
+
+    def _apply(self, before: KubeObject | None, after: KubeObject | None) -> None:
         decoded = after and decode(type(after), msgspec.json.encode(after))
         self.scheduler.handlers.apply(before, decoded)
 

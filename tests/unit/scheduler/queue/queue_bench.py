@@ -155,7 +155,7 @@ class Bench:
 
     def pop(self, expected: str | None = None) -> QueuedPodInfo:
         info = self.queue.pop()
-        assert info is not None
+        assert isinstance(info, QueuedPodInfo)
         assert expected in (None, info.pod.name)
         self.check()
         return info
