@@ -1,8 +1,8 @@
-"""How fast the embedded API server is: creations, bindings and watchers over HTTP, and its memory when full.
+"""Measure the embedded API server: creations, bindings and watchers over HTTP, and its memory when full.
 
     python -m benchmarks.apiserver [--pods 50000] [--nodes 5000] [--watchers 20]
 
-The server runs in a process of its own; the load comes from this one, over plain HTTP with many connections.
+The server runs in a separate process. This process creates the load, over plain HTTP with many connections.
 """
 
 import argparse
@@ -30,7 +30,7 @@ EVENT = b'"object":{"'
 
 
 def serve(ready: Connection) -> None:
-    """Serve as `moorage up` does until the other side hangs up, and then tell the memory that was needed."""
+    """Serve as `moorage up` does until the other end closes the pipe, then send back the peak memory."""
     relax_gc()
 
     async def run() -> None:
@@ -59,11 +59,11 @@ def say(line: str) -> None:
 class Client(asyncio.Protocol):
     """One connection that posts requests one after the other; as little work as possible, for it shares the machine."""
 
-    def __init__(self, requests: Iterator[bytes], done: asyncio.Future[int]) -> None:
+    def __init__(self, requests: Iterator[bytes], total: asyncio.Future[int]) -> None:
         self._requests = requests
-        self._done = done
+        self._total = total
         self._sent = 0
-        self._heard = bytearray()
+        self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -76,35 +76,35 @@ class Client(asyncio.Protocol):
         request = next(self._requests, None)
         if request is None:
             self._transport.close()
-            self._done.set_result(self._sent)
+            self._total.set_result(self._sent)
             return
         self._sent += 1
         self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
-        """Go on when the answer is complete."""
-        heard = self._heard
-        heard += data
-        end = heard.find(b"\r\n\r\n")
+        """Send the next request when the response is complete."""
+        buffer = self._buffer
+        buffer += data
+        end = buffer.find(b"\r\n\r\n")
         if end < 0:
             return
-        at = heard.index(b"Content-Length: ") + 16
-        if len(heard) < end + 4 + int(heard[at : heard.index(b"\r", at)]):
+        at = buffer.index(b"Content-Length: ") + 16
+        if len(buffer) < end + 4 + int(buffer[at : buffer.index(b"\r", at)]):
             return
-        if not heard.startswith(b"HTTP/1.1 201"):
-            self._done.set_exception(RuntimeError(heard.decode()))
+        if not buffer.startswith(b"HTTP/1.1 201"):
+            self._total.set_exception(RuntimeError(buffer.decode()))
             return
-        heard.clear()
+        buffer.clear()
         self._next()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Say so, if it comes as a surprise."""
-        if not self._done.done():
-            self._done.set_exception(exc or RuntimeError("the server hung up"))
+        """Report an unexpected disconnect."""
+        if not self._total.done():
+            self._total.set_exception(exc or RuntimeError("the server hung up"))
 
 
 class Load:
-    """Sends requests over a fixed number of connections and counts what watchers are told."""
+    """Sends requests over a fixed number of connections and counts the events that watchers receive."""
 
     def __init__(self, url: str, token: str, server: int) -> None:
         where = urlsplit(url)
@@ -113,32 +113,32 @@ class Load:
         self.seen: list[int] = []
         self.server = server
 
-    async def send(self, what: str, requests: Iterable[tuple[str, bytes]]) -> None:
-        """Post all of them, and say how many went through per second and what each cost the server."""
+    async def send(self, title: str, requests: Iterable[tuple[str, bytes]]) -> None:
+        """Post all requests; print the rate and the server's CPU time per request."""
         ready = iter([self._rendered(path, body) for path, body in requests])
         loop = asyncio.get_running_loop()
-        started, used = time.perf_counter(), cpu_seconds(self.server)
-        done = [loop.create_future() for _ in range(CONNECTIONS)]
-        for future in done:
+        started, cpu_before = time.perf_counter(), cpu_seconds(self.server)
+        totals = [loop.create_future() for _ in range(CONNECTIONS)]
+        for future in totals:
             await loop.create_connection(partial(Client, ready, future), self.host, self.port)
-        count = sum(await asyncio.gather(*done))
+        count = sum(await asyncio.gather(*totals))
         rate = count / (time.perf_counter() - started)
-        cost = (cpu_seconds(self.server) - used) / count * 1e6
-        say(f"{rate:8.0f} {what} per second, {cost:.0f} µs of the server's CPU each")
+        cost = (cpu_seconds(self.server) - cpu_before) / count * 1e6
+        say(f"{rate:8.0f} {title} per second, {cost:.0f} µs of the server's CPU each")
 
     def _rendered(self, path: str, body: bytes) -> bytes:
         return f"POST {path} HTTP/1.1\r\n{self.head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     async def watch(self, number: int) -> None:
-        """Count the events a watcher is told."""
+        """Count the events that a watcher receives."""
         self.seen.append(0)
         reader, writer = await asyncio.open_connection(self.host, self.port)
         writer.write(f"GET /api/v1/pods?watch=true HTTP/1.1\r\n{self.head}\r\n".encode())
         await reader.readuntil(b"\r\n\r\n")
-        rest = b""
+        tail = b""
         while chunk := await reader.read(1 << 18):
-            self.seen[number] += (rest + chunk).count(EVENT)
-            rest = chunk[-len(EVENT) + 1 :]
+            self.seen[number] += (tail + chunk).count(EVENT)
+            tail = chunk[-len(EVENT) + 1 :]
 
 
 def cpu_seconds(process: int) -> float:
@@ -155,8 +155,8 @@ def node(number: int) -> bytes:
     labels = {"kubernetes.io/hostname": f"node-{number}", "topology.kubernetes.io/zone": f"zone-{number % 3}"}
     capacity = {"cpu": "32", "memory": "128Gi", "pods": "110"}
     status = {"capacity": capacity, "allocatable": capacity, "conditions": [{"type": "Ready", "status": "True"}]}
-    thing = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{number}", "labels": labels}}
-    return json.dumps({**thing, "status": status}).encode()
+    manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{number}", "labels": labels}}
+    return json.dumps({**manifest, "status": status}).encode()
 
 
 def pod(number: int) -> bytes:
@@ -172,19 +172,19 @@ def pod(number: int) -> bytes:
 def binding(number: int, nodes: int) -> bytes:
     """Write the binding of a pod."""
     target = {"apiVersion": "v1", "kind": "Node", "name": f"node-{number % nodes}"}
-    thing = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": f"pod-{number}"}, "target": target}
-    return json.dumps(thing).encode()
+    manifest = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": f"pod-{number}"}, "target": target}
+    return json.dumps(manifest).encode()
 
 
 async def measure(load: Load, pods: int, nodes: int, watchers: int) -> None:
     """Fill the server, with and without watchers, and print what was reached."""
-    place = "/api/v1/namespaces/default/pods"
+    path = "/api/v1/namespaces/default/pods"
 
     def creations(numbers: range) -> Iterator[tuple[str, bytes]]:
-        return ((place, pod(number)) for number in numbers)
+        return ((path, pod(number)) for number in numbers)
 
     def bindings(numbers: range) -> Iterator[tuple[str, bytes]]:
-        return ((f"{place}/pod-{number}/binding", binding(number, nodes)) for number in numbers)
+        return ((f"{path}/pod-{number}/binding", binding(number, nodes)) for number in numbers)
 
     await load.send("nodes created", (("/api/v1/nodes", node(number)) for number in range(nodes)))
     quiet = range(max(pods - 10_000, 0))
@@ -201,8 +201,8 @@ async def measure(load: Load, pods: int, nodes: int, watchers: int) -> None:
     deadline = time.monotonic() + 30
     while min(load.seen, default=expected) < expected and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
-    lost = sum(expected - seen for seen in load.seen)
-    say(f"{lost:8d} events lost of {expected * watchers}")
+    missing = sum(expected - received for received in load.seen)
+    say(f"{missing:8d} events lost of {expected * watchers}")
     for task in tasks:
         task.cancel()
 
@@ -214,16 +214,16 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5_000)
     parser.add_argument("--watchers", type=int, default=20)
     options = parser.parse_args()
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,))
+    connection, server_connection = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(server_connection,))
     process.start()
-    url, token = ours.recv()
+    url, token = connection.recv()
     try:
         load = Load(url, token, process.pid or 0)
         uvloop.run(measure(load, options.pods, options.nodes, options.watchers))
     finally:
-        ours.send("stop")
-        memory, seconds = ours.recv()
+        connection.send("stop")
+        memory, seconds = connection.recv()
         process.join()
     say(f"{memory:8.0f} MiB in the server, {seconds:.1f} s of CPU")
 

@@ -77,7 +77,7 @@ def listed_pod(number: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the median cost of a pod, beside that of plain JSON in the same run."""
+    """Print the median cost of a pod next to that of plain JSON in the same run."""
     body = json.dumps({"items": [listed_pod(number) for number in range(PODS)]}).encode()
     decoder = msgspec.json.Decoder(PodList)
     gc.collect()
@@ -86,10 +86,11 @@ def main() -> None:
     for _ in range(ROUNDS):
         typed.append(_microseconds(lambda: decoder.decode(body)))
         plain.append(_microseconds(lambda: json.loads(body)))
-    ours, theirs = statistics.median(typed), statistics.median(plain)
+    typed_cost, plain_cost = statistics.median(typed), statistics.median(plain)
     size = len(body) // PODS
     sys.stdout.write(
-        f"{ours:.1f} µs a pod of {size} bytes; json.loads takes {theirs:.1f} µs ({theirs / ours:.1f} times)\n"
+        f"{typed_cost:.1f} µs a pod of {size} bytes; "
+        f"json.loads takes {plain_cost:.1f} µs ({plain_cost / typed_cost:.1f} times)\n"
     )
 
 

@@ -29,7 +29,7 @@ BATCH = 250
 
 @dataclass(slots=True)
 class Measurement:
-    """What a drain cost."""
+    """The cost of a drain."""
 
     workload: str
     nodes: int
@@ -56,9 +56,9 @@ class Measurement:
 
 
 class InstantCluster(InstantApi):
-    """An API that does at once what it is asked; victims may leave only when there is nothing else to do.
+    """An API that completes each request immediately.
 
-    ``is_late`` says that they do, as where kubelets take their time.
+    With ``is_late``, victims leave only when nothing else is left to do, as with slow kubelets.
     """
 
     def __init__(self, *, is_late: bool = False) -> None:
@@ -71,16 +71,16 @@ class InstantCluster(InstantApi):
     def _count(self, _pod: Pod) -> None:
         self.bound += 1
 
-    async def delete(self, thing: KubeObject) -> None:
-        """Let a victim go."""
-        assert isinstance(thing, Pod)
+    async def delete(self, obj: KubeObject) -> None:
+        """Delete a victim."""
+        assert isinstance(obj, Pod)
         self.evicted += 1
-        self.leaving.append(thing)
+        self.leaving.append(obj)
         if not self.is_late:
-            self.let_go()
+            self.finish_deletion()
 
-    def let_go(self) -> bool:
-        """Tell that the next victim is gone, if there is one."""
+    def finish_deletion(self) -> bool:
+        """Report the deletion of the next victim, if there is one."""
         if self.leaving:
             self._report(self.leaving.popleft(), None)
             return True
@@ -90,7 +90,7 @@ class InstantCluster(InstantApi):
 def measure(
     workload: Workload, nodes: int, *, existing_pods: int = 0, seconds: float = 3.0, policy: Policy | None = None
 ) -> Measurement:
-    """Fill a cluster, then place pods for about so many seconds; by another configuration and plugins, if given."""
+    """Fill a cluster, then schedule pods for about ``seconds``, optionally with another policy."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_measure(Rig(workload, nodes, policy), existing_pods, seconds))
 
@@ -105,23 +105,23 @@ async def _measure(rig: "Rig", existing_pods: int, seconds: float) -> Measuremen
     gc.freeze()
     most = int(nodes * workload.most_pods_per_node)
     spent = 0.0
-    while spent < seconds and rig.given < most:
-        rig.give(BATCH)
+    while spent < seconds and rig.added < most:
+        rig.add(BATCH)
         start = time.process_time()
         await rig.drain()
         spent += time.process_time() - start
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    unplaced = rig.given - rig.cluster.bound
-    return Measurement(workload.name, nodes, existing_pods, rig.given, spent, rss, rig.cluster.evicted, unplaced)
+    unplaced = rig.added - rig.cluster.bound
+    return Measurement(workload.name, nodes, existing_pods, rig.added, spent, rss, rig.cluster.evicted, unplaced)
 
 
 class Rig:
-    """The engine of a full cluster, to be given pods."""
+    """The engine with a full cluster, ready to receive pods."""
 
     def __init__(self, workload: Workload, nodes: int, policy: Policy | None = None) -> None:
         self.workload = workload
         self.nodes = nodes
-        self.given = 0
+        self.added = 0
         self.cluster = InstantCluster(is_late=workload.is_late)
         policy = Policy(
             policy.config if policy else default_config(),
@@ -130,27 +130,27 @@ class Rig:
         )
         self.offline = OfflineScheduler(policy, self.cluster, SystemClock())
         self.scheduler = self.offline.scheduler
-        for thing in workload.cluster(nodes):
-            _tell(self.scheduler, thing)
+        for obj in workload.cluster(nodes):
+            _add(self.scheduler, obj)
 
-    def give(self, pods: int) -> None:
-        """Put the next pods into the queue."""
-        for number in range(self.given, self.given + pods):
-            for thing in self.workload.companions(number):
-                _tell(self.scheduler, thing)
+    def add(self, pods: int) -> None:
+        """Add the next pods to the queue."""
+        for number in range(self.added, self.added + pods):
+            for obj in self.workload.companions(number):
+                _add(self.scheduler, obj)
             self.scheduler.handlers.pod_added(self.workload.pods(number))
-        self.given += pods
+        self.added += pods
 
     async def drain(self) -> None:
-        """Place what is in the queue."""
-        while not await self.offline.settle() or self.cluster.let_go():
+        """Schedule all queued pods."""
+        while not await self.offline.settle() or self.cluster.finish_deletion():
             await asyncio.sleep(0)
 
 
-def _tell(scheduler: Scheduler, thing: KubeObject) -> None:
-    if isinstance(thing, Node):
-        scheduler.handlers.node_added(thing)
-    elif isinstance(thing, Pod):
-        scheduler.handlers.pod_added(thing)
+def _add(scheduler: Scheduler, obj: KubeObject) -> None:
+    if isinstance(obj, Node):
+        scheduler.handlers.node_added(obj)
+    elif isinstance(obj, Pod):
+        scheduler.handlers.pod_added(obj)
     else:
-        scheduler.handlers.object_added(thing)
+        scheduler.handlers.object_added(obj)

@@ -1,6 +1,6 @@
-"""`make bench-engine`: the engine alone, every node scored, over kinds of pods and sizes of cluster.
+"""`make bench-engine`: measure the engine alone, with all nodes scored, for several workloads and cluster sizes.
 
-Each row is measured in a process of its own, so that memory is that row's and no row warms another up.
+Each row runs in a separate process: its memory is its own, and no row warms up another.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def cases(only: list[str], sizes: list[int]) -> Iterator[tuple[str, int, int]]:
 
 
 def main() -> None:
-    """Measure, print the table, and write the rows where asked."""
+    """Measure, print the table, and write the rows to the output file if there is one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("workloads", nargs="*", choices=[[], *WORKLOADS], help="only these (default: all)")
     parser.add_argument("--nodes", type=int, action="append", default=[], help="only this size; may be repeated")
@@ -63,10 +63,10 @@ def main() -> None:
 
 
 def measured_apart(name: str, nodes: int, existing: int, seconds: float, tree: Path = HERE) -> dict[str, Any]:
-    """Measure one row in a process of its own, with the code of a checkout."""
+    """Measure one row in a separate process with the code of a checkout."""
     sys.stderr.write(f"{name}, {nodes} nodes, {existing} pods there\n")
     command = [sys.executable, "-m", "benchmarks.engine", "--seconds", str(seconds)]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "--one", name, str(nodes), str(existing)],
         check=True,
         stdout=subprocess.PIPE,
@@ -74,7 +74,7 @@ def measured_apart(name: str, nodes: int, existing: int, seconds: float, tree: P
         cwd=tree,
         env={**os.environ, "PYTHONPATH": str(tree / "src")},
     )
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    row: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
     return row
 
 

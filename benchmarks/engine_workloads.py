@@ -45,7 +45,7 @@ from moorage.testing.storage import claim_volume, make_claim, make_class, make_c
 
 ZONES: Final = 10
 DAEMON_NODES: Final = 1_000
-"""How many nodes pods of daemons name: the first ones, so that they fit into every size of cluster."""
+"""Number of nodes that daemon pods name: the first ones, which exist in clusters of every size."""
 DAEMON_TOLERATIONS: Final = tuple(
     Toleration(f"node.kubernetes.io/{problem}", "Exists", effect=effect)
     for problem, effect in (
@@ -57,21 +57,21 @@ DAEMON_TOLERATIONS: Final = tuple(
         ("unschedulable", "NoSchedule"),
     )
 )
-"""What the controller of DaemonSets adds to its pods."""
+"""The node affinity that the DaemonSet controller adds to its pods."""
 DRIVER: Final = "csi.example.com"
 SMALL: Final = {"cpu": "100m", "memory": "500Mi"}
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A cluster of so many nodes, and an endless row of pods to place on it."""
+    """A cluster of a given size, and an endless sequence of pods to schedule on it."""
 
     name: str
     cluster: Callable[[int], Iterator[KubeObject]]
     pods: Callable[[int], Pod]
     most_pods_per_node: float = 20.0
     companions: Callable[[int], Iterable[KubeObject]] = lambda _number: ()
-    """What has to be there before a pod: its claims, and their volumes."""
+    """Objects that must exist before a pod: its claims and their volumes."""
     is_late: bool = False
     """Whether all pods of a batch are tried before the first victim leaves."""
 
@@ -87,9 +87,9 @@ def full_nodes(count: int) -> Iterator[KubeObject]:
     """Make nodes of 4 CPUs that four less important pods fill."""
     for number in range(count):
         yield make_node(f"node-{number}", zone=f"zone-{number % ZONES}")
-        for place in range(4):
+        for index in range(4):
             yield make_pod(
-                f"low-{number}-{place}", node=f"node-{number}", requests={"cpu": 1, "memory": "1Gi"}, priority=1
+                f"low-{number}-{index}", node=f"node-{number}", requests={"cpu": 1, "memory": "1Gi"}, priority=1
             )
 
 
@@ -97,9 +97,9 @@ def occupied_nodes(count: int) -> Iterator[KubeObject]:
     """Make nodes of 4 CPUs full of pods, one of the four of them more important than any preemptor."""
     for number in range(count):
         yield make_node(f"node-{number}", zone=f"zone-{number % ZONES}")
-        for place in range(4):
-            priority = 1 if place else 5000
-            yield make_pod(f"old-{number}-{place}", node=f"node-{number}", requests={"cpu": 1}, priority=priority)
+        for index in range(4):
+            priority = 1 if index else 5000
+            yield make_pod(f"old-{number}-{index}", node=f"node-{number}", requests={"cpu": 1}, priority=priority)
 
 
 def nodes_with_devices(count: int) -> Iterator[KubeObject]:
@@ -112,8 +112,8 @@ def nodes_with_devices(count: int) -> Iterator[KubeObject]:
         yield node
         pool = ResourcePool(name=node.name, generation=1, resource_slice_count=1)
         devices = tuple(
-            Device(name=f"gpu-{place}", attributes={"model": DeviceAttribute(string_value="a100")})
-            for place in range(8)
+            Device(name=f"gpu-{index}", attributes={"model": DeviceAttribute(string_value="a100")})
+            for index in range(8)
         )
         yield ResourceSlice(
             metadata=ObjectMeta(name=f"slice-{node.name}", uid=f"slice/{node.name}"),
@@ -133,7 +133,7 @@ def nodes_with_csi(count: int) -> Iterator[KubeObject]:
 def device_claim(number: int) -> Iterator[KubeObject]:
     """Make the claim of a pod, as the resource claim controller makes it from a template."""
     owner = OwnerReference(api_version="v1", kind="Pod", name=f"pod-{number}", uid=f"pod-uid-{number}", controller=True)
-    wanted = ExactDeviceRequest(device_class_name="gpu", allocation_mode="ExactCount", count=1)
+    request = ExactDeviceRequest(device_class_name="gpu", allocation_mode="ExactCount", count=1)
     yield ResourceClaim(
         metadata=ObjectMeta(
             name=f"pod-{number}-gpu",
@@ -142,12 +142,12 @@ def device_claim(number: int) -> Iterator[KubeObject]:
             resource_version="1",
             owner_references=(owner,),
         ),
-        spec=ResourceClaimSpec(devices=DeviceClaim(requests=(DeviceRequest(name="gpu", exactly=wanted),))),
+        spec=ResourceClaimSpec(devices=DeviceClaim(requests=(DeviceRequest(name="gpu", exactly=request),))),
     )
 
 
 def with_device(number: int) -> Pod:
-    """Make a pod that asks for one device."""
+    """Make a pod that requests one device."""
     use = PodResourceClaim(name="gpu", resource_claim_template_name="one-gpu")
     status = PodStatus(
         resource_claim_statuses=(PodResourceClaimStatus(name="gpu", resource_claim_name=f"pod-{number}-gpu"),)
@@ -165,7 +165,7 @@ def bound_volume(number: int) -> Iterator[KubeObject]:
 
 
 def with_volume(number: int) -> Pod:
-    """Make a pod with a volume of its own."""
+    """Make a pod with a separate volume."""
     return make_pod(f"pod-{number}", requests=SMALL, volumes=(claim_volume(f"claim-{number}"),))
 
 
@@ -175,7 +175,7 @@ def identical(number: int) -> Pod:
 
 
 def own_shape(number: int) -> Pod:
-    """Make a pod that asks for amounts no other pod asks for."""
+    """Make a pod whose requests differ from those of every other pod."""
     requests = {"cpu": f"{100 + number % 997}m", "memory": f"{100 + number % 1009}Mi"}
     return make_pod(f"pod-{number}", requests=requests, labels={"app": "web"})
 
@@ -189,8 +189,8 @@ def anti_affinity(number: int) -> Pod:
 
 def affinity(number: int) -> Pod:
     """Make a pod that wants to be in the zone of its sisters."""
-    wanted = Affinity(pod_affinity=PodAffinity(required=(_term({"app": "near"}, ZONE_LABEL),)))
-    return make_pod(f"pod-{number}", requests=SMALL, labels={"app": "near"}, affinity=wanted)
+    zone_affinity = Affinity(pod_affinity=PodAffinity(required=(_term({"app": "near"}, ZONE_LABEL),)))
+    return make_pod(f"pod-{number}", requests=SMALL, labels={"app": "near"}, affinity=zone_affinity)
 
 
 def daemon(number: int) -> Pod:
@@ -219,7 +219,7 @@ def preemptor(number: int) -> Pod:
 
 
 def hopeless(number: int) -> Pod:
-    """Make an important pod of its own shape that fits nowhere, whoever goes."""
+    """Make an important pod with unique requests that fits nowhere, even with preemption."""
     return make_pod(f"high-{number}", requests={"cpu": f"{3100 + number % 800}m"}, priority=1000)
 
 

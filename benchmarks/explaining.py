@@ -27,10 +27,10 @@ def cluster(nodes: int, pods_per_node: int) -> Iterator[Object]:
         labels = {HOSTNAME: name, ZONE: f"zone-{number % 10}", "pool": f"pool-{number % 4}"}
         spec = {"taints": [{"key": "gpu", "value": "only", "effect": "NoSchedule"}]} if number % 50 == 0 else {}
         allocatable = {"cpu": "10", "memory": "40Gi", "pods": "110"}
-        yield _thing("Node", name, labels=labels, spec=spec, status={"allocatable": allocatable})
-        for place in range(0 if spec else pods_per_node):
-            labels = {"app": f"app-{place}"}
-            pod = _pod(f"running-{number}-{place}", {"cpu": "980m", "memory": "3Gi"}, labels=labels, nodeName=name)
+        yield _manifest("Node", name, labels=labels, spec=spec, status={"allocatable": allocatable})
+        for index in range(0 if spec else pods_per_node):
+            labels = {"app": f"app-{index}"}
+            pod = _pod(f"running-{number}-{index}", {"cpu": "980m", "memory": "3Gi"}, labels=labels, nodeName=name)
             yield {**pod, "status": {"phase": "Running"}}
 
 
@@ -68,10 +68,10 @@ WAITING: Final[dict[str, Object]] = {
 
 def _pod(name: str, requests: Object, labels: Object, **spec: Any) -> Object:
     container = {"name": "main", "image": "app:1", "resources": {"requests": requests}}
-    return _thing("Pod", name, labels=labels, spec={"containers": [container], **spec})
+    return _manifest("Pod", name, labels=labels, spec={"containers": [container], **spec})
 
 
-def _thing(kind: str, name: str, *, labels: Object, **parts: Any) -> Object:
+def _manifest(kind: str, name: str, *, labels: Object, **parts: Any) -> Object:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": labels}, **parts}
 
 
@@ -81,14 +81,16 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--pods-per-node", type=int, default=PODS_PER_NODE)
     arguments = parser.parse_args()
-    things = list(cluster(arguments.nodes, arguments.pods_per_node))
-    for number, wanted in enumerate(WAITING.values()):
-        said = dict(wanted)
-        things.append(_pod(f"waiting-{number}", said.pop("requests"), said.pop("labels", {"app": "waiting"}), **said))
+    objects = list(cluster(arguments.nodes, arguments.pods_per_node))
+    for number, template in enumerate(WAITING.values()):
+        fields = dict(template)
+        objects.append(
+            _pod(f"waiting-{number}", fields.pop("requests"), fields.pop("labels", {"app": "waiting"}), **fields)
+        )
     began = perf_counter()
-    session = Session(documents_of(things, source="here"), load_policy(collect_plugins()))
+    session = Session(documents_of(objects, source="here"), load_policy(collect_plugins()))
     console = Console()
-    console.print(f"{len(things)} objects read in {perf_counter() - began:.1f} s")
+    console.print(f"{len(objects)} objects read in {perf_counter() - began:.1f} s")
     table = Table("what is in the way", "seconds", "of CPU", "changes")
     for number, obstacle in enumerate(WAITING):
         began, worked = perf_counter(), process_time()

@@ -1,8 +1,8 @@
-"""`make guard`: what a placed pod costs the engine, counted instead of timed, against recorded ceilings.
+"""`make guard`: compare the cost of a scheduled pod with recorded ceilings; counts, not times.
 
-Three counts, the same on any machine however busy it is: calls of functions (Python's and C's), bytes that are needed
-at once for a moment (which is where another pass over all nodes shows), and blocks of memory that stay. Each workload
-runs in a process of its own with a fixed hash seed. `make guard-record` writes new ceilings, a tenth above the present.
+Three counts are the same on every machine, under any load: function calls (Python and C), peak bytes (an additional
+pass over all nodes shows here), and memory blocks that stay allocated. Each workload runs in a separate process with
+a fixed hash seed. `make guard-record` writes new ceilings, a tenth above the present counts.
 """
 
 import argparse
@@ -47,9 +47,11 @@ def main() -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             _say(json.dumps(runner.run(counted(options.one))))
         return
-    found = {name: _counted_apart(name) for name in GUARDED}
+    results = {name: _counted_apart(name) for name in GUARDED}
     if options.record:
-        ceilings = {name: {what: math.ceil(n * SLACK) for what, n in counts.items()} for name, counts in found.items()}
+        ceilings = {
+            name: {kind: math.ceil(n * SLACK) for kind, n in counts.items()} for name, counts in results.items()
+        }
         CEILINGS.write_text(json.dumps({"python": PYTHON, "ceilings": ceilings}, indent=1) + "\n")
         return
     recorded = json.loads(CEILINGS.read_text())
@@ -57,17 +59,17 @@ def main() -> None:
         _say(
             f"The ceilings were recorded with Python {recorded['python']}, this is {PYTHON}: counts differ by a little."
         )
-    sys.exit(1 if judged(found, recorded["ceilings"]) else 0)
+    sys.exit(1 if judged(results, recorded["ceilings"]) else 0)
 
 
-def judged(found: Mapping[str, Counts], ceilings: Mapping[str, Counts]) -> int:
-    """Show the counts beside their ceilings; return how many are above."""
+def judged(results: Mapping[str, Counts], ceilings: Mapping[str, Counts]) -> int:
+    """Print the counts next to their ceilings; return the number of counts above them."""
     above = 0
-    for name, counts in found.items():
-        for what, count in counts.items():
-            ceiling = ceilings.get(name, {}).get(what, 0)
+    for name, counts in results.items():
+        for kind, count in counts.items():
+            ceiling = ceilings.get(name, {}).get(kind, 0)
             above += count > ceiling
-            _say(f"{name:15} {what:18} {count:12,.1f} of {ceiling:10,} {'TOO MANY' if count > ceiling else ''}")
+            _say(f"{name:15} {kind:18} {count:12,.1f} of {ceiling:10,} {'TOO MANY' if count > ceiling else ''}")
     if above:
         _say(
             f"{above} counts are above their ceilings: make a pod cheaper again, or say why not and `make guard-record`"
@@ -93,7 +95,7 @@ async def _calls(rig: Rig) -> float:
         nonlocal calls
         calls += event in ("call", "c_call")
 
-    rig.give(COUNTED)
+    rig.add(COUNTED)
     sys.setprofile(count)
     await rig.drain()
     sys.setprofile(None)
@@ -104,7 +106,7 @@ async def _passing_bytes(rig: Rig) -> float:
     total = 0
     tracemalloc.start()
     for _ in range(COUNTED):
-        rig.give(1)
+        rig.add(1)
         before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
         await rig.drain()
@@ -122,14 +124,14 @@ async def _blocks_kept(rig: Rig) -> float:
 
 
 async def _place(rig: Rig, pods: int) -> None:
-    rig.give(pods)
+    rig.add(pods)
     await rig.drain()
 
 
 def _counted_apart(name: str) -> Counts:
     command = [sys.executable, "-m", "benchmarks.guard", "--one", name]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "PYTHONHASHSEED": "0"})
-    counts: Counts = json.loads(done.stdout)
+    process = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "PYTHONHASHSEED": "0"})
+    counts: Counts = json.loads(process.stdout)
     return counts
 
 

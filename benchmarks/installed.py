@@ -9,29 +9,29 @@ import moorage
 
 
 def compile_program(package: Path | None = None) -> None:
-    """Compile what has changed, also where PYTHONDONTWRITEBYTECODE would have every start compile all of it anew.
+    """Compile changed modules, even if PYTHONDONTWRITEBYTECODE would make each start compile all of them.
 
-    What it depends on may not be compiled either: uv leaves that to the first start, which then may not write it.
+    Dependencies may not be compiled either: uv leaves this to the first start, which may lack write permission.
     """
     compile_dir(package or Path(moorage.__file__).parent, quiet=1)
     for name in _needed("moorage", set()):
         for file in {Path(str(file)).parts[0] for file in metadata.files(name) or ()}:
-            found = Path(str(metadata.distribution(name).locate_file(file)))
-            if found.is_dir():
-                compile_dir(found, quiet=2)
-            elif found.suffix == ".py":
-                compile_file(found, quiet=2)
+            path = Path(str(metadata.distribution(name).locate_file(file)))
+            if path.is_dir():
+                compile_dir(path, quiet=2)
+            elif path.suffix == ".py":
+                compile_file(path, quiet=2)
 
 
-def _needed(name: str, known: set[str]) -> set[str]:
+def _needed(name: str, visited: set[str]) -> set[str]:
     """Return the distributions that one depends on without extras, directly or not."""
     for line in metadata.requires(name) or ():
-        other = re.split(r"[^\w.-]", line, maxsplit=1)[0]
-        if "extra ==" not in line and other not in known:
+        requirement = re.split(r"[^\w.-]", line, maxsplit=1)[0]
+        if "extra ==" not in line and requirement not in visited:
             try:
-                metadata.distribution(other)
+                metadata.distribution(requirement)
             except metadata.PackageNotFoundError:
                 continue  # not for this system
-            known.add(other)
-            _needed(other, known)
-    return known
+            visited.add(requirement)
+            _needed(requirement, visited)
+    return visited

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.lab`: how long a trial takes, on how much memory, where the time goes, and how it grows.
+"""`python -m benchmarks.lab`: measure the duration, memory, profile and growth of a trial.
 
-Each row is measured in a process of its own. CPU time, one core.
+Each row runs in a separate process. CPU time, one core.
 """
 
 import argparse
@@ -32,7 +32,7 @@ ROOMS: Final = ("engine", "plugins", "state", "queue", "framework", "api", "lab"
 
 
 def openb(policy: str) -> Trial:
-    """Return the published experiment on made-up pods: 1,213 nodes, and pods until 130% of their GPUs are asked for."""
+    """Return the published experiment with synthetic pods: 1,213 nodes, and pods that request 130% of their GPUs."""
     entry = ConfigurationEntry(policy, enabled=("GpuShare",), disabled=("DefaultPreemption",), scores={policy: 1})
     config = json.dumps(changed_config(entry))
     conditions = Conditions(shuffle=True, inflate=1.3, arrivals_only=True, skip_unplaced=True, ties="name")
@@ -40,14 +40,14 @@ def openb(policy: str) -> Trial:
 
 
 def default_profile(nodes: int, pods: int) -> Trial:
-    """Return services and jobs that come and go on many nodes, under the default profile."""
+    """Return services and jobs that arrive and end on many nodes, under the default profile."""
     pools = (NodePool("general", nodes, "32", "128Gi", zones=("a", "b", "c")),)
     trace = generate("batch", 1, pods=pods, pods_per_hour=nodes * 26.0)
     return Trial(trace, cluster_of_pools("large", pools, "benchmark"), PolicyText("default"), 1)
 
 
 def own_shapes(nodes: int, pods: int) -> Trial:
-    """Return the same with pods of which hardly two ask for the same."""
+    """Return the same with pods whose requests are almost all different."""
     trial = default_profile(nodes, pods)
     lines = tuple(
         replace(line, cpu_milli=line.cpu_milli + number % 997, memory_mib=line.memory_mib + number % 1009)
@@ -89,7 +89,7 @@ def measure(case: str, *, profiled: bool) -> dict[str, Any]:
 
 
 def where_time_goes(profile: cProfile.Profile) -> str:
-    """Return which part of the time each room takes, what it calls outside of Moorage given to the caller."""
+    """Return the share of time per package; calls that leave Moorage count for the caller."""
     spent: Counter[str] = Counter()
     stats: dict[Any, Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
     for (file, _, _), (_, _, own, _, callers) in stats.items():
@@ -121,8 +121,8 @@ def main() -> None:
     rows = []
     for case in options.cases or (*OPENB, *(f"default:{nodes}:{pods}" for nodes, pods in SIZES)):
         command = [sys.executable, "-m", "benchmarks.lab", "--one", case, *(["--profile"] if options.profile else [])]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        rows.append(json.loads(done.stdout.splitlines()[-1]))
+        process = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        rows.append(json.loads(process.stdout.splitlines()[-1]))
     table = Table(*(name.replace("_", " ") for name in rows[0]))
     for row in rows:
         table.add_row(*(f"{value:,}" if not isinstance(value, str) else value for value in row.values()))

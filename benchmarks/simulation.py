@@ -46,21 +46,23 @@ def main() -> None:
 def cluster(nodes: int, pods: int) -> list[dict[str, Any]]:
     """Describe nodes in three zones, and pods of twenty apps that fit on them."""
     room = {"cpu": "32", "memory": "128Gi", "pods": "110"}
-    asked = {"requests": {"cpu": "500m", "memory": "1Gi"}}
+    resources = {"requests": {"cpu": "500m", "memory": "1Gi"}}
     return [
         *(
-            _thing("Node", f"n{i:05}", {"topology.kubernetes.io/zone": f"z{i % 3}"}, status={"allocatable": room})
+            _manifest("Node", f"n{i:05}", {"topology.kubernetes.io/zone": f"z{i % 3}"}, status={"allocatable": room})
             for i in range(nodes)
         ),
         *(
-            _thing("Pod", f"p{i:06}", {"app": f"a{i % 20}"}, spec={"containers": [{"name": "c", "resources": asked}]})
+            _manifest(
+                "Pod", f"p{i:06}", {"app": f"a{i % 20}"}, spec={"containers": [{"name": "c", "resources": resources}]}
+            )
             for i in range(pods)
         ),
     ]
 
 
-def _thing(kind: str, name: str, labels: dict[str, str], **rest: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": labels}, **rest}
+def _manifest(kind: str, name: str, labels: dict[str, str], **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": labels}, **fields}
 
 
 def cpu_seconds(tree: Path, file: Path) -> float:

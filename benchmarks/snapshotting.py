@@ -1,8 +1,8 @@
-"""How long `moorage snapshot` takes, end to end, on a full cluster, and what it and its reading cost.
+"""Measure `moorage snapshot` end to end on a full cluster, and the cost of reading the snapshot.
 
     python -m benchmarks.snapshotting [--nodes 15000] [--pods 100000]
 
-The cluster is the embedded API server in a process of its own, filled over HTTP; the command is run as a user would.
+The cluster is the embedded API server in a separate process, filled over HTTP. The command runs as for a user.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from benchmarks.apiserver import Load, node, pod, say, serve
 
 def running(number: int, nodes: int) -> bytes:
     """Write a pod that has a node."""
-    written = json.loads(pod(number))
-    written["spec"]["nodeName"] = f"node-{number % nodes}"
-    return json.dumps(written).encode()
+    manifest = json.loads(pod(number))
+    manifest["spec"]["nodeName"] = f"node-{number % nodes}"
+    return json.dumps(manifest).encode()
 
 
 async def fill(load: Load, nodes: int, pods: int) -> None:
@@ -42,18 +42,18 @@ def kubeconfig(url: str, token: str) -> str:
     """Write what kubectl would need."""
     cluster = {"name": "box", "cluster": {"server": url}}
     user, context = {"name": "box", "user": {"token": token}}, {"cluster": "box", "user": "box"}
-    named = [{"name": "box", "context": context}]
-    return json.dumps({"clusters": [cluster], "users": [user], "contexts": named, "current-context": "box"})
+    contexts = [{"name": "box", "context": context}]
+    return json.dumps({"clusters": [cluster], "users": [user], "contexts": contexts, "current-context": "box"})
 
 
-def timed(what: str, *command: str) -> None:
-    """Run a command, and say what it took."""
+def timed(title: str, *command: str) -> None:
+    """Run a command and print its cost."""
     began = time.perf_counter()
     process = subprocess.Popen([Path(sys.executable).with_name("moorage"), *command], stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
+    _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    took, cpu = time.perf_counter() - began, used.ru_utime + used.ru_stime
-    say(f"{took:8.1f} s, {cpu:.1f} s of CPU, {used.ru_maxrss / 1024:.0f} MiB: {what} (exit {process.returncode})")
+    took, cpu = time.perf_counter() - began, usage.ru_utime + usage.ru_stime
+    say(f"{took:8.1f} s, {cpu:.1f} s of CPU, {usage.ru_maxrss / 1024:.0f} MiB: {title} (exit {process.returncode})")
 
 
 def main() -> None:
@@ -62,10 +62,10 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=15_000)
     parser.add_argument("--pods", type=int, default=100_000)
     options = parser.parse_args()
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,))
+    connection, server_connection = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(server_connection,))
     process.start()
-    url, token = ours.recv()
+    url, token = connection.recv()
     try:
         uvloop.run(fill(Load(url, token, process.pid or 0), options.nodes, options.pods))
         with TemporaryDirectory() as folder:
@@ -83,8 +83,8 @@ def main() -> None:
             )
             timed("moorage explain of a pod in it", "explain", "pod-1", "--snapshot", str(saved))
     finally:
-        ours.send("stop")
-        ours.recv()
+        connection.send("stop")
+        connection.recv()
         process.join()
 
 

@@ -99,10 +99,10 @@ async def until_running(folder: Path) -> tuple[float, float]:
 async def measure(times: int) -> None:
     """Print a row for each command."""
     with tempfile.TemporaryDirectory() as name:
-        for what, once in (("scheduler: first binding", until_bound), ("up: first pod running", until_running)):
-            found = [await once(Path(name)) for _ in range(times)]
-            clock, cpu = (statistics.median(values) for values in zip(*found, strict=True))
-            say(f"{what:28} {clock:6.2f} s   {cpu:6.2f} s of CPU")
+        for title, once in (("scheduler: first binding", until_bound), ("up: first pod running", until_running)):
+            samples = [await once(Path(name)) for _ in range(times)]
+            clock, cpu = (statistics.median(values) for values in zip(*samples, strict=True))
+            say(f"{title:28} {clock:6.2f} s   {cpu:6.2f} s of CPU")
 
 
 def main() -> None:

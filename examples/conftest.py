@@ -1,4 +1,4 @@
-"""What tests of examples share with all others: a list of what is logged."""
+"""Fixtures that tests of examples share with all others: a list of log lines."""
 
 from tests.conftest import logged
 

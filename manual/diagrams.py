@@ -1,6 +1,6 @@
-"""Pictures from a few lines of text: rows of boxes, and arrows between them. ``python -m manual.diagrams`` draws them.
+"""Draw diagrams from a few lines of text: rows of boxes and arrows between them (``python -m manual.diagrams``).
 
-A row is a list of boxes; ``title|second line`` has two lines, a leading ``*`` marks what a plugin takes part in.
+A row is a list of boxes; ``title|second line`` has two lines, a leading ``*`` marks boxes that call plugins.
 """
 
 from html import escape
@@ -105,14 +105,14 @@ def drawing(rows: tuple[Row, ...]) -> str:
 def _row(row: Row, top: int, width: int) -> list[str]:
     left = (width - len(row.boxes) * (WIDTH + GAP) + GAP) // 2
     parts = [f'<text class="row" x="{left}" y="{top - 6}">{escape(row.about)}</text>']
-    for place, text in enumerate(row.boxes):
-        x = left + place * (WIDTH + GAP)
+    for index, text in enumerate(row.boxes):
+        x = left + index * (WIDTH + GAP)
         title, _, second = text.removeprefix("*").partition("|")
         kind = "box plugin" if text.startswith("*") else "box"
         parts.append(f'<rect class="{kind}" x="{x}" y="{top}" width="{WIDTH}" height="{HEIGHT}"/>')
         parts.append(f'<text x="{x + WIDTH // 2}" y="{top + 23}">{escape(title)}</text>')
         parts.append(f'<text class="small" x="{x + WIDTH // 2}" y="{top + 41}">{escape(second)}</text>')
-        if row.chained and place:
+        if row.chained and index:
             parts.append(f'<path class="line" d="M{x - GAP + 2} {top + HEIGHT // 2}H{x - 3}"/>')
     return parts
 

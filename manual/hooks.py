@@ -1,4 +1,4 @@
-"""What mkdocs calls: pages generated from the code, examples and sources as pages, and links that lead to them.
+"""Hooks of mkdocs: pages generated from the code, pages for examples and sources, and links to them.
 
 The pages link to files of the repository, so that they can be read there. On the site those files are pages, too: it
 needs no other site, neither when it is built nor when it is read.
@@ -32,21 +32,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     waiting = {name: (ROOT / name).read_text() for name in homes if (ROOT / name).exists()}
     waiting |= {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("examples/*/README*.md")}
     docs = {f"docs/{file.src_uri}": file.content_string for file in files if file.src_uri.endswith(".md")}
-    seen: set[str] = set(docs)
+    visited: set[str] = set(docs)
     waiting = {**docs, **waiting}
     while waiting:
         name, text = waiting.popitem()
-        if name not in seen:
-            seen.add(name)
+        if name not in visited:
+            visited.add(name)
             files.append(File.generated(config, page_of(name), content=as_page(name, text)))
         for target in linked(name, text):
-            if target not in seen and target not in waiting and not target.startswith("docs/"):
+            if target not in visited and target not in waiting and not target.startswith("docs/"):
                 waiting[target] = read(ROOT / target)
     return files
 
 
 def read(path: Path) -> str:
-    """Return the text of a file, or the names of what is in a folder."""
+    """Return the text of a file, or the names of the files in a folder."""
     if path.is_file():
         return path.read_text()
     return "".join(f"{each.name}{'/' if each.is_dir() else ''}\n" for each in sorted(path.iterdir()))
@@ -86,7 +86,7 @@ def source_of(page: str) -> str:
 
 
 def as_page(name: str, text: str) -> str:
-    """Write a file as a page: code in a box, pages as they are."""
+    """Write a file as a page: code in a code block, Markdown unchanged."""
     if name.endswith(".md"):
         return text
     language = _LANGUAGES.get(Path(name).suffix, "text")
@@ -95,12 +95,12 @@ def as_page(name: str, text: str) -> str:
 
 def linked(name: str, text: str) -> list[str]:
     """List the files of the repository that a page links to."""
-    found = (resolved(name, match.group(2)) for match in _LINK.finditer(text))
-    return [target for target in found if target is not None]
+    targets = (resolved(name, match.group(2)) for match in _LINK.finditer(text))
+    return [target for target in targets if target is not None]
 
 
 def resolved(name: str, link: str) -> str | None:
-    """Return the file that a link leads to; of a folder its README; ``None`` if there is none."""
+    """Return the target file of a link, the README of a folder, or ``None`` for a missing target."""
     target = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
     path = ROOT / target
     if path.is_dir():

@@ -73,7 +73,7 @@ def find_caches(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def plugins_page() -> str:
-    """Describe every plugin: where it takes part, its arguments, its events and its messages."""
+    """Describe every plugin: its extension points, arguments, events and messages."""
     parts = ["# Plugins", "Every in-tree plugin, from its code. `moorage config view` shows where each is enabled."]
     for kind in sorted(IN_TREE, key=lambda each: each.name):
         parts += [f"## {kind.name}", doc_of(kind), f"*Extension points*: {', '.join(sorted(extension_points(kind)))}"]
@@ -86,9 +86,9 @@ def plugins_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def doc_of(thing: Any) -> str:
+def doc_of(obj: Any) -> str:
     """Return a docstring as Markdown."""
-    text = inspect.getdoc(thing) or ""
+    text = inspect.getdoc(obj) or ""
     text = re.sub(r":\w+:`~?([^`]+)`", lambda match: f"`{match.group(1).rsplit('.', 1)[-1]}`", text)
     text = re.sub(r"``([^`]+)``", r"`\1`", text)
     text = re.sub(r"::$", ":", text, flags=re.MULTILINE)
@@ -126,9 +126,9 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 def events_of(kind: type[Plugin]) -> str:
     """Name the events that a plugin registers."""
     offered = {"args": None if kind.Args is None else kind.Args(), "handle": Rig()}
-    wanted = {name: offered[name] for name in inspect.signature(kind).parameters if name in offered}
+    arguments = {name: offered[name] for name in inspect.signature(kind).parameters if name in offered}
     try:
-        registered = kind(**wanted).events_to_register()
+        registered = kind(**arguments).events_to_register()
     except (TypeError, AttributeError):
         return ""
     if tuple(registered) == EVERY_EVENT:
@@ -137,18 +137,18 @@ def events_of(kind: type[Plugin]) -> str:
 
 
 def messages_of(kind: type[Plugin]) -> list[str]:
-    """List the reasons that a plugin's modules give, with … for what is filled in."""
+    """List the reasons in a plugin's modules, with … for inserted values."""
     module = import_module(kind.__module__)
     package = kind.__module__.rpartition(".")[0]
     files = [module] if package == "moorage.scheduler.plugins" else list(_modules_of(package))
-    found: dict[str, None] = {}
+    messages: dict[str, None] = {}
     for each in files:
         for node in ast.walk(ast.parse(inspect.getsource(each))):
             if isinstance(node, ast.Call) and _is_rejection(node.func):
-                found.update(dict.fromkeys(text for arg in node.args if (text := _text(arg))))
+                messages.update(dict.fromkeys(text for arg in node.args if (text := _text(arg))))
             elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "reason" and _text(node.value):
-                found[_text(node.value)] = None
-    return sorted(found)
+                messages[_text(node.value)] = None
+    return sorted(messages)
 
 
 def _modules_of(package: str) -> Iterator[ModuleType]:
@@ -222,11 +222,11 @@ def testing_page() -> str:
         module = import_module(f"moorage.testing.{name}")
         parts += [f"## moorage.testing.{name}", doc_of(module)]
         members = [item for item in vars(module).values() if getattr(item, "__module__", "") == module.__name__]
-        for thing in members:
-            if inspect.isfunction(thing) and not thing.__name__.startswith("_"):
-                parts += [f"### {thing.__name__}", _signature(thing), doc_of(thing)]
-            elif inspect.isclass(thing) and not thing.__name__.startswith("_"):
-                parts += [f"### {thing.__name__}", doc_of(thing), *_methods(thing)]
+        for member in members:
+            if inspect.isfunction(member) and not member.__name__.startswith("_"):
+                parts += [f"### {member.__name__}", _signature(member), doc_of(member)]
+            elif inspect.isclass(member) and not member.__name__.startswith("_"):
+                parts += [f"### {member.__name__}", doc_of(member), *_methods(member)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -9,7 +9,7 @@ from benchmarks.live.tables import show_drains
 
 
 def main() -> None:
-    """Measure what the command line asks for."""
+    """Run the benchmarks selected on the command line."""
     command = parser(__doc__, nodes="5000")
     command.add_argument("--workloads", type=_names, default="basic", help="names with commas between, or all")
     command.add_argument("--pods", type=int, default=0, help="how many pods (default: what the workload says)")

@@ -43,9 +43,9 @@ def bar_chart(title: str, series: Sequence[str], groups: Sequence[Bars], digits:
 
 def _legend(series: Sequence[str], with_goal: bool) -> list[str]:
     parts = []
-    for place, name in enumerate(series):
-        left = LABELS + place * 150
-        parts += [_bar(left, 36, 12, COLOURS[place]), _text(left + 18, 46, name)]
+    for index, name in enumerate(series):
+        left = LABELS + index * 150
+        parts += [_bar(left, 36, 12, COLOURS[index]), _text(left + 18, 46, name)]
     if with_goal:
         left = LABELS + len(series) * 150
         parts += [_line(left + 6, 34, 50), _text(left + 18, 46, "our goal, as a ratio")]
@@ -55,10 +55,10 @@ def _legend(series: Sequence[str], with_goal: bool) -> list[str]:
 def _group(group: Bars, top: float, scale: float, digits: int) -> list[str]:
     middle = top + BAR * len(group.values) / 2 + 4
     parts = [_text(LABELS - 8, middle, group.name, anchor="end")]
-    for place, value in enumerate(group.values):
-        above = top + place * BAR
+    for index, value in enumerate(group.values):
+        above = top + index * BAR
         parts += [
-            _bar(LABELS, above, value * scale, COLOURS[place]),
+            _bar(LABELS, above, value * scale, COLOURS[index]),
             _text(LABELS + value * scale + 5, above + BAR - 3, f"{value:,.{digits}f}"),
         ]
     if group.goal:

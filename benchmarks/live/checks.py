@@ -1,4 +1,4 @@
-"""What must hold of the cluster after a round, worked out from the specs alone."""
+"""Checks of the cluster after a round, computed from the specs alone."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ CHURN: Final = "churn-"
 
 
 async def problems(client: ApiClient, workload: Workload) -> list[str]:
-    """Read the cluster and say what is wrong with it."""
+    """Read the cluster and return its violations."""
     state = State(
         workload,
         await client.list(Pod, NAMESPACE),
@@ -81,10 +81,10 @@ def known_nodes(state: State) -> Iterator[str]:
 
 def capacity(state: State) -> Iterator[str]:
     """No node holds more than it has."""
-    used: dict[str, Counter[str]] = defaultdict(Counter)
+    requested: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in state.placed:
-        used[pod.node_name].update({**pod.requests, "pods": 1})
-    for name, amounts in used.items():
+        requested[pod.node_name].update({**pod.requests, "pods": 1})
+    for name, amounts in requested.items():
         there = state.by_name[name].allocatable
         for resource, amount in amounts.items():
             if amount > there.get(resource, 0):
@@ -95,10 +95,10 @@ def node_choice(state: State) -> Iterator[str]:
     """Node selectors, required node affinity and taints are respected."""
     for pod in state.placed:
         node = state.by_name[pod.node_name]
-        wanted = pod.spec.node_selector or {}
+        selector = pod.spec.node_selector or {}
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-        chosen = node_matcher(affinity.required) if affinity and affinity.required else None
-        if wanted.items() - node.labels.items() or (chosen and not chosen.matches(node.labels, node.name)):
+        matcher = node_matcher(affinity.required) if affinity and affinity.required else None
+        if selector.items() - node.labels.items() or (matcher and not matcher.matches(node.labels, node.name)):
             yield f"{pod.name} does not want to be on {node.name}"
         if not pod.name.startswith(RUNNING) and any(
             t.keeps_pods_off and not pod.tolerates(t) for t in node.spec.taints
@@ -108,7 +108,7 @@ def node_choice(state: State) -> Iterator[str]:
 
 def anti_affinity(state: State) -> Iterator[str]:
     """No pod shares a domain with a pod that it must not share it with."""
-    for term, owners in _terms(state.placed, lambda wanted: wanted.pod_anti_affinity):
+    for term, owners in _terms(state.placed, lambda terms: terms.pod_anti_affinity):
         matcher = label_matcher(term.label_selector)
         there = state.per_domain(term.topology_key, matcher)
         for pod in owners:
@@ -118,21 +118,21 @@ def anti_affinity(state: State) -> Iterator[str]:
 
 def affinity(state: State) -> Iterator[str]:
     """Every pod is with a pod that it wants to be with; the first of its kind may be alone."""
-    for term, owners in _terms(state.placed, lambda wanted: wanted.pod_affinity):
+    for term, owners in _terms(state.placed, lambda terms: terms.pod_affinity):
         matcher = label_matcher(term.label_selector)
         there = state.per_domain(term.topology_key, matcher)
         for pod in owners:
-            others = there[state.domain(pod, term.topology_key)] - matcher.matches(pod.labels)
-            if not others and sum(there.values()) > 1:
+            neighbours = there[state.domain(pod, term.topology_key)] - matcher.matches(pod.labels)
+            if not neighbours and sum(there.values()) > 1:
                 yield f"{pod.name} is without company in {state.domain(pod, term.topology_key)}"
 
 
 def spread(state: State) -> Iterator[str]:
     """No domain has more pods than the emptiest and the allowed skew."""
-    found: dict[str, TopologySpreadConstraint] = {}
+    constraints: dict[str, TopologySpreadConstraint] = {}
     for pod in state.placed:
-        found |= {repr(each): each for each in pod.spec.topology_spread_constraints}
-    for constraint in found.values():
+        constraints |= {repr(each): each for each in pod.spec.topology_spread_constraints}
+    for constraint in constraints.values():
         if constraint.when_unsatisfiable == "DoNotSchedule":
             there = state.per_domain(constraint.topology_key, label_matcher(constraint.label_selector))
             everywhere = {node.labels.get(constraint.topology_key, "") for node in state.nodes} - {""}
@@ -149,10 +149,10 @@ def volumes(state: State) -> Iterator[str]:
         for driver in each.spec.drivers
         if driver.allocatable is not None
     }
-    used: Counter[str] = Counter()
+    attached: Counter[str] = Counter()
     for pod in state.placed:
-        used[pod.node_name] += sum(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
-    for name, count in used.items():
+        attached[pod.node_name] += sum(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
+    for name, count in attached.items():
         limit = limits.get(name)
         if limit is not None and count > limit:
             yield f"{name} has {count} volumes, and can hold {limit}"
@@ -161,10 +161,10 @@ def volumes(state: State) -> Iterator[str]:
 def devices(state: State) -> Iterator[str]:
     """Every device is given to one claim, and every claim of a placed pod has its devices on that node."""
     claims = {claim.name: claim for claim in state.claims}
-    given: Counter[tuple[str, str]] = Counter()
+    allocations: Counter[tuple[str, str]] = Counter()
     for claim in claims.values():
-        given.update(_devices_of(claim))
-    yield from (f"{device} is given to {count} claims" for device, count in given.items() if count > 1)
+        allocations.update(_devices_of(claim))
+    yield from (f"{device} is given to {count} claims" for device, count in allocations.items() if count > 1)
     for pod in state.placed:
         for use in pod.spec.resource_claims:
             claim = claims[use.resource_claim_name or ""]
@@ -220,8 +220,8 @@ def _terms(
     terms: dict[str, PodAffinityTerm] = {}
     owners: Mapping[str, list[Pod]] = defaultdict(list)
     for pod in pods:
-        wanted = of(pod.spec.affinity) if pod.spec.affinity else None
-        for term in wanted.required if wanted else ():
+        group = of(pod.spec.affinity) if pod.spec.affinity else None
+        for term in group.required if group else ():
             terms[repr(term)] = term
             owners[repr(term)].append(pod)
     for text, term in terms.items():

@@ -11,7 +11,7 @@ from moorage.kube.client.rest import ApiClient
 
 
 async def churning(client: ApiClient, workload: Workload) -> None:
-    """Make and remove what the workload says, until cancelled."""
+    """Create and delete the churning objects of the workload until cancelled."""
     await asyncio.gather(*(_churn(client, workload, group) for group in workload.churn))
 
 

@@ -13,20 +13,20 @@ from benchmarks.live.workload import Workload
 
 
 def drained(plane: Plane, work: Workload, options: argparse.Namespace) -> list[Round]:
-    """Make a workload's cluster, and let each scheduler place its pods as often as the options say."""
+    """Create the cluster of a workload, and let each scheduler place its pods in each round."""
     say(f"{work.name}: making {work.nodes} nodes and {work.pods} pods")
     say(f"{work.name}: made in {plane.fill(work):.0f} s")
-    done: list[Round] = []
+    results: list[Round] = []
     for number, name in turns(options, plane):
         result = Round(work.name, work.nodes, work.pods, name, number, work.bound)
         drain = Drain(plane, work, partial(start, options, plane, name, (*work.gate_flags, *work.flags)), murmur)
         uvloop.run(drain.run(result, problems))
-        done.append(result)
-        _tell(result)
-    return done
+        results.append(result)
+        _print(result)
+    return results
 
 
-def _tell(result: Round) -> None:
+def _print(result: Round) -> None:
     figures = result.figures()
     say(
         f"{result.title}: {figures['pods_per_second']} pods/s, "

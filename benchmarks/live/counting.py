@@ -1,4 +1,4 @@
-"""What the API server counts of its own requests."""
+"""Request counters of the API server."""
 
 import re
 from collections import Counter
@@ -17,11 +17,11 @@ class Requests:
     def __init__(self, text: bytes) -> None:
         self.done: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
-        for found in _LINE.finditer(text):
-            labels = {name.decode(): value.decode() for name, value in _LABEL.findall(found[1])}
-            what = "/".join(part for part in (labels["resource"], labels["subresource"]) if part)
+        for match in _LINE.finditer(text):
+            labels = {name.decode(): value.decode() for name, value in _LABEL.findall(match[1])}
+            resource = "/".join(part for part in (labels["resource"], labels["subresource"]) if part)
             count = self.done if labels["code"].startswith("2") else self.refused
-            count[f"{labels['verb']} {what}"] += int(float(found[2]))
+            count[f"{labels['verb']} {resource}"] += int(float(match[2]))
 
     @property
     def bound(self) -> int:
@@ -30,11 +30,11 @@ class Requests:
 
     def since(self, before: "Requests") -> dict[str, int]:
         """Return what came in since an earlier reading, successful or not."""
-        both = self.done + self.refused
-        both.subtract(before.done + before.refused)
-        return {what: count for what, count in both.most_common() if count > 0}
+        counts = self.done + self.refused
+        counts.subtract(before.done + before.refused)
+        return {name: count for name, count in counts.most_common() if count > 0}
 
 
 async def requests(client: ApiClient) -> Requests:
-    """Ask the server."""
+    """Read the counters from the server."""
     return Requests(await client.request("GET", "/metrics"))

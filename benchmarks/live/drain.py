@@ -40,7 +40,7 @@ class Reading:
 
 @dataclass(slots=True)
 class Round:
-    """What was measured; the raw data of the report is a list of these."""
+    """The measurements of one round; the raw data of the report is a list of rounds."""
 
     workload: str
     nodes: int
@@ -67,7 +67,7 @@ class Round:
 
     @property
     def last(self) -> Reading:
-        """Return the first reading with all bindings; the last of all, if there is none."""
+        """Return the first reading with all bindings, or the last reading."""
         return next((reading for reading in self.readings if reading.bound >= self.expected), self.readings[-1])
 
     def row(self) -> dict[str, Any]:
@@ -80,13 +80,13 @@ class Round:
         seconds = last.seconds - first.seconds
         bound = last.bound - first.bound
         cores = seconds * (os.cpu_count() or 1)
-        known = sum(getattr(last, name) - getattr(first, name) for name in ("scheduler", "api", "etcd", "bench"))
+        measured = sum(getattr(last, name) - getattr(first, name) for name in ("scheduler", "api", "etcd", "bench"))
 
-        def ms_per_pod(used: float, pods: int) -> float:
-            return round(used / pods * 1000, 3) if pods else 0.0
+        def ms_per_pod(cpu: float, pods: int) -> float:
+            return round(cpu / pods * 1000, 3) if pods else 0.0
 
-        def share(used: float) -> float:
-            return round(used / cores, 3) if cores else 0.0
+        def share(cpu: float) -> float:
+            return round(cpu / cores, 3) if cores else 0.0
 
         return {
             "bound": last.bound,
@@ -101,7 +101,7 @@ class Round:
             "etcd_cpu_ms_per_pod": ms_per_pod(last.etcd - first.etcd, bound),
             "server_cpu_ms_per_pod": ms_per_pod(last.api + last.etcd - first.api - first.etcd, bound),
             "idle_share": share(last.idle - first.idle),
-            "others_share": share(max(0.0, last.busy - first.busy - known)),
+            "others_share": share(max(0.0, last.busy - first.busy - measured)),
         }
 
 
@@ -186,8 +186,8 @@ def _pause(result: Round) -> float:
     if not now.bound or now.seconds == first.seconds:
         return SHORT
     rate = (now.bound - first.bound) / (now.seconds - first.seconds)
-    left = (result.expected - now.bound) / rate if rate else LONG
-    return max(SHORT / 2, min(LONG, left / 2))
+    remaining = (result.expected - now.bound) / rate if rate else LONG
+    return max(SHORT / 2, min(LONG, remaining / 2))
 
 
 async def _until_quiet(process: SessionProcess) -> None:

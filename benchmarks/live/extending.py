@@ -22,7 +22,7 @@ READY_SECONDS: Final = 60.0
 
 
 def main() -> None:
-    """Measure what the command line asks for."""
+    """Run the benchmark selected on the command line."""
     command = parser(__doc__, nodes="1000")
     command.add_argument("--pods", type=int, default=2000, help="how many pods (default: %(default)s)")
     options = command.parse_args()
@@ -80,7 +80,7 @@ def _without(plane: Plane, _: list[SessionProcess]) -> SessionProcess:
 
 
 Way = Callable[[Plane, list[SessionProcess]], SessionProcess]
-"""Starts a scheduler, and what it needs beside it."""
+"""Starts a scheduler and the servers it needs."""
 WAYS: Final[dict[str, Way]] = {
     "moorage, in process": _in_process,
     "kube-scheduler, extender": _as_extender,

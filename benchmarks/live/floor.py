@@ -26,7 +26,7 @@ from moorage.scheduler.wiring.api_connection import ApiConnection
 
 
 def main() -> None:
-    """Measure as many rounds as the command line asks for."""
+    """Measure the rounds selected on the command line."""
     command = parser(__doc__, nodes="5000")
     command.add_argument("--pods", type=int, default=10_000, help="how many pods (default: %(default)s)")
     options = command.parse_args()
@@ -44,15 +44,17 @@ def main() -> None:
 async def _measured(plane: Plane, work: workload.Workload, records: bool) -> tuple[float, int]:
     """Bind all pods; return the milliseconds of CPU that each took of this process, and how many events it wrote."""
     await plane.quiet()
-    seen = SeenPods(work.pods)
+    observed = SeenPods(work.pods)
     async with ApiClient(plane.connection()) as client, ApiClient(plane.connection()) as event_client:
         remote = ApiConnection(client, event_client, SteadyClock(), ClientConnection())
         began = time.process_time()
-        following = asyncio.create_task(Informer(client, BY_TYPE[Pod], seen.take).run())
-        await seen.all_listed.wait()
-        binding = (_bind(remote, pod, f"node-{place % work.nodes}", records) for place, pod in enumerate(seen.listed))
+        following = asyncio.create_task(Informer(client, BY_TYPE[Pod], observed.take).run())
+        await observed.all_listed.wait()
+        binding = (
+            _bind(remote, pod, f"node-{index % work.nodes}", records) for index, pod in enumerate(observed.listed)
+        )
         await asyncio.gather(*binding)
-        await seen.all_bound.wait()
+        await observed.all_bound.wait()
         await remote.recorder.flush()
         took = time.process_time() - began
         following.cancel()
@@ -79,7 +81,7 @@ class SeenPods:
         self._bound = 0
 
     def take(self, _kind: Kind, changes: Sequence[Change[Pod]]) -> None:
-        """Take in what an informer brings."""
+        """Apply an event of the informer."""
         for change in changes:
             if change.before is None and change.after is not None:
                 self.listed.append(change.after)

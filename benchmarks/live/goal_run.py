@@ -26,10 +26,12 @@ def main() -> None:
         "--before", type=Path, help="a checkout that the engine's rows are compared with, and the memory of all others"
     )
     options = command.parse_args()
-    known = load()
-    if unknown := {*options.only} - {row.name for row in known}:
-        command.error(f"there is no row {', '.join(sorted(unknown))}: there are {', '.join(row.name for row in known)}")
-    rows = [row for row in known if not options.only or row.name in options.only]
+    goal_rows = load()
+    if unknown := {*options.only} - {row.name for row in goal_rows}:
+        command.error(
+            f"there is no row {', '.join(sorted(unknown))}: there are {', '.join(row.name for row in goal_rows)}"
+        )
+    rows = [row for row in goal_rows if not options.only or row.name in options.only]
     if any(row.engine for row in rows) and options.before is None:
         command.error("say --before DIR (BEFORE=DIR), a checkout of the code that the engine is compared with")
     if options.before is not None and not is_known(_named(options.before)):
@@ -37,7 +39,7 @@ def main() -> None:
     with control_plane() as plane:
         for row in rows:
             records.add(options.json, row.section, _measured(plane, row, options), options.flags)
-            _tell(judged(row, records.read(options.json)))
+            _print(judged(row, records.read(options.json)))
 
 
 def _named(checkout: Path) -> str:
@@ -52,28 +54,30 @@ def _measured(plane: Plane, row: GoalRow, options: argparse.Namespace) -> Sequen
         work = replace(work, patience=row.patience)
     if work.arriving is not None:
         return latency.measured(plane, work, options)
-    other = [] if options.before is None or row.is_new else [_named(options.before)]
-    rounds = [each.row() for each in drained(plane, work, argparse.Namespace(**{**vars(options), "once": other}))]
-    return [{**each, "scheduler": BEFORE} if each["scheduler"] in other else each for each in rounds]
+    rivals = [] if options.before is None or row.is_new else [_named(options.before)]
+    rounds = [each.row() for each in drained(plane, work, argparse.Namespace(**{**vars(options), "once": rivals}))]
+    return [{**each, "scheduler": BEFORE} if each["scheduler"] in rivals else each for each in rounds]
 
 
 def _engines(row: GoalRow, options: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
     """Measure the engine of this checkout and of the other in turns."""
     trees = {OURS: Path(__file__).resolve().parents[2], BEFORE: options.before.resolve()}
-    found = []
+    results = []
     for number in range(1, options.rounds + 1):
-        for who, tree in trees.items() if number % 2 else reversed(trees.items()):
+        for scheduler, tree in trees.items() if number % 2 else reversed(trees.items()):
             measured = measured_apart(row.engine, row.nodes, 0, ENGINE_SECONDS, tree)
-            found.append({**measured, "pods": row.pods, "placed": measured["pods"], "scheduler": who, "number": number})
-            say(f"{row.engine} {number} {who}: {measured['pods_per_second']} pods/s")
-    return found
+            results.append(
+                {**measured, "pods": row.pods, "placed": measured["pods"], "scheduler": scheduler, "number": number}
+            )
+            say(f"{row.engine} {number} {scheduler}: {measured['pods_per_second']} pods/s")
+    return results
 
 
-def _tell(verdicts: Sequence[Verdict]) -> None:
+def _print(verdicts: Sequence[Verdict]) -> None:
     for each in verdicts:
         rounds = ", ".join(f"{ratio:.2f}" for ratio in each.ratios)
-        said = f"{each.row.name}, {each.row.nodes:,} nodes: {each.measure.title} {each.ratio:.2f} ({rounds})"
-        sys.stdout.write(f"{said}, wanted {each.wanted:g}: {'met' if each.is_met else 'MISSED'}\n")
+        summary = f"{each.row.name}, {each.row.nodes:,} nodes: {each.measure.title} {each.ratio:.2f} ({rounds})"
+        sys.stdout.write(f"{summary}, wanted {each.wanted:g}: {'met' if each.is_met else 'MISSED'}\n")
         sys.stdout.flush()
 
 

@@ -1,4 +1,4 @@
-"""The rows of `benchmarks/goals.yaml`: what is wanted, and what the raw data says of it."""
+"""The rows of `benchmarks/goals.yaml`: goals, and their results in the raw data."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from moorage.common.errors import InputError
 FILE: Final = Path(__file__).resolve().parents[1] / "goals.yaml"
 LATENCY: Final = "latency"
 BEFORE: Final = "before"
-"""Whose turn it is where we are compared with another checkout."""
+"""The scheduler name of the other checkout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class GoalRow(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     is_new: bool = False
     """Whether the code before could not do this at all."""
     limit: str = ""
-    """What stands in the way, where it is missed: written by whoever looked."""
+    """The reason of a missed goal, written by a person."""
 
     @property
     def name(self) -> str:
@@ -66,7 +66,7 @@ class GoalRow(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def rival(self) -> str:
-        """Whom we are compared with."""
+        """The scheduler that this row compares with."""
         return BEFORE if self.engine else THEIRS
 
     def turns(self, content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -77,16 +77,16 @@ class GoalRow(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     def rounds(self, content: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
         """Return our turn and theirs of each round in which both had one."""
-        found: dict[int, dict[str, Mapping[str, Any]]] = {}
+        by_number: dict[int, dict[str, Mapping[str, Any]]] = {}
         for row in self.turns(content):
-            found.setdefault(row["number"], {})[row["scheduler"]] = row
-        whole = (turns for _, turns in sorted(found.items()) if {OURS, self.rival} <= turns.keys())
-        return [(turns[OURS], turns[self.rival]) for turns in whole]
+            by_number.setdefault(row["number"], {})[row["scheduler"]] = row
+        complete = (turns for _, turns in sorted(by_number.items()) if {OURS, self.rival} <= turns.keys())
+        return [(turns[OURS], turns[self.rival]) for turns in complete]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one want: the ratio of the medians, that of each round, and whether it is as wanted."""
+    """The result of one goal: the ratio of the medians, the ratio of each round, and whether the goal is met."""
 
     row: GoalRow
     measure: Measure
@@ -121,32 +121,34 @@ def load(path: Path = FILE) -> list[GoalRow]:
 
 
 def judged(row: GoalRow, content: Mapping[str, Any]) -> list[Verdict]:
-    """Say what became of each want of a row; nothing, if it was not measured."""
+    """Return the verdict for each goal of a row; no verdicts if the row was not measured."""
     verdicts = []
-    for name, wanted in row.wants.items():
+    for name, goal in row.wants.items():
         measure = MEASURES[name]
         rounds = [turns for turns in row.rounds(content) if all(measure.figure in turn for turn in turns)]
         if rounds:
-            ours, theirs = ([turn[measure.figure] for turn in turns] for turns in zip(*rounds, strict=True))
-            ratios = [_ratio(measure, *pair) for pair in zip(ours, theirs, strict=True)]
+            own_values, rival_values = ([turn[measure.figure] for turn in turns] for turns in zip(*rounds, strict=True))
+            ratios = [_ratio(measure, *pair) for pair in zip(own_values, rival_values, strict=True)]
             is_bound_only = any(_gave_up(turn) for _, turn in rounds)
-            verdicts.append(Verdict(row, measure, wanted, median(ours), median(theirs), ratios, is_bound_only))
+            verdicts.append(
+                Verdict(row, measure, goal, median(own_values), median(rival_values), ratios, is_bound_only)
+            )
     return verdicts
 
 
 def peaks(row: GoalRow, content: Mapping[str, Any]) -> dict[str, float]:
     """Return by scheduler how much memory a row took, the median of its rounds; nothing if it was not measured."""
-    found: dict[str, list[float]] = {}
+    by_scheduler: dict[str, list[float]] = {}
     for turn in row.turns(content):
         if "peak_mib" in turn:
-            found.setdefault(turn["scheduler"], []).append(turn["peak_mib"])
-    return {scheduler: median(values) for scheduler, values in found.items()}
+            by_scheduler.setdefault(turn["scheduler"], []).append(turn["peak_mib"])
+    return {scheduler: median(values) for scheduler, values in by_scheduler.items()}
 
 
 def _gave_up(turn: Mapping[str, Any]) -> bool:
     return "expected" in turn and turn["bound"] < turn["expected"]
 
 
-def _ratio(measure: Measure, ours: float, theirs: float) -> float:
-    above, below = (theirs, ours) if measure.is_theirs_by_ours else (ours, theirs)
+def _ratio(measure: Measure, own_value: float, rival_value: float) -> float:
+    above, below = (rival_value, own_value) if measure.is_theirs_by_ours else (own_value, rival_value)
     return above / below if below else 0.0

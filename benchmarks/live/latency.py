@@ -1,6 +1,6 @@
-"""`make bench-latency`: pods arrive at a steady rate; how long from the news of a pod to the news of its binding?
+"""`make bench-latency`: pods arrive at a constant rate; measure from the event of a pod to the event of its binding.
 
-Both are told by one watch of one client, so no clocks are compared.
+One watch of one client receives both events, so no clocks are compared.
 """
 
 import argparse
@@ -47,12 +47,12 @@ class Latencies:
     problems: list[str] = field(default_factory=list)
 
     def row(self) -> dict[str, Any]:
-        """Return the percentiles, and what they come from."""
+        """Return the percentiles and their inputs."""
         return {**{f"p{part}": percentile(self.milliseconds, part) for part in (50, 90, 99, 100)}, **asdict(self)}
 
 
 class Onlooker:
-    """Notes when a watch tells of a pod, and when of its binding."""
+    """Records when a watch receives a pod and its binding."""
 
     def __init__(self, client: ApiClient) -> None:
         self.created: dict[str, float] = {}
@@ -73,7 +73,7 @@ class Onlooker:
 
 
 def percentile(values: Sequence[float], part: int) -> float:
-    """Return the smallest value that so many percent of all are not above; 0 of none.
+    """Return the smallest value that is not below the given percentage of all values; 0 if there are no values.
 
     >>> percentile([4, 1, 3, 2], 50)
     2
@@ -83,7 +83,7 @@ def percentile(values: Sequence[float], part: int) -> float:
 
 
 def main() -> None:
-    """Measure what the command line asks for."""
+    """Run the benchmark selected on the command line."""
     command = parser(__doc__, nodes="5000")
     command.add_argument("--rate", type=float, default=RATE, help="pods a second (default: %(default)s)")
     command.add_argument("--pods", type=int, default=0, help="how many pods (default: what the workload says)")
@@ -138,8 +138,8 @@ async def _arrive(client: ApiClient, work: workload.Workload, numbers: range, ra
     assert work.arriving is not None
     began = time.monotonic()
     posting = []
-    for place, number in enumerate(numbers):
-        await asyncio.sleep(max(0.0, began + place / rate - time.monotonic()))
+    for index, number in enumerate(numbers):
+        await asyncio.sleep(max(0.0, began + index / rate - time.monotonic()))
         body = work.arriving.template.made(i=number, nodes=work.nodes, pods=work.pods)
         posting.append(asyncio.create_task(client.request("POST", work.arriving.path, body)))
     await asyncio.gather(*posting)

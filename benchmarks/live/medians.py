@@ -1,4 +1,4 @@
-"""Medians of rounds, ours beside theirs, and whether the goals of the design are met."""
+"""Medians of rounds, Moorage next to kube-scheduler, and whether the goals of the design are met."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ GOAL_NODES: Final = 5_000
 IDLE: Final = 0.05
 """No core is idle when the machine is idle for less than this share of the time."""
 OTHERS: Final = 0.1
-"""With more than this share taken by programs that are not part of it, a measurement says nothing of idle cores."""
+"""With a larger share of CPU used by unrelated programs, a measurement is not representative of idle cores."""
 
 Row = Mapping[str, Any]
 Figures = Mapping[str, float]
@@ -23,7 +23,7 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One workload at one size: the medians of both; empty for one that was not measured, or bound nobody."""
+    """One workload at one size: the medians of both schedulers; empty if not measured or without bindings."""
 
     workload: str
     title: str
@@ -47,17 +47,17 @@ class Comparison:
 
     @property
     def goal_here(self) -> Goal | None:
-        """Return what the design asks for at this size."""
+        """Return the goal of the design at this size."""
         return self.goal if self.nodes == GOAL_NODES else None
 
     @property
     def meets_cpu(self) -> bool:
-        """Whether we take as many times less CPU as the goal says."""
+        """Whether the CPU ratio reaches the goal."""
         return self.goal is not None and self.cpu_ratio >= self.goal.less_cpu
 
     @property
     def meets_speed(self) -> bool:
-        """Whether we are as many times faster as the goal says."""
+        """Whether the speedup reaches the goal."""
         return self.goal is not None and self.speedup >= self.goal.speedup
 
     @property
@@ -67,7 +67,7 @@ class Comparison:
 
     @property
     def judgement(self) -> str:
-        """Say whether the row of the design is met, and how; nothing where there is nothing to compare."""
+        """Describe whether and how the goal is met; empty without a comparison."""
         if self.goal_here is None or not self.ours or not self.theirs:
             return ""
         if self.problems:
@@ -101,19 +101,19 @@ def latencies(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def _compared(nodes: int, name: str, pods: int, rows: Sequence[Row]) -> Comparison:
-    ours = [row for row in rows if row["scheduler"] == OURS]
-    theirs = [row for row in rows if row["scheduler"] == THEIRS]
+    own_rows = [row for row in rows if row["scheduler"] == OURS]
+    rival_rows = [row for row in rows if row["scheduler"] == THEIRS]
     work = workload.load(name, nodes)
     return Comparison(
         workload=name,
         title=work.title,
         nodes=nodes,
         pods=pods,
-        ours=_medians(ours),
-        theirs=_medians(theirs),
+        ours=_medians(own_rows),
+        theirs=_medians(rival_rows),
         goal=work.goal,
         problems=sum(bool(row["problems"]) for row in rows),
-        rounds=max(len(ours), len(theirs)),
+        rounds=max(len(own_rows), len(rival_rows)),
     )
 
 
@@ -123,7 +123,7 @@ def _ratio(above: Figures, below: Figures, figure: str) -> float:
 
 
 def _medians(rows: Sequence[Row]) -> Figures:
-    """Put rounds together; nothing, where nobody was bound in any of them: what a pod took is not known then."""
+    """Return the medians of rounds; empty if no round bound a pod, because the cost per pod is unknown then."""
     if not any(row.get("bound", True) for row in rows):
         return {}
     names = [name for name, value in rows[0].items() if isinstance(value, float | int) and name != "number"]

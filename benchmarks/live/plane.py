@@ -70,7 +70,7 @@ class Plane(ControlPlane):
             yield client
 
     async def quiet(self) -> None:
-        """Wait until the server has finished starting: it goes on for seconds after it says that it is ready."""
+        """Wait until the server has finished starting: it continues for seconds after it reports ready."""
         deadline = time.monotonic() + QUIET_SECONDS
         calm = 0
         while calm < 2 and time.monotonic() < deadline:

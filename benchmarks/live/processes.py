@@ -1,4 +1,4 @@
-"""What the operating system says of processes: CPU, memory, and how idle the machine is."""
+"""Process figures from the operating system: CPU, memory, and the idle time of the machine."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ class Machine:
 
 
 class SessionProcess:
-    """A program in a session of its own: its CPU and memory include every process that it starts."""
+    """A program in a separate session: its CPU and memory include all processes that it starts."""
 
     def __init__(self, command: Sequence[str | Path], log: Path, folder: Path) -> None:
         self.log = log
@@ -55,7 +55,7 @@ class SessionProcess:
 
     @property
     def log_end(self) -> str:
-        """The last of what it wrote."""
+        """The end of its output."""
         return self.log.read_text(errors="replace")[-4000:]
 
     def cpu(self) -> float:
@@ -79,9 +79,9 @@ class SessionProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
         deadline = time.monotonic() + STOP_SECONDS
-        # What it started may outlive it, and a killed process is not gone at once.
-        while (left := [pid for pid in self.members() if _is_alive(pid)]) and time.monotonic() < deadline:
-            for pid in left:
+        # Child processes may outlive it, and a killed process does not disappear immediately.
+        while (alive := [pid for pid in self.members() if _is_alive(pid)]) and time.monotonic() < deadline:
+            for pid in alive:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
@@ -106,7 +106,7 @@ def _stat(process: Path) -> list[str]:
 
 
 def _is_alive(pid: int) -> bool:
-    """Tell whether a process is more than an exit code that nobody has fetched."""
+    """Return whether a process is more than a zombie whose exit code was not collected."""
     return _stat(PROC / str(pid))[:1] not in ([], ["Z"], ["X"])
 
 
@@ -120,23 +120,23 @@ def _counted_twice_mib(pids: Sequence[int]) -> float:
     twice = sum(_mib(pid, "smaps_rollup", "Anonymous:") - _mib(pid, "smaps_rollup", "Pss_Anon:") for pid in pids)
     of_files: dict[str, list[int]] = {}
     for pid in pids:
-        for place, kib in _file_pages(pid):
-            of_files.setdefault(place, []).append(kib)
+        for mapping, kib in _file_pages(pid):
+            of_files.setdefault(mapping, []).append(kib)
     return twice + sum(sum(each) - max(each) for each in of_files.values()) / 1024
 
 
 def _file_pages(pid: int) -> Iterator[tuple[str, int]]:
     """Return what is resident of files, unchanged, by file and place in it."""
-    place = ""
+    mapping = ""
     kib = 0
     for line in _lines(pid, "smaps"):
         name, *fields = line.split()
         if not name.endswith(":"):
-            place = f"{fields[4]} {fields[1]}" if len(fields) > 4 and fields[4].startswith("/") else ""
-        elif place and name == "Rss:":
+            mapping = f"{fields[4]} {fields[1]}" if len(fields) > 4 and fields[4].startswith("/") else ""
+        elif mapping and name == "Rss:":
             kib = int(fields[0])
-        elif place and name == "Anonymous:":
-            yield place, kib - int(fields[0])
+        elif mapping and name == "Anonymous:":
+            yield mapping, kib - int(fields[0])
 
 
 def _mib(pid: int, file: str, field: str) -> float:

@@ -26,12 +26,12 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def add(path: Path, section: str, rows: Sequence[Mapping[str, Any]], flags: Sequence[str] = ()) -> None:
-    """Put rows in, in place of earlier ones of the same kind; each says when and of what it was measured."""
+    """Add rows, replace earlier ones of the same kind, and stamp each with its date and subject."""
     content, now = read(path), about()
     new = {_key(row) for row in rows}
-    kept = [row for row in content.get(section, []) if _key(row) not in new]
+    retained = [row for row in content.get(section, []) if _key(row) not in new]
     stamp = {"date": now["date"], "moorage": " ".join((now["versions"]["moorage"], *flags))}
-    content |= now | {section: [*kept, *({**row, **stamp} for row in rows)]}
+    content |= now | {section: [*retained, *({**row, **stamp} for row in rows)]}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=None, separators=(",", ":")).replace('{"bound"', '\n{"bound"') + "\n")
 
@@ -55,12 +55,12 @@ def _machine() -> dict[str, Any]:
 def _versions() -> dict[str, str]:
     root = Path(__file__).resolve().parents[2]
     folder = subprocess.run([root / "conformance" / "control-plane", "--print"], check=True, capture_output=True)
-    kubernetes, _, rest = Path(folder.stdout.decode().strip()).name.partition("-etcd-")
+    kubernetes, _, etcd = Path(folder.stdout.decode().strip()).name.partition("-etcd-")
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=root, capture_output=True, check=False)
     return {
         "moorage": f"{__version__} ({commit.stdout.decode().strip() or 'no commit'})",
         "kubernetes": kubernetes,
-        "etcd": rest.partition("-")[0],
+        "etcd": etcd.partition("-")[0],
         "python": platform.python_version(),
         **{name: version(name) for name in ("numpy", "msgspec", "uvloop")},
     }

@@ -117,7 +117,7 @@ def _next_goals(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _memory(content: Mapping[str, Any]) -> Iterator[str]:
-    """Show the memory of each row beside that of the code before, where that had its turn."""
+    """Return the memory of each row next to that of the earlier code, if it was measured."""
     measured = [(row, peaks) for row in goals.load() if goals.BEFORE in (peaks := goals.peaks(row, content))]
     if measured:
         yield "Memory of the same rows, peak MiB of all processes, medians; the earlier code had one turn per row.\n"
@@ -251,8 +251,8 @@ def _start(content: Mapping[str, Any]) -> Iterator[str]:
 def _start_verdict(each: Comparison) -> str:
     in_time = each.ours and each.ours["seconds_to_first_bind"] <= FIRST_BIND
     in_memory = each.ours and each.theirs and each.ours["peak_mib"] <= each.theirs["peak_mib"]
-    said = f"first bind within {FIRST_BIND:g} s: {'met' if in_time else 'missed'}"
-    return f"{said}; no more memory: {'met' if in_memory else 'missed'}"
+    text = f"first bind within {FIRST_BIND:g} s: {'met' if in_time else 'missed'}"
+    return f"{text}; no more memory: {'met' if in_memory else 'missed'}"
 
 
 def _latency(content: Mapping[str, Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A plugin as most people write one: a filter and a score, node by node, asked afresh for every pod."""
+"""A typical plugin: a filter and a score for single nodes, called for every pod."""
 
 from moorage import CycleState, FilterPlugin, NodeInfo, Pod, ScorePlugin, Status
 

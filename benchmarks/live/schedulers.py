@@ -17,18 +17,18 @@ OURS: Final = "moorage"
 THEIRS: Final = "kube-scheduler"
 NAMES: Final = (OURS, THEIRS)
 UNLIMITED: Final = 100_000
-"""Requests per second that kube-scheduler's own limiter lets through: more than any server answers."""
+"""Requests per second of kube-scheduler's rate limiter: more than any server handles."""
 
 Flags = Sequence[str]
 
 
 def is_ours(name: str) -> bool:
-    """Tell whether a name stands for us: ``moorage``, or ``moorage@`` and the folder of another checkout."""
+    """Return whether a name means Moorage: ``moorage``, or ``moorage@`` and the folder of another checkout."""
     return name == OURS or name.startswith(f"{OURS}@")
 
 
 def is_known(name: str) -> bool:
-    """Tell whether there is a scheduler of this name."""
+    """Return whether a scheduler of this name exists."""
     return name in NAMES or (is_ours(name) and _sources(name).is_dir())
 
 
@@ -59,7 +59,7 @@ def start_extender(plane: Plane, plugin: str) -> tuple[SessionProcess, str]:
 
 
 def _sources(name: str) -> Path:
-    """Return where the modules of one of our checkouts are; ours, unless the name says which."""
+    """Return the module path of a Moorage checkout; this one unless the name contains a folder."""
     checkout = name.partition("@")[2]
     return (Path(checkout) / "src").resolve() if checkout else Path(moorage.__file__).parents[1]
 

@@ -1,4 +1,4 @@
-"""What every benchmark on the control plane shares: its start and end, turns, progress, and options."""
+"""Shared by all benchmarks on the control plane: start and stop, turns, progress, and options."""
 
 import argparse
 import shutil
@@ -22,7 +22,7 @@ WHO: Final = f"some of {', '.join(schedulers.NAMES)} and {schedulers.OURS}@/anot
 
 @contextmanager
 def control_plane() -> Iterator[Plane]:
-    """Run a control plane for as long as the block lasts; however it ends, nothing goes on running."""
+    """Run a control plane for the duration of the block; stop all processes, even after errors."""
     signal.signal(signal.SIGTERM, _interrupted)
     folder = Path(tempfile.mkdtemp(prefix="moorage-bench-"))
     plane = Plane(folder)
@@ -44,7 +44,7 @@ def turns(options: argparse.Namespace, plane: Plane) -> Iterator[tuple[int, str]
     Those of ``options.once`` have one turn, at the end.
     """
     for number in range(1, options.rounds + 1):
-        # Who goes first changes: whatever the machine does in the meantime hits both.
+        # The order alternates, so that changes of the machine's load affect both.
         for name in options.schedulers if number % 2 else reversed(options.schedulers):
             plane.restore()
             yield number, name
@@ -71,14 +71,16 @@ def murmur(line: str) -> None:
 
 def parser(description: str | None, nodes: str) -> argparse.ArgumentParser:
     """Begin a command line with the options that all benchmarks have."""
-    made = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    made.add_argument("--nodes", type=_numbers, default=nodes, help="sizes with commas between (default: %(default)s)")
-    made.add_argument("--rounds", type=int, default=3, help="turns of each scheduler (default: %(default)s)")
-    made.add_argument("--schedulers", type=_schedulers, default=",".join(schedulers.NAMES), help=WHO)
-    made.add_argument("--flags", type=str.split, default=(), help="more flags for moorage, to try something out")
-    made.set_defaults(once=())
-    made.add_argument("--json", type=Path, default=RAW, help="where the raw data goes (default: %(default)s)")
-    return made
+    arguments = argparse.ArgumentParser(description=(description or "").splitlines()[0])
+    arguments.add_argument(
+        "--nodes", type=_numbers, default=nodes, help="sizes with commas between (default: %(default)s)"
+    )
+    arguments.add_argument("--rounds", type=int, default=3, help="turns of each scheduler (default: %(default)s)")
+    arguments.add_argument("--schedulers", type=_schedulers, default=",".join(schedulers.NAMES), help=WHO)
+    arguments.add_argument("--flags", type=str.split, default=(), help="more flags for moorage, to try something out")
+    arguments.set_defaults(once=())
+    arguments.add_argument("--json", type=Path, default=RAW, help="where the raw data goes (default: %(default)s)")
+    return arguments
 
 
 def _numbers(text: str) -> Sequence[int]:
@@ -86,10 +88,10 @@ def _numbers(text: str) -> Sequence[int]:
 
 
 def _schedulers(text: str) -> Sequence[str]:
-    chosen = text.split(",")
-    if not all(map(schedulers.is_known, chosen)):
+    names = text.split(",")
+    if not all(map(schedulers.is_known, names)):
         raise argparse.ArgumentTypeError(f"{text!r}: write {WHO}")
-    return chosen
+    return names
 
 
 def _clear() -> str:

@@ -56,7 +56,7 @@ class Template:
         return ("".join(filled) + self._texts[-1]).encode()
 
     def all(self, count: int, **names: int) -> Iterator[bytes]:
-        """Return so many objects, numbered from 0."""
+        """Return ``count`` objects, numbered from 0."""
         return (self.made(i=number, **names) for number in range(count))
 
 
@@ -75,6 +75,6 @@ def _compiled(text: str, where: str) -> CodeType:
     for part in ast.walk(tree):
         named_badly = isinstance(part, ast.Name) and part.id not in (*KNOWN, *_FUNCTIONS)
         if named_badly or not isinstance(part, _ALLOWED):
-            wanted = f"{', '.join(KNOWN)}, whole numbers, + - * // %, min and max"
-            raise InputError(where, f"{text!r} cannot be worked out", hint=f"write a sum of {wanted}")
+            allowed_terms = f"{', '.join(KNOWN)}, whole numbers, + - * // %, min and max"
+            raise InputError(where, f"{text!r} cannot be worked out", hint=f"write a sum of {allowed_terms}")
     return compile(tree, where, "eval")

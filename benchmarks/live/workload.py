@@ -1,23 +1,23 @@
-"""What a benchmark places: a YAML file that says which objects there are, and what must become of the pods.
+"""The workload of a benchmark: a YAML file that lists objects and the expected result of the pods.
 
 ```yaml
 title: identical pods
-pods: 10000                       # how many unless PODS says otherwise
+pods: 10000                       # default of PODS
 goal: {cpu_ms: 0.6, theirs: 3.1, speedup: 2}   # of the design, at 5,000 nodes
-objects:                          # made in this order, before a scheduler runs
+objects:                          # created in this order, before a scheduler runs
   - {like: node, count: nodes}    # a template of parts.yaml ...
   - like: pod
     count: pods
-    with: {metadata: {labels: {group: "g${i // 500}"}}}   # ... with this laid over it
+    with: {metadata: {labels: {group: "g${i // 500}"}}}   # ... with these fields merged into it
 expect: {bound: pods, reported: 0}
-churn:                            # comes and goes while the pods are placed
+churn:                            # created and deleted while the pods are scheduled
   - {like: node, every: 0.5, keep: 5}
-arriving: {like: pod}             # for `make bench-latency`: what is made at a steady rate
-alone: true                       # not one of `WORKLOADS=all`
+arriving: {like: pod}             # for `make bench-latency`: created at a constant rate
+alone: true                       # not part of `WORKLOADS=all`
 gates: GenericWorkload=true       # feature gates of both schedulers and of the API server
 serves: [scheduling.k8s.io/v1beta1]   # versions that the API server serves on request only
 flags: [--leader-elect=false]     # more flags of both schedulers
-patience: 600                     # seconds without a binding after which a round is given up (90 unless written)
+patience: 600                     # seconds without a binding until a round is aborted (default: 90)
 ```
 """
 
@@ -37,13 +37,13 @@ FOLDER: Final = Path(__file__).resolve().parents[1] / "workloads"
 PARTS: Final = "parts"
 NAMESPACE: Final = "default"
 PATIENCE: Final = 90.0
-"""With no binding for so many seconds, a round is over. Pods that preempt wait for a flush of the queue at times."""
+"""Seconds without a binding until a round ends. Preemptors sometimes wait for a flush of the queue."""
 
 
 class Goal(msgspec.Struct, forbid_unknown_fields=True):
-    """What the design asks for: the CPU of a pod where kube-scheduler takes ``theirs``, and how many times its speed.
+    """The goal of the design: the CPU per pod if kube-scheduler takes ``theirs``, and the speedup.
 
-    Milliseconds depend on the machine, so what counts is how many times less than kube-scheduler's in the same run.
+    Milliseconds depend on the machine, so only the ratio to kube-scheduler in the same run counts.
     """
 
     cpu_ms: float
@@ -52,7 +52,7 @@ class Goal(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def less_cpu(self) -> float:
-        """Return how many times less CPU than kube-scheduler is asked for."""
+        """Return the required ratio of kube-scheduler's CPU to Moorage's."""
         return self.theirs / self.cpu_ms
 
 
@@ -120,7 +120,7 @@ class Workload:
 
     @property
     def server_flags(self) -> tuple[str, ...]:
-        """What the API server has to be told."""
+        """Return the additional flags of the API server."""
         served = ",".join(f"{version}=true" for version in self.serves)
         return (*self.gate_flags, f"--runtime-config={served}") if served else self.gate_flags
 
@@ -128,8 +128,8 @@ class Workload:
         """Return where each object is posted and its JSON; one group has to be there before the next."""
         for group in self.groups:
             count = group.count.of(nodes=self.nodes, pods=self.pods)
-            made = group.template.all(count, nodes=self.nodes, pods=self.pods)
-            yield ((group.path, body) for body in made)
+            bodies = group.template.all(count, nodes=self.nodes, pods=self.pods)
+            yield ((group.path, body) for body in bodies)
 
 
 def names() -> list[str]:
@@ -143,7 +143,7 @@ def drained() -> list[str]:
 
 
 def load(name: str, nodes: int, pods: int = 0) -> Workload:
-    """Read a workload for so many nodes and pods; without a number of pods, the one of the file."""
+    """Read a workload for a number of nodes and pods; the default number of pods is in the file."""
     if name not in names():
         raise InputError(
             "--workloads",

@@ -1,4 +1,4 @@
-"""Nodes reserved for a team, as a custom resource says: a plugin that is a class and has an informer of its own."""
+"""Nodes reserved for a team by a custom resource: a plugin class with an informer."""
 
 from moorage.kube.api.custom import custom_kind
 from moorage.kube.api.meta import KubeObject
@@ -12,7 +12,7 @@ from moorage.scheduler.framework.status import Status
 
 
 class ReservationSpec(KubeStruct, frozen=True):
-    """Whom a node is for."""
+    """The team that a node is reserved for."""
 
     team: str = ""
 

@@ -1,4 +1,4 @@
-"""How many pods a second the engine places on 5,000 nodes with eight cards each, by Yoda and without.
+"""Measure the pods per second that the engine places on 5,000 nodes with eight cards each, with and without Yoda.
 
 From the root of the repository: PYTHONPATH=.:examples/03-yoda python examples/03-yoda/rate.py
 """
@@ -44,8 +44,8 @@ def main() -> None:
     """Measure and print the rates."""
     policy = load_policy(collect_plugins([Yoda]), CONFIG)
     for name, pods in {"default profile": plain, "yoda": with_cards}.items():
-        found = measure(Workload(name, nodes_with_cards, pods), NODES, seconds=3.0, policy=policy).row()
-        sys.stdout.write(f"{name}: {found['pods_per_second']:,.0f} pods/s, {found['unplaced']} not placed\n")
+        row = measure(Workload(name, nodes_with_cards, pods), NODES, seconds=3.0, policy=policy).row()
+        sys.stdout.write(f"{name}: {row['pods_per_second']:,.0f} pods/s, {row['unplaced']} not placed\n")
 
 
 if __name__ == "__main__":

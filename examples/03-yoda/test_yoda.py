@@ -29,16 +29,16 @@ def card(number: int = 0, **facts: Any) -> dict[str, Any]:
 
 def scv(name: str, *cards: dict[str, Any], **status: Any) -> Scv:
     sums = {key + "Sum": sum(each[key] for each in cards) for key in ("totalMemory", "freeMemory")}
-    found = {"cardList": list(cards), "cardNumber": len(cards), **sums, "updateTime": TIME, **status}
-    return Scv(metadata=ObjectMeta(name=name, uid=f"scv/{name}"), status=found)
+    report = {"cardList": list(cards), "cardNumber": len(cards), **sums, "updateTime": TIME, **status}
+    return Scv(metadata=ObjectMeta(name=name, uid=f"scv/{name}"), status=report)
 
 
-def gpu_pod(name: str = "gpu", *, node: str = "", given: str = "", ready: str = "", **labels: str) -> Pod:
-    """Make a pod that asks for cards; ``given`` are those it has, ``ready`` is since when it runs."""
+def gpu_pod(name: str = "gpu", *, node: str = "", cards: str = "", ready: str = "", **labels: str) -> Pod:
+    """Make a pod that requests cards; ``cards`` are its assigned cards, ``ready`` is its start time."""
     conditions = (Condition(type="Ready", status="True", last_transition_time=ready),) if ready else ()
     pod = make_pod(name, node=node, labels={f"scv/{key}": value for key, value in labels.items()})
     status = PodStatus(phase="Running" if ready else "Pending", conditions=conditions)
-    metadata = replace(pod.metadata, annotations={"scv/cards": given} if given else {})
+    metadata = replace(pod.metadata, annotations={"scv/cards": cards} if cards else {})
     return replace(pod, metadata=metadata, status=status)
 
 
@@ -59,10 +59,10 @@ SLOW = "node(s) had too few cards with the wanted clock"
 SMALL = "node(s) had too few cards with the wanted memory"
 SICKLY = "node(s) had too few healthy cards"
 NONSENSE = "node(s) had an Scv that makes no sense "
-TAKEN = gpu_pod("a", node="n", given="0", memory="8000")
+TAKEN = gpu_pod("a", node="n", cards="0", memory="8000")
 
 ROWS: dict[str, tuple[list[KubeObject], Pod, str | None, bool]] = {
-    # What is on the node, the pod, why not, and whether the original takes it.
+    # The cards on the node, the pod, the reason, and whether the original accepts the node.
     "a pod without labels needs one card": ([scv("n", card())], gpu_pod(), None, True),
     "a node without cards will not do": ([scv("n")], gpu_pod(), SICKLY, False),
     "nor one that nobody reports on": ([], gpu_pod(), "node(s) had no Scv (does the sniffer run there?)", False),
@@ -83,13 +83,13 @@ ROWS: dict[str, tuple[list[KubeObject], Pod, str | None, bool]] = {
     "another card is free": (
         [scv("n", card(), card(1)), TAKEN], gpu_pod(memory="8000"), None, True),
     "what is in use since the report is taken twice over, by others and by the pod": (
-        [scv("n", card(**HALF)), gpu_pod("a", node="n", given="0", memory="4000", ready=LATER)],
+        [scv("n", card(**HALF)), gpu_pod("a", node="n", cards="0", memory="4000", ready=LATER)],
         gpu_pod(memory="3000"), FULL, True),
     "what is in the report is taken once": (
-        [scv("n", card(**HALF)), gpu_pod("a", node="n", given="0", memory="4000", ready=EARLIER)],
+        [scv("n", card(**HALF)), gpu_pod("a", node="n", cards="0", memory="4000", ready=EARLIER)],
         gpu_pod(memory="3000"), None, True),
     "a pod that uses less than it was promised keeps its promise": (
-        [scv("n", card()), gpu_pod("a", node="n", given="0", memory="8000", ready=EARLIER)],
+        [scv("n", card()), gpu_pod("a", node="n", cards="0", memory="8000", ready=EARLIER)],
         gpu_pod(memory="8000"), FULL, True),
     "a pod that wants no card may go anywhere": ([], gpu_pod(number="0"), None, False),
     "a label that is no number is told": (
@@ -105,7 +105,7 @@ ROWS: dict[str, tuple[list[KubeObject], Pod, str | None, bool]] = {
         [scv("n", card())], gpu_pod(numbr="2"),
         "the pod's label scv/numbr means nothing: write one of scv/number, scv/memory, scv/clock, scv/priority", True),
     "a pod that runs takes what it asks for, whatever else is wrong with it": (
-        [scv("n", card()), gpu_pod("a", node="n", given="0", memory="8000", priority="high", ready=EARLIER)],
+        [scv("n", card()), gpu_pod("a", node="n", cards="0", memory="8000", priority="high", ready=EARLIER)],
         gpu_pod(memory="8000"), FULL, True),
     "a card list of nonsense is told": (
         [scv("n", cardList="many")], gpu_pod(), NONSENSE + "(Expected array, got str at cardList)", False),
@@ -129,13 +129,15 @@ def test_filter(form: FilterForm, there: list[KubeObject], pod: Pod, want: str |
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("there", "pod", "_", "fits"), ROWS.values(), ids=ROWS)
-def test_filter_of_the_original(form: FilterForm, there: list[KubeObject], pod: Pod, _: object, fits: bool) -> None:
+def test_strict_filter_is_the_originals(
+    form: FilterForm, there: list[KubeObject], pod: Pod, _: object, fits: bool
+) -> None:
     rig = Rig(make_node("n"), *there)
     assert (message(yoda(rig, strict=True), rig, pod, form) is None) == fits
 
 
-def test_preemption_gets_back_what_a_victim_uses() -> None:
-    victim = gpu_pod("victim", node="n", given="0", memory="8000", ready=EARLIER)
+def test_preemption_frees_the_memory_of_victims() -> None:
+    victim = gpu_pod("victim", node="n", cards="0", memory="8000", ready=EARLIER)
     rig = Rig(make_node("n"), scv("n", card(freeMemory=4194)), victim)
     plugin, what_if = yoda(rig), rig.nodes[0].copy()
     assert plugin.filter(CycleState(), gpu_pod(memory="8000"), what_if) is not None
@@ -159,18 +161,18 @@ def original_scores(scvs: list[Scv], pods: dict[str, list[Pod]], memory: int, cl
 
     most = dict(names)
     for each in scvs:
-        for one in each.status["cardList"] if passes(each.status) else ():
-            if one["freeMemory"] >= memory and one["clock"] >= clock:
-                most = {name: max(most[name], one[name]) for name in names}
+        for entry in each.status["cardList"] if passes(each.status) else ():
+            if entry["freeMemory"] >= memory and entry["clock"] >= clock:
+                most = {name: max(most[name], entry[name]) for name in names}
     totals = []
     for each in scvs:
         status, basic = each.status, 0
-        for one in status["cardList"] if passes(status) else ():
-            if one["freeMemory"] >= memory and one["clock"] >= clock:
+        for entry in status["cardList"] if passes(status) else ():
+            if entry["freeMemory"] >= memory and entry["clock"] >= clock:
                 divisor = {**most, "clock": most["bandwidth"]}
-                basic += sum((1 + (name == "freeMemory")) * (one[name] * 100 // divisor[name]) for name in names)
-        asked, total = sum(int(pod.labels["scv/memory"]) for pod in pods[each.name]), status["totalMemorySum"]
-        allocate = 0 if total < asked or not total else (total - asked) * 100 // total * 3
+                basic += sum((1 + (name == "freeMemory")) * (entry[name] * 100 // divisor[name]) for name in names)
+        requested, total = sum(int(pod.labels["scv/memory"]) for pod in pods[each.name]), status["totalMemorySum"]
+        allocate = 0 if total < requested or not total else (total - requested) * 100 // total * 3
         totals.append(basic + allocate + (status["freeMemorySum"] * 100 // total * 2 if total else 0))
     low, high = min(totals), max(0, *totals)
     low -= low == high
@@ -184,15 +186,21 @@ def some_cards(draw: st.DrawFn) -> list[dict[str, Any]]:
          "freeMemory": st.integers(0, 12194), "core": st.sampled_from([1530, 1911]),
          "power": st.sampled_from([70, 250]), "bandwidth": st.sampled_from([7880, 15760])}
     )  # fmt: skip
-    return [card(place, **each) for place, each in enumerate(draw(st.lists(facts, max_size=4)))]
+    return [card(index, **each) for index, each in enumerate(draw(st.lists(facts, max_size=4)))]
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
 @settings(max_examples=30, deadline=None)
-@given(cards=st.lists(some_cards(), min_size=1, max_size=4), memory=st.integers(0, 12194), used=st.integers(0, 30000))
-def test_scores_of_the_original(form: ScoreForm, cards: list[list[dict[str, Any]]], memory: int, used: int) -> None:
-    scvs = [scv(f"n{place}", *each) for place, each in enumerate(cards)]
-    running = gpu_pod("running", node="n0", memory=str(used), number="2")
+@given(
+    cards=st.lists(some_cards(), min_size=1, max_size=4),
+    memory=st.integers(0, 12194),
+    used_memory=st.integers(0, 30000),
+)
+def test_strict_scores_match_the_original(
+    form: ScoreForm, cards: list[list[dict[str, Any]]], memory: int, used_memory: int
+) -> None:
+    scvs = [scv(f"n{index}", *each) for index, each in enumerate(cards)]
+    running = gpu_pod("running", node="n0", memory=str(used_memory), number="2")
     rig = Rig(*(make_node(each.name) for each in scvs), running, *scvs)
     pods: dict[str, list[Pod]] = {each.name: [] for each in scvs} | {"n0": [running]}
     pod = gpu_pod(memory=str(memory), clock="5001")
@@ -200,14 +208,14 @@ def test_scores_of_the_original(form: ScoreForm, cards: list[list[dict[str, Any]
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
-def test_ours_divides_clocks_by_clocks(form: ScoreForm) -> None:
+def test_corrected_scores_divide_clocks_by_clocks(form: ScoreForm) -> None:
     rig = Rig(make_node("slow"), make_node("fast"), scv("slow", card(clock=5001)), scv("fast", card(bandwidth=14000)))
     # Clock and bandwidth: 87 + 100 and 100 + 88 points. The original gives the clocks 31 and 36.
     assert run_score(yoda(rig), rig, gpu_pod(), form) == [0, 100]
     assert run_score(yoda(rig, strict=True), rig, gpu_pod(), form) == [100, 0]
 
 
-def test_the_queue_goes_by_priority_then_by_time() -> None:
+def test_queue_order_is_priority_then_time() -> None:
     class Queued:
         def __init__(self, pod: Pod, timestamp: float) -> None:
             self.pod, self.timestamp, self.priority, self.attempts = pod, timestamp, 0, 0
@@ -224,13 +232,13 @@ def test_the_queue_goes_by_priority_then_by_time() -> None:
 
 @st.composite
 def gpu_clusters(draw: st.DrawFn) -> tuple[KubeObject, ...]:
-    names = [f"n{place}" for place in range(draw(st.integers(1, 3)))]
+    names = [f"n{index}" for index in range(draw(st.integers(1, 3)))]
     scvs = [scv(name, *draw(some_cards())) for name in names if draw(st.booleans())]
-    given_cards, times = st.sampled_from(["", "0", "1", "0,1", "7"]), st.sampled_from(["", EARLIER, LATER])
+    assigned_cards, times = st.sampled_from(["", "0", "1", "0,1", "7"]), st.sampled_from(["", EARLIER, LATER])
     pods = [
-        gpu_pod(f"p{place}", node=draw(st.sampled_from(names)), given=draw(given_cards), ready=draw(times),
+        gpu_pod(f"p{index}", node=draw(st.sampled_from(names)), cards=draw(assigned_cards), ready=draw(times),
                 memory=draw(st.sampled_from(["2000", "9000", "x"])))
-        for place in range(draw(st.integers(0, 3)))
+        for index in range(draw(st.integers(0, 3)))
     ]  # fmt: skip
     return (*map(make_node, names), *scvs, *pods)
 
@@ -238,7 +246,7 @@ def gpu_clusters(draw: st.DrawFn) -> tuple[KubeObject, ...]:
 def gpu_pods() -> st.SearchStrategy[Pod]:
     numbers, amounts = st.sampled_from(["0", "1", "2"]), st.sampled_from(["2000", "8000", "x", "-1"])
     labels = st.fixed_dictionaries({}, optional={"number": numbers, "memory": amounts, "clock": st.just("5001")})
-    return labels.map(lambda found: gpu_pod("incoming", **found))
+    return labels.map(lambda values: gpu_pod("incoming", **values))
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -252,7 +260,7 @@ def test_both_forms_agree(strict: bool) -> None:
 
 
 @in_virtual_time
-async def test_a_cluster_with_cards() -> None:
+async def test_pods_get_cards_in_a_cluster() -> None:
     definitions = [FOLDER / "deploy" / "crd.yaml"]
     async with Cluster(
         nodes=4, shape="cpu=8", plugins=[Yoda], config=FOLDER / "scheduler.yaml", definitions=definitions
@@ -264,7 +272,7 @@ async def test_a_cluster_with_cards() -> None:
 
         # The node's Scvs appear, and the pods that could not be placed without them are tried again.
         for number in range(1, 5):
-            cards = [card(place) for place in range(2 if number == 1 else 1)]
+            cards = [card(index) for index in range(2 if number == 1 else 1)]
             await cluster.apply(
                 {"apiVersion": "core.run-linux.com/v1", "kind": "Scv", **_plain(scv(f"node-{number}", *cards))}
             )
@@ -286,12 +294,12 @@ async def test_a_cluster_with_cards() -> None:
         await cluster.wait_for(lambda: len(cluster.running("app=training")) == 2)
 
 
-def _plain(thing: Scv) -> dict[str, Any]:
-    return {"metadata": {"name": thing.name}, "status": thing.status}
+def _plain(resource: Scv) -> dict[str, Any]:
+    return {"metadata": {"name": resource.name}, "status": resource.status}
 
 
 @in_virtual_time
-async def test_the_stand_in_reports_what_pods_use() -> None:
+async def test_sniffer_reports_used_memory() -> None:
     definitions = [FOLDER / "deploy" / "crd.yaml"]
     async with Cluster(nodes=3, plugins=[Yoda], config=FOLDER / "scheduler.yaml", definitions=definitions) as cluster:
         assert await sniffer.publish(cluster.client, 1e9) == 3
@@ -303,6 +311,6 @@ async def test_the_stand_in_reports_what_pods_use() -> None:
         assert await sniffer.publish(cluster.client, 2e9) == 1
         (placed,) = cluster.running()
         reported = next(each for each in await cluster.client.list(Scv) if each.name == placed.node_name)
-        used = [each["totalMemory"] - each["freeMemory"] for each in reported.status["cardList"]]
-        assert sorted(used)[-1] == 9000
-        assert used[int(placed.annotations["scv/cards"])] == 9000
+        used_memory = [each["totalMemory"] - each["freeMemory"] for each in reported.status["cardList"]]
+        assert sorted(used_memory)[-1] == 9000
+        assert used_memory[int(placed.annotations["scv/cards"])] == 9000

@@ -4,7 +4,7 @@ from moorage import CycleState, FilterPlugin, Handle, NodeInfo, Pod, PreBindPlug
 
 
 class Sample(FilterPlugin, PreBindPlugin):
-    """Say which pod is filtered where, and onto which node it goes."""
+    """Log the filtered pods and nodes, and the node of each pod."""
 
     name = "sample"
 
@@ -21,7 +21,7 @@ class Sample(FilterPlugin, PreBindPlugin):
         return None
 
     async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Look the node up as it is in this moment."""
+        """Look up the current state of the node."""
         node = self._handle.nodes.find(node_name)
         if node is None:
             return Status.error(f"node {node_name} is gone")

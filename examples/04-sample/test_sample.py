@@ -21,9 +21,9 @@ def test_a_pod_is_filtered_and_bound(logged: list[MutableMapping[str, Any]], mon
             await cluster.wait_for(lambda: len(cluster.running()) == 1)
 
     story()
-    ours = [line for line in logged if line["event"] in ("filter", "prebind")]
-    assert [line["event"] for line in ours] == ["filter", "filter", "prebind"]
-    assert ours[-1]["pods_there"] == 1
+    lines = [line for line in logged if line["event"] in ("filter", "prebind")]
+    assert [line["event"] for line in lines] == ["filter", "filter", "prebind"]
+    assert lines[-1]["pods_there"] == 1
 
 
 def test_both_forms_agree() -> None:

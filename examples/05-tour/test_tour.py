@@ -13,7 +13,7 @@ LIFE = [
 ]  # fmt: skip
 
 
-def test_the_life_of_a_pod(logged: list[MutableMapping[str, Any]]) -> None:
+def test_extension_points_are_logged_in_order(logged: list[MutableMapping[str, Any]]) -> None:
     @in_virtual_time
     async def story() -> None:
         config = FOLDER / "scheduler.yaml"
@@ -23,7 +23,7 @@ def test_the_life_of_a_pod(logged: list[MutableMapping[str, Any]]) -> None:
             await cluster.wait_for(lambda: "2 Insufficient cpu" in cluster.why_pending("giant"))
 
     story()
-    ours = [line for line in logged if line.get("plugin") == "Tour"]
-    assert [line["event"] for line in ours if line["pod"] == "default/traveller"] == LIFE
-    (helpless,) = (line for line in ours if line["event"] == "PostFilter")
+    lines = [line for line in logged if line.get("plugin") == "Tour"]
+    assert [line["event"] for line in lines if line["pod"] == "default/traveller"] == LIFE
+    (helpless,) = (line for line in lines if line["event"] == "PostFilter")
     assert (helpless["pod"], helpless["why"]) == ("default/giant", "2 Insufficient cpu")

@@ -1,4 +1,4 @@
-"""A tour: one plugin that takes part in every extension point and says so, in the order of a pod's life."""
+"""A tour: one plugin that implements every extension point and logs each call, in the order of a pod's lifecycle."""
 
 from typing import Any
 

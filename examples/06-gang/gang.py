@@ -7,7 +7,7 @@ PATIENCE = 30.0
 
 
 class Gang(PermitPlugin, ReservePlugin):
-    """Hold pods with the label ``gang`` back until as many as ``gang-size`` says have a place."""
+    """Hold pods with the label ``gang`` until ``gang-size`` of them have a node."""
 
     def __init__(self, *, handle: Handle) -> None:
         self._handle = handle
@@ -19,12 +19,12 @@ class Gang(PermitPlugin, ReservePlugin):
         size = pod.labels.get(SIZE, "")
         if not size.isdecimal():
             return Status.unresolvable(f"the pod's label {SIZE} is {size!r}: write how many pods the gang has")
-        waiting = [other for other in self._handle.waiting_pods() if same_gang(other.pod, pod)]
-        bound = sum(same_gang(other, pod) for node in self._handle.nodes for other in node.pods.values())
+        waiting = [member for member in self._handle.waiting_pods() if same_gang(member.pod, pod)]
+        bound = sum(same_gang(member, pod) for node in self._handle.nodes for member in node.pods.values())
         if bound < int(size):  # those that wait, and this one, are counted on their nodes already
             return Wait(PATIENCE)
-        for other in waiting:
-            other.allow(self.name)
+        for member in waiting:
+            member.allow(self.name)
         return None
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
@@ -33,11 +33,11 @@ class Gang(PermitPlugin, ReservePlugin):
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
         """When one gives up, the others give their places back at once."""
-        for other in self._handle.waiting_pods():
-            if same_gang(other.pod, pod):
-                other.reject(self.name, f"{pod.name} of the same gang has no place")
+        for member in self._handle.waiting_pods():
+            if same_gang(member.pod, pod):
+                member.reject(self.name, f"{pod.name} of the same gang has no place")
 
 
 def same_gang(left: Pod, right: Pod) -> bool:
-    """Tell whether two pods are of one gang."""
+    """Return whether two pods belong to the same gang."""
     return left.namespace == right.namespace and left.labels.get(GANG) == right.labels.get(GANG) is not None

@@ -16,19 +16,19 @@ async def test_gangs_start_together_or_not_at_all() -> None:
         def bound(gang: str) -> list[Pod]:
             return [pod for pod in cluster.pods(f"gang={gang}") if pod.node_name]
 
-        seen: set[tuple[int, int]] = set()
+        bound_counts: set[tuple[int, int]] = set()
 
         def all_done() -> bool:
-            seen.add((len(bound("red")), len(bound("blue"))))
+            bound_counts.add((len(bound("red")), len(bound("blue"))))
             return all(pod.status.phase == "Succeeded" for pod in cluster.pods()) and len(cluster.pods()) == 6
 
         await cluster.wait_for(all_done, seconds=1200)
         # Bindings of one gang follow each other; what never happens is that both have some pods and none has all.
-        assert not [pair for pair in seen if 0 < pair[0] < 3 and 0 < pair[1] < 3]
+        assert not [pair for pair in bound_counts if 0 < pair[0] < 3 and 0 < pair[1] < 3]
 
 
 @in_virtual_time
-async def test_a_wrong_size_is_told() -> None:
+async def test_invalid_gang_size_is_reported() -> None:
     async with Cluster(nodes=1, plugins=[Gang]) as cluster:
         labels = {"gang": "red", "gang-size": "many"}
         spec = {"containers": [{"name": "main", "image": "a:1"}]}

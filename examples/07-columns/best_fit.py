@@ -14,23 +14,23 @@ class BestFit(ScorePlugin):
     depends_on = DependsOn.REQUESTS
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Score one node, for what-ifs and for those who read this."""
-        left = 0
+        """Score one node, for what-ifs and for readers."""
+        free = 0
         for resource in RESOURCES:
             has = node.allocatable.get(resource, 0)
-            used = node.requested.get(resource, 0) + pod.requests.get(resource, 0)
-            left += max(has - used, 0) * 100 // max(has, 1)
-        return 100 - left // len(RESOURCES)
+            requested = node.requested.get(resource, 0) + pod.requests.get(resource, 0)
+            free += max(has - requested, 0) * 100 // max(has, 1)
+        return 100 - free // len(RESOURCES)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         """The same for all nodes at once: each line works on a whole column."""
-        left = np.zeros(len(nodes), dtype=np.int64)
+        free = np.zeros(len(nodes), dtype=np.int64)
         for resource in RESOURCES:
             has = nodes.allocatable[resource]
-            used = nodes.requested[resource] + pod.requests.get(resource, 0)
-            left += np.maximum(has - used, 0) * 100 // np.maximum(has, 1)
-        return 100 - left // len(RESOURCES)
+            requested = nodes.requested[resource] + pod.requests.get(resource, 0)
+            free += np.maximum(has - requested, 0) * 100 // np.maximum(has, 1)
+        return 100 - free // len(RESOURCES)
 
     def sign(self, pod: Pod) -> tuple[int, ...]:
-        """Answer pods alike that ask for the same."""
+        """Share results among pods with the same requests."""
         return tuple(pod.requests.get(resource, 0) for resource in RESOURCES)

@@ -4,7 +4,7 @@ from moorage.testing import check_plugin, make_node, make_pod
 from moorage.testing.rig import SCORE_FORMS, Rig, run_score
 
 
-def test_the_smaller_hole_wins() -> None:
+def test_fuller_node_wins() -> None:
     large = make_node("large", allocatable={"cpu": 16, "memory": "64Gi"})
     small = make_node("small", allocatable={"cpu": 4, "memory": "16Gi"})
     rig = Rig(large, small, make_pod("there", node="small", requests={"cpu": 1, "memory": "4Gi"}))

@@ -1,4 +1,4 @@
-"""Scores by measured load: a Prometheus server is asked in the background, and pods go where the least is going on."""
+"""Scores by measured load: query a Prometheus server in the background and prefer the least loaded nodes."""
 
 from collections.abc import Hashable
 
@@ -13,7 +13,7 @@ UNMEASURED = 50
 
 
 class LoadAwareArgs(msgspec.Struct, frozen=True, rename="camel"):
-    """Where to ask, what, and how the answer names nodes."""
+    """The server, the query, and the label that names nodes in its results."""
 
     url: str = "http://prometheus.monitoring:9090"
     query: str = "instance:node_cpu_utilisation:rate5m"
@@ -23,7 +23,7 @@ class LoadAwareArgs(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LoadAware(PreScorePlugin, ScorePlugin):
-    """Prefer nodes with little measured load; with no recent measurement, have no say."""
+    """Prefer nodes with little measured load; without a recent measurement, do not affect the decision."""
 
     Args = LoadAwareArgs
     depends_on = DependsOn.NODE
@@ -34,11 +34,11 @@ class LoadAware(PreScorePlugin, ScorePlugin):
         self._load = Polled(handle, self._fetch, name="load", every=args.every_seconds, stale_after=args.stale_seconds)
 
     async def start(self) -> None:
-        """Ask for the first time, and go on asking in the background."""
+        """Query for the first time, and continue in the background."""
         await self._load.start()
 
     async def close(self) -> None:
-        """Let go of the connection; the asking ends by itself."""
+        """Close the connection; the background task ends by itself."""
         self._prometheus.close()
 
     async def _fetch(self) -> dict[str, float]:
@@ -55,14 +55,14 @@ class LoadAware(PreScorePlugin, ScorePlugin):
         return None if self._load.value else Status.skip()
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Score what is left of a node; one that nobody measures is neither good nor bad."""
+        """Score the unused share of a node; a node without measurement gets a neutral score."""
         load = (self._load.value or {}).get(node.name)
         return UNMEASURED if load is None else round(100 * (1 - min(max(load, 0.0), 1.0)))
 
     def sign(self, pod: Pod) -> Hashable:
-        """Score all pods alike: a node is asked about once, until something else is measured."""
+        """Score all pods alike: each node is scored once per measurement."""
         return ()
 
     def epoch(self) -> Hashable:
-        """Score anew when something else was measured, or nothing is known any more."""
+        """Discard cached scores when a measurement arrives or expires."""
         return self._load.epoch

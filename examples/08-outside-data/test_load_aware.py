@@ -14,7 +14,7 @@ from moorage.testing.rig import Rig
 
 
 class Prometheus(ThreadingHTTPServer):
-    """As much of a Prometheus server as answers a query for a value per node."""
+    """The part of a Prometheus server that returns a value per node for a query."""
 
     load: dict[str, str] = {}
     is_down = False
@@ -39,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def pod(name: str) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def test_pods_go_where_the_least_is_going_on(prometheus: Prometheus) -> None:
+def test_pods_go_to_the_least_loaded_nodes(prometheus: Prometheus) -> None:
     @in_virtual_time
     async def story() -> None:
         async with Cluster(nodes=3, plugins=[LoadAware], config=config(prometheus)) as cluster:
@@ -81,7 +81,7 @@ def test_pods_go_where_the_least_is_going_on(prometheus: Prometheus) -> None:
             await cluster.sleep(20)
             await cluster.apply(pod("second"))
             await cluster.wait_for(lambda: len(cluster.running()) == 2)
-            assert [found.node_name for found in cluster.running()] == ["node-2", "node-1"]
+            assert [running.node_name for running in cluster.running()] == ["node-2", "node-1"]
 
     story()
     assert set(prometheus.queries) == {"instance:node_cpu_utilisation:rate5m"}
@@ -104,7 +104,7 @@ def test_old_measurements_are_not_used(prometheus: Prometheus) -> None:
     story()
 
 
-def test_a_url_that_is_none_is_refused() -> None:
+def test_invalid_url_is_rejected() -> None:
     with pytest.raises(InputError, match="pluginConfig of LoadAware, url: not a URL of a server"):
         LoadAware(args=LoadAwareArgs(url="prometheus:9090"), handle=Rig())
 

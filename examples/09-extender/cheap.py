@@ -25,7 +25,7 @@ class Cheap(FilterPlugin, ScorePlugin):
         return 100 - price_of(node)
 
     def sign(self, pod: Pod) -> str | None:
-        """Answer pods of one budget alike."""
+        """Share results among pods with the same budget."""
         return pod.labels.get(BUDGET, "")
 
 

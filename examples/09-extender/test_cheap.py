@@ -8,7 +8,7 @@ WORKLOAD = Path(__file__).with_name("workload.yaml")
 
 
 @in_virtual_time
-async def test_the_same_in_process() -> None:
+async def test_plugin_gives_the_same_result_in_process() -> None:
     async with Cluster(nodes=3, plugins=[Cheap]) as cluster:
         await cluster.apply(WORKLOAD)
         await cluster.wait_for(lambda: [pod.name for pod in cluster.running()] == ["thrifty"])

@@ -25,11 +25,11 @@ class GpuLabels(FilterPlugin, ScorePlugin):
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         """Prefer nodes with much memory that no pod was promised."""
         memory = amount(node.labels, "scv/Memory")
-        promised = sum(amount(other.labels, "scv/FreeMemory") for other in node.pods.values())
+        promised = sum(amount(neighbour.labels, "scv/FreeMemory") for neighbour in node.pods.values())
         return max(memory - promised, 0) * 100 // max(memory, 1)
 
     def sign(self, pod: Pod) -> tuple[str | None, ...]:
-        """Answer pods alike that have the same labels."""
+        """Share results among pods with the same labels."""
         return tuple(pod.labels.get(key) for key in ("scv/Level", *WANTED))
 
 

@@ -8,7 +8,7 @@ WORKLOAD = Path(__file__).with_name("workload.yaml")
 
 
 @in_virtual_time
-async def test_pods_find_the_gpus_they_ask_for() -> None:
+async def test_pods_get_the_requested_gpus() -> None:
     async with Cluster(nodes=3, plugins=[GpuLabels]) as cluster:
         await cluster.apply(WORKLOAD)
         await cluster.wait_for(lambda: [pod.node_name for pod in cluster.running()] == ["node-1"])

@@ -10,6 +10,6 @@ WEIGHTS = np.array(json.loads((Path(__file__).parent / "weights.json").read_text
 
 
 def policy(nodes: NDArray[np.float32], _pod: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Score all nodes that will do, a row each; the best number gets the pod."""
+    """Score all feasible nodes, a row each; the node with the highest number gets the pod."""
     scores: NDArray[np.float64] = nodes @ WEIGHTS
     return scores

@@ -1,1 +1,1 @@
-"""Yoda: GPU pods placed by what every card is doing right now."""
+"""Yoda: GPU pods placed by the current state of every card."""

@@ -1,4 +1,4 @@
-"""The cards of nodes as arrays: of one node or of the whole cluster, with what pods hold on them taken off."""
+"""The cards of nodes as arrays, of one node or of the whole cluster, less the memory reserved by pods."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ class Cards:
         self.healthy: BoolArray = facts[1] != 0
         self.free, self.total, self.clock, self.core, self.power, self.bandwidth = facts[2:]
         self.card_number, self.total_sum, self.free_sum, self.asked = sums
-        """What the report says of the node, and the memory that the labels of pods on it ask for."""
+        """The sums of the node's report, and the memory requested by the labels of its pods."""
 
 
 def facts_of(report: Report, width: int = 0) -> IntArray:
@@ -39,9 +39,9 @@ def _facts(card: Card) -> tuple[int, ...]:
     return 1, is_healthy, card.free_memory, card.total_memory, card.clock, card.core, card.power, card.bandwidth
 
 
-def sums_of(report: Report, asked: int) -> IntArray:
-    """Write what a report says of the whole node."""
-    return np.array((report.card_number, report.total_memory_sum, report.free_memory_sum, asked), dtype=np.int64)
+def sums_of(report: Report, requested: int) -> IntArray:
+    """Return the sums of a report for the whole node."""
+    return np.array((report.card_number, report.total_memory_sum, report.free_memory_sum, requested), dtype=np.int64)
 
 
 class CardReader:
@@ -62,8 +62,8 @@ class CardReader:
 
     def read(self, node: NodeInfo) -> Cards | Status:
         """Return the cards of a node, perhaps of a what-if, or why they are not known."""
-        found = self.read_facts(node)
-        return found if isinstance(found, Status) else Cards(*found)
+        facts = self.read_facts(node)
+        return facts if isinstance(facts, Status) else Cards(*facts)
 
     def read_facts(self, node: NodeInfo, width: int = 0) -> tuple[IntArray, IntArray] | Status:
         """Return facts and sums of a node, or why they are not known."""
@@ -79,24 +79,26 @@ class CardReader:
         return facts, sums_of(report, sum(demand.total for demand in demands.values()))
 
     def _take_off(self, facts: IntArray, report: Report, node: NodeInfo, demands: dict[str, Demand]) -> None:
-        """Take off each card's free memory what pods hold there and the report does not know of.
+        """Subtract memory from each card that pods hold but the report does not include.
 
-        A card has no more left than its pods leave of it, whatever is reported; and no more than was reported, less
-        what pods hold that started since. Pods that a what-if takes away give back what the report says they use.
+        Free memory is limited by the card's total less its pods, and by the reported value less the pods that started
+        since the report. Pods removed in a what-if give back the memory that the report contains.
         """
-        place_of = {card.id: place for place, card in enumerate(report.card_list)}
+        index_by_id = {card.id: index for index, card in enumerate(report.card_list)}
         real = self._handle.nodes.find(node.name)
         there = real.pods if real is not None else node.pods
-        held, since = np.zeros_like(facts[2]), np.zeros_like(facts[2])
+        reserved, since = np.zeros_like(facts[2]), np.zeros_like(facts[2])
         for uid, demand in demands.items():
-            places = [place_of[card] for card in cards_given(node.pods[uid]) if card in place_of]
-            held[places] += demand.memory or 0
+            indexes = [index_by_id[card] for card in cards_given(node.pods[uid]) if card in index_by_id]
+            reserved[indexes] += demand.memory or 0
             if not _is_reported(node.pods[uid], report):
-                since[places] += demand.memory or 0
+                since[indexes] += demand.memory or 0
         for pod in _gone(there.values(), node):
             if (demand_then := _valid_demand(pod)) is not None and _is_reported(pod, report):
-                since[[place_of[card] for card in cards_given(pod) if card in place_of]] -= demand_then.memory or 0
-        np.clip(facts[2] - since, 0, np.maximum(facts[3] - held, 0), out=facts[2])
+                since[[index_by_id[card] for card in cards_given(pod) if card in index_by_id]] -= (
+                    demand_then.memory or 0
+                )
+        np.clip(facts[2] - since, 0, np.maximum(facts[3] - reserved, 0), out=facts[2])
         for uid, demand in demands.items():
             if uid not in there:
                 # A pod that a what-if adds, such as a nominated one: it would be given cards like any other.
@@ -104,24 +106,24 @@ class CardReader:
 
 
 def usable(cards: Cards, demand: Demand) -> BoolArray:
-    """Find the cards that will do."""
+    """Find the usable cards."""
     enough: BoolArray = (cards.clock >= (demand.clock or 0)) & (cards.free >= (demand.memory or 0))
     return enough & cards.healthy & cards.exists
 
 
 def best_cards(cards: Cards, demand: Demand) -> list[int]:
     """Choose the places of as many cards as a pod needs: those on which the least memory stays free."""
-    places: list[int] = np.flatnonzero(usable(cards, demand)).tolist()
-    return sorted(places, key=lambda place: (int(cards.free[place]), place))[: demand.cards]
+    indexes: list[int] = np.flatnonzero(usable(cards, demand)).tolist()
+    return sorted(indexes, key=lambda index: (int(cards.free[index]), index))[: demand.cards]
 
 
 def unreadable(problem: str) -> Status:
-    """Say that an Scv makes no sense."""
+    """Return the status for an invalid Scv."""
     return Status.unresolvable(f"node(s) had an Scv that makes no sense ({problem})")
 
 
 def _valid_demand(pod: Pod) -> Demand | None:
-    """Return what a pod on a node holds; one whose labels nobody can read holds nothing."""
+    """Return the demand of a pod on a node; a pod with unreadable labels holds nothing."""
     try:
         demand = demand_of(pod)
     except WrongLabel:

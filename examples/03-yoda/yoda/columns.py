@@ -10,7 +10,7 @@ from yoda.scv import Report, Scv
 
 
 class CardColumns:
-    """Facts and sums by row. A row whose cards are not known is all zeros, and has a status that says why."""
+    """Facts and sums by row. A row without a valid report is all zeros and has a status with the reason."""
 
     def __init__(self, handle: Handle, scvs: Lister[Scv], reader: CardReader) -> None:
         self._handle = handle
@@ -28,7 +28,7 @@ class CardColumns:
         facts, sums = self._facts, self._sums
         if not nodes.shows_all:
             facts, sums = facts[:, nodes.rows], sums[:, nodes.rows]
-        unknown = ((place, self._unknown.get(row)) for place, row in enumerate(nodes.rows.tolist()))
+        unknown = ((index, self._unknown.get(row)) for index, row in enumerate(nodes.rows.tolist()))
         return Cards(facts, sums), Verdict.from_rows(len(nodes), unknown if self._unknown else ())
 
     def of(self, node: NodeInfo) -> Cards | Status:
@@ -40,13 +40,13 @@ class CardColumns:
 
     @property
     def reported(self) -> Cards:
-        """The cards of all reports that can be read, with or without a node, as they were reported."""
+        """The cards of all valid reports, with or without a node, unchanged."""
         if self._reported is None or self._reported[0] != self._scvs.version:
             reports = [scv.report for scv in self._scvs.list()]
-            known = [report for report in reports if isinstance(report, Report)] or [Report()]
-            width = max(len(report.card_list) for report in known)
-            facts = np.stack([facts_of(report, width) for report in known], axis=1)
-            sums = np.stack([sums_of(report, 0) for report in known], axis=1)
+            valid = [report for report in reports if isinstance(report, Report)] or [Report()]
+            width = max(len(report.card_list) for report in valid)
+            facts = np.stack([facts_of(report, width) for report in valid], axis=1)
+            sums = np.stack([sums_of(report, 0) for report in valid], axis=1)
             self._reported = self._scvs.version, Cards(facts, sums)
         return self._reported[1]
 
@@ -69,17 +69,17 @@ class CardColumns:
         moved, reported = nodes.changed_since(self._seen[0]), self._scvs.changed_since(self._seen[1])
         if moved is None or reported is None:
             return None
-        found = {node.row for name in reported if (node := nodes.find(name)) is not None}
-        return found | {row for row in moved if row < len(nodes)}
+        changed = {node.row for name in reported if (node := nodes.find(name)) is not None}
+        return changed | {row for row in moved if row < len(nodes)}
 
     def _read(self, row: int, node: NodeInfo) -> None:
-        found = self._reader.read_facts(node, self._facts.shape[2])
-        if isinstance(found, Status):
-            self._unknown[row] = found
+        reading = self._reader.read_facts(node, self._facts.shape[2])
+        if isinstance(reading, Status):
+            self._unknown[row] = reading
             self._facts[:, row] = self._sums[:, row] = 0
             return
         self._unknown.pop(row, None)
-        facts, self._sums[:, row] = found
+        facts, self._sums[:, row] = reading
         if facts.shape[1] > self._facts.shape[2]:
             self._resize(self._facts.shape[1], facts.shape[1])
         self._facts[:, row] = facts
@@ -91,8 +91,8 @@ class CardColumns:
 
 
 def _resized(array: IntArray, shape: tuple[int, ...]) -> IntArray:
-    """Return a larger or smaller array with what fits of the old one."""
+    """Return a larger or smaller array with the overlapping part of the old one."""
     new = np.zeros(shape, dtype=np.int64)
-    common = tuple(slice(min(ours, theirs)) for ours, theirs in zip(array.shape, shape, strict=True))
+    common = tuple(slice(min(sizes)) for sizes in zip(array.shape, shape, strict=True))
     new[common] = array[common]
     return new

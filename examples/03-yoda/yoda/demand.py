@@ -1,4 +1,4 @@
-"""What a pod asks for, as its labels say."""
+"""The demand of a pod, read from its labels."""
 
 import re
 from functools import lru_cache
@@ -14,7 +14,7 @@ MEMORY: Final = "scv/memory"
 CLOCK: Final = "scv/clock"
 PRIORITY: Final = "scv/priority"
 CARDS: Final = "scv/cards"
-"""The annotation that says which cards a pod was given, such as ``0,2``."""
+"""The annotation with the cards assigned to a pod, such as ``0,2``."""
 
 EXAMPLES: Final = {
     NUMBER: '"2"',
@@ -27,7 +27,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
 
 
 class Demand(Struct, frozen=True):
-    """So many cards, each with this much memory free (MB) and at least this clock (MHz); ``None`` is: not said."""
+    """A number of cards, each with free memory (MB) and a minimum clock (MHz); ``None`` means unspecified."""
 
     number: int | None = None
     memory: int | None = None
@@ -35,7 +35,7 @@ class Demand(Struct, frozen=True):
 
     @property
     def cards(self) -> int:
-        """How many cards; a pod that does not say so needs one."""
+        """The number of cards (default: 1)."""
         return 1 if self.number is None else self.number
 
     @property
@@ -49,12 +49,12 @@ class WrongLabel(Exception):
 
 
 def demand_of(pod: Pod) -> Demand:
-    """Read a pod's labels; WrongLabel says which one is no whole number."""
+    """Read a pod's labels; raise WrongLabel for a label that is not a whole number."""
     return _demand(*_labels(pod))
 
 
 def check_labels(pod: Pod) -> None:
-    """Refuse what says nothing about cards but is wrong all the same: a priority that is none, a name that is none."""
+    """Reject invalid labels that are unrelated to cards: an invalid priority or an invalid name."""
     for key in pod.labels:
         if key.startswith("scv/") and key not in EXAMPLES:
             raise WrongLabel(f"the pod's label {key[:40]} means nothing: write one of {', '.join(EXAMPLES)}")
@@ -74,7 +74,7 @@ def number(label: str) -> int:
 
 
 def cards_given(pod: Pod) -> tuple[int, ...]:
-    """Return the cards that a pod was given; none if it was placed by somebody else."""
+    """Return the cards assigned to a pod; empty if another scheduler placed it."""
     return _ids(pod.annotations.get(CARDS, ""))
 
 
@@ -89,8 +89,8 @@ def _labels(pod: Pod) -> tuple[str | None, ...]:
 
 @lru_cache(4096)
 def _demand(*labels: str | None) -> Demand:
-    named = zip((NUMBER, MEMORY, CLOCK), labels, strict=True)
-    return Demand(*(None if label is None else _amount(key, label) for key, label in named))
+    pairs = zip((NUMBER, MEMORY, CLOCK), labels, strict=True)
+    return Demand(*(None if label is None else _amount(key, label) for key, label in pairs))
 
 
 def _amount(key: str, label: str) -> int:

@@ -1,4 +1,4 @@
-"""The plugin: which pod is next, which nodes have the cards it asks for, which is best, and which cards it gets."""
+"""The plugin: the order of pods, the nodes with suitable cards, their scores, and the assignment of cards."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Final
@@ -44,7 +44,7 @@ MAXIMA: Final = StateKey[Maxima](
 
 
 class YodaArgs(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """``strictCompat`` gives the original's numbers. ``master`` and ``kubeconfig`` of old files mean nothing."""
+    """``strictCompat`` gives the original's numbers. ``master`` and ``kubeconfig`` of older files are ignored."""
 
     strict_compat: bool = False
     weights: Weights = Weights()
@@ -52,7 +52,7 @@ class YodaArgs(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     kubeconfig: str = ""
 
 
-class Yoda(  # every extension point that it takes part in
+class Yoda(  # every extension point that it implements
     QueueSortPlugin, PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin
 ):
     """Place pods by the cards of nodes, as Scv objects report them."""
@@ -74,15 +74,15 @@ class Yoda(  # every extension point that it takes part in
         return self._rules.sort_key(queued)
 
     def sign(self, pod: Pod) -> Hashable:
-        """Answer pods alike that ask for the same cards."""
+        """Share results among pods that request the same cards."""
         return self._demand(pod)
 
     def epoch(self) -> Hashable:
-        """Answer anew when a sniffer has reported."""
+        """Discard cached results after each report of a sniffer."""
         return self._scvs.version
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Tell a pod whose labels cannot be read; leave one alone that wants no card."""
+        """Reject a pod with unreadable labels; skip one that requests no card."""
         demand = self._demand(pod)
         if isinstance(demand, Status):
             return demand
@@ -95,7 +95,7 @@ class Yoda(  # every extension point that it takes part in
             return Status.unresolvable(str(problem))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Accept a node that has as many free cards as the pod asks for."""
+        """Accept a node with enough free cards for the pod."""
         demand, cards = self._demand(pod), self._cards(node)
         if isinstance(demand, Status):
             return demand
@@ -114,8 +114,8 @@ class Yoda(  # every extension point that it takes part in
         if isinstance(demand, Status) or not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         cards, unknown = self._columns.window(nodes)
-        known = ~unknown.rejected
-        rejections = ((mask & known, status) for mask, status in self._rules.shortages(cards, demand))
+        has_report = ~unknown.rejected
+        rejections = ((mask & has_report, status) for mask, status in self._rules.shortages(cards, demand))
         return Verdict(len(nodes), (*unknown.rejections, *rejections))
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
@@ -127,7 +127,7 @@ class Yoda(  # every extension point that it takes part in
         return None
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Rank a node by its cards; one that nobody reports on has no worth."""
+        """Rank a node by its cards; a node without a report scores zero."""
         cards = self._cards(node)
         return 0 if isinstance(cards, Status) else int(self._rules.score(cards, self._rules.demand(pod), cycle[MAXIMA]))
 
@@ -155,17 +155,17 @@ class Yoda(  # every extension point that it takes part in
         cards, report = self._reader.read(without), self._reader.report(node_name)
         if isinstance(cards, Status) or isinstance(report, Status):
             return FULL
-        places = best_cards(cards, demand)
-        if len(places) < demand.cards:
+        indexes = best_cards(cards, demand)
+        if len(indexes) < demand.cards:
             return FULL
-        given = ",".join(str(report.card_list[place].id) for place in sorted(places))
+        card_ids = ",".join(str(report.card_list[index].id) for index in sorted(indexes))
         counted = cycle.get(ASSUMED) or pod
-        annotations = {**counted.annotations, CARDS: given}
+        annotations = {**counted.annotations, CARDS: card_ids}
         cycle[ASSUMED] = replace(counted, metadata=replace(counted.metadata, annotations=annotations))
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
-        """Do nothing: the cards are held by the pod as it is counted on its node, and it no longer is."""
+        """Do nothing: the cards belong to the pod while it is counted on its node, and it no longer is."""
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Write nothing for a pod that was given no cards."""
@@ -190,7 +190,7 @@ class Yoda(  # every extension point that it takes part in
         )
 
     def after_report(self, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        """Try the pod again if the node that was reported on will do."""
+        """Retry the pod if the reported node is feasible now."""
         node = self._handle.nodes.find(new.name) if isinstance(new, Scv) and isinstance(new.report, Report) else None
         if node is None or self.filter(CycleState(), pod, node) is not None:
             return QueueingHint.SKIP

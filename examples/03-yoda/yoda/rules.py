@@ -1,6 +1,6 @@
-"""Which cards will do and what a node is worth: once as it should be, once with the original's numbers.
+"""Usable cards and node scores: once corrected, once with the original's numbers.
 
-Every formula is written once and works on the cards of one node as well as on those of all nodes at once.
+Every formula is written once and works on the cards of one node and on those of all nodes.
 """
 
 from typing import Annotated
@@ -54,7 +54,7 @@ class Maxima(Struct, frozen=True):
 
 
 class Rules:
-    """As it should be: one card must have everything that is asked for, and the clock may be higher than that."""
+    """Corrected rules: one card must have all requested properties, and its clock may be higher than requested."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
@@ -69,7 +69,7 @@ class Rules:
         return -number(queued.pod.labels.get(PRIORITY, "")), queued.timestamp
 
     def shortages(self, cards: Cards, demand: Demand) -> list[tuple[BoolArray, Status]]:
-        """Say which nodes will not do, for the first reason that applies to each."""
+        """Return the infeasible nodes, each with its first reason."""
         good = cards.exists & cards.healthy
         fast = good & (cards.clock >= (demand.clock or 0))
         large = fast & (cards.total >= (demand.memory or 0))
@@ -92,7 +92,7 @@ class Rules:
         return Maxima.of(reported, self.counting(reported, demand) & enough[..., np.newaxis])
 
     def score(self, cards: Cards, demand: Demand, maxima: Maxima) -> IntArray:
-        """Rank nodes by their cards, by what pods were promised there, and by what is in use."""
+        """Rank nodes by their cards, the memory promised to pods, and the memory in use."""
         total, free = self.memory(cards)
         # A node without any memory is worth nothing; the original divides by zero.
         divisor, has_any = np.maximum(total, 1), total > 0
@@ -120,7 +120,7 @@ class Rules:
         return total
 
     def clock_divisor(self, maxima: Maxima) -> int:
-        """Say what a clock is divided by."""
+        """Return the divisor of a clock."""
         return maxima.clock
 
 
@@ -154,7 +154,7 @@ class OriginalRules(Rules):
         return cards.total_sum, cards.free_sum
 
     def basic(self, cards: Cards, demand: Demand, maxima: Maxima) -> IntArray:
-        """Add up the cards that count, of nodes that will do."""
+        """Add up the usable cards of feasible nodes."""
         ((short, _),) = self.shortages(cards, demand)
         return np.where(short, 0, super().basic(cards, demand, maxima))
 

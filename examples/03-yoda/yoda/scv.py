@@ -30,7 +30,7 @@ class Card(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel"):
-    """What the sniffer says in the status of an Scv."""
+    """The status of an Scv, written by the sniffer."""
 
     card_list: tuple[Card, ...] = ()
     card_number: Amount = 0
@@ -40,7 +40,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def time(self) -> float:
-        """When it was made; a report that does not say so is older than everything."""
+        """The time of the report; a report without a time is older than all others."""
         return parse_time(self.update_time) if self.update_time else 0.0
 
 
@@ -55,7 +55,7 @@ class Scv(KubeObject, frozen=True):
 
     @once
     def report(self) -> Report | str:
-        """The report, or what is wrong with it."""
+        """The report, or its error."""
         try:
             report = msgspec.convert(self.status or {}, Report)
             _ = report.time

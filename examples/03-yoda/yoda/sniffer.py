@@ -1,7 +1,7 @@
-"""A stand-in for the sniffer: publishes an Scv for every node of a cluster that has no real cards.
+"""A replacement of the sniffer: publishes an Scv for every node of a cluster that has no real cards.
 
-Cards come from a short list of models, more on some nodes than on others. What pods hold on them (``scv/cards`` and
-``scv/memory``) is in use once they run. All else in an Scv stays: mark a card as unhealthy with kubectl, and it is.
+Cards come from a short list of models, and their number differs between nodes. Memory that running pods hold
+(``scv/cards`` and ``scv/memory``) is in use. Other fields stay, so a card can be marked as unhealthy with kubectl.
 """
 
 import argparse
@@ -38,8 +38,8 @@ def status_of(cards: list[dict[str, Any]], pods: list[Pod], now: float) -> dict[
     """Report cards of which pods that run use some memory."""
     running = [pod for pod in pods if pod.status.phase == "Running"]
     for card in cards:
-        used = sum(number(pod.labels.get(MEMORY, "")) for pod in running if card["id"] in cards_given(pod))
-        card["freeMemory"] = max(card["totalMemory"] - used, 0)
+        used_memory = sum(number(pod.labels.get(MEMORY, "")) for pod in running if card["id"] in cards_given(pod))
+        card["freeMemory"] = max(card["totalMemory"] - used_memory, 0)
     sums = {f"{which}MemorySum": sum(card[f"{which}Memory"] for card in cards) for which in ("total", "free")}
     return {"cardList": cards, "cardNumber": len(cards), **sums, "updateTime": format_time(now)}
 
@@ -48,22 +48,22 @@ async def publish(client: ApiClient, now: float) -> int:
     """Create or bring up to date the Scv of every node; return how many were written."""
     nodes, pods = await client.list(Node), await client.list(Pod)
     scvs = {scv.name: scv for scv in await client.list(Scv)}
-    written = 0
+    count = 0
     for node in nodes:
         here = [pod for pod in pods if pod.node_name == node.name]
-        known = scvs.get(node.name)
-        if known is None:
+        current = scvs.get(node.name)
+        if current is None:
             first = status_of(new_cards(node.name), here, now)
             await client.create(Scv(metadata=ObjectMeta(name=node.name), status=first))
-            written += 1
-        elif (status := _again(known, here, now)) is not None:
-            await client.patch(known, {"status": status})
-            written += 1
-    return written
+            count += 1
+        elif (status := _again(current, here, now)) is not None:
+            await client.patch(current, {"status": status})
+            count += 1
+    return count
 
 
 def _again(scv: Scv, pods: list[Pod], now: float) -> dict[str, Any] | None:
-    """Return what there is to report anew: nothing, if no card changed, or if somebody wrote nonsense there."""
+    """Return the status to publish; ``None`` if no card changed or the present status is invalid."""
     if isinstance(scv.report, str):
         return None
     before = [dict(card) for card in (scv.status or {}).get("cardList", [])]
@@ -75,8 +75,8 @@ async def run(kubeconfig: str, every: float) -> None:
     """Publish until interrupted."""
     async with ApiClient(load_connection(kubeconfig)) as client:
         while True:
-            if written := await publish(client, time.time()):
-                sys.stdout.write(f"wrote {written} Scvs\n")
+            if count := await publish(client, time.time()):
+                sys.stdout.write(f"wrote {count} Scvs\n")
                 sys.stdout.flush()
             await asyncio.sleep(every)
 
