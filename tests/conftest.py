@@ -18,7 +18,7 @@ settings.load_profile("house")
 
 @pytest.fixture
 def logged() -> Iterator[list[MutableMapping[str, Any]]]:
-    """What is logged while a test runs."""
+    """The log lines of a test."""
     usual = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(0))
     with capture_logs() as lines:

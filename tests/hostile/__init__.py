@@ -1,1 +1,1 @@
-"""Requests that nobody sane would send, over real HTTP, and what must hold of the API server all the same."""
+"""Abusive requests over real HTTP, and the invariants of the API server under them."""

@@ -1,8 +1,8 @@
-"""`python -m tests.hostile [--n 10000] [--seed SEED]`: send random and mutated requests to a server of our own.
+"""`python -m tests.hostile [--n 10000] [--seed SEED]`: send random and mutated requests to an embedded server.
 
-A tenth as many random device selectors are evaluated as well.
+It also evaluates a tenth as many random device selectors.
 
-Without a seed a fresh one is taken. It is printed first: with it, the same requests are sent again.
+The default seed is random. It is printed first and repeats the same requests.
 """
 
 import argparse

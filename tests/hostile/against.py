@@ -1,7 +1,7 @@
-"""`python -m tests.hostile.against PYTHON`: the same checks on another checkout, whose packages PYTHON has.
+"""`python -m tests.hostile.against PYTHON`: run the same checks on another checkout, whose packages PYTHON has.
 
-Each class of requests gets a cluster of its own (`moorage up`), and each class of files a process: what one stops must
-not count for the next. Prints a line for each, and how many hold.
+Each class of requests gets a separate cluster (`moorage up`), and each class of files a process: a server stopped by
+one class must not affect the next. Prints a line for each, and the number of passed checks.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A client that sends bytes as they are, and reads answers with a deadline."""
+"""A client that sends raw bytes and reads responses with a deadline."""
 
 import random
 import socket
@@ -31,7 +31,7 @@ WEIGHTS: Final = (640, 60, 80, 60, 20, 40, 40, 6, 6, 48)
 
 
 class Heard(NamedTuple):
-    """An answer; ``body`` is ``None`` for a watch, which has no end to wait for."""
+    """A response; ``body`` is ``None`` for a watch, which has no end."""
 
     status: int
     content_type: str
@@ -39,7 +39,7 @@ class Heard(NamedTuple):
 
 
 class Silence(Exception):
-    """The server did not answer in time, or answered what is no HTTP."""
+    """The server did not respond in time, or its response was not HTTP."""
 
 
 class Caller:
@@ -54,7 +54,7 @@ class Caller:
         self._file: Any = None
 
     def call(self, requests: Sequence[Request]) -> list[tuple[Request, Heard]]:
-        """Send the first request, or several at once, in some way; return what was answered to which."""
+        """Send one request or several at once; return the responses with their requests."""
         way = self.way = self._chance.choices(WAYS, WEIGHTS)[0]
         asked = list(requests) if way == "pipelined" else list(requests[:1])
         try:
@@ -65,7 +65,7 @@ class Caller:
                 return []
             return self._hear(asked)
         except (BrokenPipeError, ConnectionError):
-            # It may hang up on what it cannot read; that it still serves is seen with the next request.
+            # The server may close the connection on unreadable input; the next request shows that it still serves.
             self.close()
             return []
 
@@ -136,7 +136,7 @@ class Caller:
         return _head(lines, f"Content-Length: {len(body)}") + body
 
     def _cached_result(self, method: str) -> Heard | None:
-        """Read one answer; ``None`` if the server closed the connection instead."""
+        """Read one response; ``None`` if the server closed the connection instead."""
         if not self._file.peek():
             self.close()
             return None
@@ -171,7 +171,7 @@ def _head(lines: list[str], last: str) -> bytes:
 
 
 class _Kept:
-    """A socket for http.client, which would close it, and lose what it has read ahead, after each answer."""
+    """A socket for http.client, which would close it after each response and lose its read buffer."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.file = connection.makefile("rb")

@@ -1,4 +1,4 @@
-"""A campaign: a server in a thread of its own, and some thousand requests from a seed."""
+"""A campaign: a server in a separate thread, and some thousand requests from a seed."""
 
 import asyncio
 import random
@@ -24,7 +24,7 @@ AUDIT_EVERY = 1000
 
 
 class Campaign:
-    """What was sent, what came back, and everything that was wrong with it."""
+    """The requests, the responses, and all problems."""
 
     def __init__(self, seed: str) -> None:
         self.seed = seed
@@ -34,7 +34,7 @@ class Campaign:
         self.slowest = (0.0, "")
 
     def run(self, count: int) -> None:
-        """Send that many requests, and look at everything now and then."""
+        """Send the requests, and check the whole store regularly."""
         chance = random.Random(self.seed)
         with serving(self.problems) as server:
             self.problems += problems_of(server.plain_url, server.token)

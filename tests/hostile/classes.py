@@ -1,6 +1,6 @@
-"""One request for each class of input that once stopped a server: what it may be answered with, and how soon.
+"""One request for each class of input that once stopped a server, with the permitted responses and the deadline.
 
-``python -m tests.hostile`` sends them over HTTP before its campaign; the unit tests ask without a network.
+``python -m tests.hostile`` sends them over HTTP before its campaign; the unit tests use no network.
 """
 
 import http.client
@@ -20,11 +20,11 @@ BUDGETS: Final = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 DIGITS: Final = "9" * 5000
 MAX_SECONDS: Final = 5.0
-"""Far longer than a refusal takes, and far shorter than what each of these once took."""
+"""Far longer than a rejection takes, and far shorter than each of these once took."""
 
 
 class Hostile(NamedTuple):
-    """A request, the statuses it may be answered with, and words that the answer has."""
+    """A request, the permitted statuses, and words of the response."""
 
     method: str
     path: str
@@ -110,14 +110,14 @@ CLASSES: Final[dict[str, Hostile]] = {
 
 
 def problems_of(url: str, token: str) -> Iterator[str]:
-    """Send every one of them to a server and say which was not refused as it should be."""
+    """Send all requests to a server and return those that were not rejected correctly."""
     for name, asked in CLASSES.items():
         if problem := problem_of(url, token, asked):
             yield f"{name}: {problem}"
 
 
 def problem_of(url: str, token: str, asked: Hostile, seconds: float = 60.0) -> str:
-    """Send a request and say what is wrong with the answer; nothing if it is refused as it should be."""
+    """Send a request and return the problem of the response; empty if it is rejected correctly."""
     place, began = urlsplit(url), time.perf_counter()
     connection: http.client.HTTPConnection
     if place.scheme == "https":

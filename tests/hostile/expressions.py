@@ -24,7 +24,7 @@ MAX_MEMORY = 2 << 30
 
 
 def problems(seed: str, count: int) -> list[str]:
-    """Evaluate that many expressions in a process of their own; return what was wrong."""
+    """Evaluate expressions in a separate process; return the problems."""
     command = [sys.executable, "-m", "tests.hostile.expressions", seed, str(count)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found: list[str] = [json.loads(line) for line in done.stdout.splitlines()]
@@ -34,7 +34,7 @@ def problems(seed: str, count: int) -> list[str]:
 
 
 def evaluate(seed: str, count: int) -> Iterator[str]:
-    """Evaluate expressions one after the other, whole and damaged, and tell what is wrong with each."""
+    """Evaluate expressions one after the other, intact and damaged, and print the problems of each."""
     chance = random.Random(seed)
     made = Expressions(chance)
     attributes = {f"a{number}": DeviceAttribute(string_value="ab" * 32) for number in range(32)}

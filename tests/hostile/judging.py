@@ -1,4 +1,4 @@
-"""What must hold of every answer, and of the store after any number of them."""
+"""Invariants of every response, and of the store after any number of them."""
 
 import json
 import urllib.error
@@ -18,7 +18,7 @@ KNOWN = (b"ResourceVersionTooLarge", b"more than one PodDisruptionBudget")
 
 
 def problem_of(request: Request | None, heard: Heard) -> str:
-    """Say what is wrong with an answer; nothing if all is well."""
+    """Return the problem of a response; empty if there is no problem."""
     if heard.body is None:
         return ""
     if heard.status >= 500 and not any(words in heard.body for words in KNOWN):

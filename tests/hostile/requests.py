@@ -1,4 +1,4 @@
-"""Requests that began as good ones: every part of them is changed now and then."""
+"""Valid requests with random changes in every part."""
 
 import json
 import random

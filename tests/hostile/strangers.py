@@ -1,4 +1,4 @@
-"""Strangers: clients without a token that send without end, or only come and go. They may cost a bounded few bytes."""
+"""Unauthenticated clients that send endless data or connect repeatedly. Their cost in bytes is bounded."""
 
 import gc
 import itertools
@@ -20,7 +20,7 @@ from tests.live.scheduler import scheduler as running_scheduler
 from tests.support.control_plane import free_ports
 
 MAX_SENT: Final = 4 << 20
-"""More than this must not be read from a stranger, whatever the buffers of two sockets hold on top."""
+"""Maximum bytes read from an unauthenticated client, in addition to the buffers of two sockets."""
 MAX_GROWTH: Final = 32 << 20
 CROWD: Final = 3000
 DEADLINE: Final = 30.0
@@ -49,7 +49,7 @@ ENDLESS: Final[dict[str, tuple[bytes, bytes]]] = {
 
 
 def problems(server: ApiServer) -> list[str]:
-    """Be a stranger in every way there is; return what the server should not have put up with."""
+    """Connect without a token in every known way; return the problems."""
     port = int(server.plain_url.rpartition(":")[2])
     found = [problem for name, pieces in ENDLESS.items() if (problem := _flood(port, name, repeated(*pieces)))]
     found += _smuggle(port, f"Authorization: Bearer {server.token}")
@@ -63,7 +63,7 @@ def problems(server: ApiServer) -> list[str]:
 
 
 def problems_of_daemon(server: ApiServer) -> list[str]:
-    """Be a stranger to a scheduler's own port, behind which its supervisor answers for its health."""
+    """Connect without a token to a scheduler's port, where its supervisor serves the health endpoints."""
     (port,) = free_ports(1)
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder, "kubeconfig")
@@ -149,7 +149,7 @@ def _smuggle(port: int, trailer: str) -> list[str]:
 
 
 def _come_and_go(port: int) -> None:
-    """As probes do: connect, ask, hang up. The garbage is looked through as seldom as the daemon does."""
+    """Connect, request and disconnect, as probes do. Garbage collection is as rare as in the daemon."""
     gc.disable()
     try:
         for _ in range(CROWD):
@@ -162,7 +162,7 @@ def _come_and_go(port: int) -> None:
 
 
 def _stay(port: int) -> None:
-    """Connect to the encrypted port and say nothing, as often as descriptors allow."""
+    """Connect to the TLS port and send nothing, as often as descriptors allow."""
     silent: list[socket.socket] = []
     try:
         for _ in range(min(CROWD, 400)):

@@ -1,4 +1,4 @@
-"""Random objects made from the schemas of their kinds, and what can be done to spoil them."""
+"""Random objects from the schemas of their kinds, and ways to damage them."""
 
 import random
 from collections.abc import Callable
@@ -81,7 +81,7 @@ class Things:
             made = {**(self._struct(schema, 0) if schema is not None else {"spec": {"most": 2}}), **kind}
         made["metadata"] = {**(made.get("metadata") or {}), "name": self.chance.choice(NAMES)}
         if self.chance.random() < 0.7:
-            # What only the server may say would have nearly every object refused for that alone.
+            # Server-only fields would cause the rejection of nearly every object.
             for name in ("resourceVersion", "namespace", "uid", "deletionTimestamp", "managedFields"):
                 made["metadata"].pop(name, None)
         return made

@@ -70,7 +70,7 @@ def _single(content: Any, field: Field, number: int) -> bytes:
 
 
 def cbor(data: Any) -> bytes:
-    """Write plain data as CBOR, with the tag that says so."""
+    """Encode plain data as CBOR, with the self-describing tag."""
     return b"\xd9\xd9\xf7" + _cbor(data)
 
 

@@ -1,4 +1,4 @@
-"""The embedded API server over HTTP, asked by the scheduler's own client and by hand."""
+"""The embedded API server over HTTP, called by the scheduler's client and by raw requests."""
 
 import asyncio
 import subprocess
@@ -136,7 +136,7 @@ async def until(succeeds: Callable[[], Awaitable[bool]]) -> None:
 
 
 class Killable:
-    """A server in a process of its own, on data that outlives it."""
+    """A server in a separate process, on data that outlives it."""
 
     def __init__(self, folder: Path) -> None:
         self.data, self.kubeconfig = folder / "data", folder / "kubeconfig"

@@ -1,4 +1,4 @@
-"""`moorage.testing.Cluster` in real time, over HTTP; and what it tells when something goes wrong."""
+"""`moorage.testing.Cluster` in real time, over HTTP, and its error reports."""
 
 import asyncio
 
@@ -65,7 +65,7 @@ class Idle(FilterPlugin):
 
 
 class Absent(Idle):
-    """A plugin that nobody enabled."""
+    """A plugin that is not enabled."""
 
 
 @in_virtual_time

@@ -1,4 +1,4 @@
-"""Replicas that stand for election on an embedded cluster: the API server's controller says who leads."""
+"""Replicas in coordinated leader election on an embedded cluster: the API server's controller selects the leader."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""SIGUSR2 to a running scheduler: it says what it knows, and compares it with the API."""
+"""SIGUSR2 to a running scheduler: it logs its state and compares it with the API."""
 
 import asyncio
 import signal
@@ -24,7 +24,7 @@ async def until(is_so: Callable[[], bool], what: str) -> None:
 
 
 async def dumped(process: SchedulerProcess) -> str:
-    """Ask for a dump and return what was logged since."""
+    """Request a dump and return the log lines since then."""
     before = len(process.log)
     process.send(signal.SIGUSR2)
     await until(

@@ -1,4 +1,4 @@
-"""`moorage scheduler --decision-log`: a line a decision, and what it says when there is nowhere to write."""
+"""`moorage scheduler --decision-log`: a line per decision, and the error if the file is not writable."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""Running pods whose resize the kubelet has put off: room is made for them on their own node, and nowhere else.
+"""Running pods with a deferred resize: space is made for them on their node, and nowhere else.
 
 O numbers are rows of the reference.
 """
@@ -29,7 +29,7 @@ def pod(name: str, cpu: str, *, node: str = "node-1", priority: str = "", **spec
 
 
 async def put_off(cluster: Cluster, *conditions: dict[str, Any]) -> None:
-    """Have the kubelet say that there is no room for what a pod has grown to, or that there is now."""
+    """Report from the kubelet that a pod's resize is deferred, or no longer deferred."""
     found = cluster.pod("grow")
     assert found is not None
     await cluster.client.patch(found, {"status": {"conditions": list(conditions)}}, subresource="status")

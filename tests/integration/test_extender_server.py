@@ -1,4 +1,4 @@
-"""The extender as a server on a cluster: who is answered, what nonsense is answered, and pods placed by way of it."""
+"""The extender as a server on a cluster: access, responses to invalid requests, and pods placed through it."""
 
 import asyncio
 import contextlib
@@ -131,7 +131,7 @@ def test_questions_nonsense_and_pages(capsys: pytest.CaptureFixture[str]) -> Non
     asyncio.run(story())
 
 
-class found_in(str):  # noqa: N801 - read as a verb: answer == found_in("a part of it")
+class found_in(str):  # noqa: N801 - used as a verb: body == found_in("a part of it")
     """Equals every text that it is a part of."""
 
     __hash__ = str.__hash__
@@ -216,7 +216,7 @@ def test_others_may_be_let_in_on_purpose() -> None:
 
 
 def test_a_scheduler_places_and_binds_pods_by_way_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """The scheduler is ours here, and speaks the same protocol; the live test has kube-scheduler itself."""
+    """The scheduler is Moorage here, with the same protocol; the live test uses kube-scheduler."""
 
     async def story() -> None:
         async with Cluster(nodes=3, scheduler=False) as outer, extender(outer, capsys, Third) as running:

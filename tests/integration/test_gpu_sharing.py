@@ -1,4 +1,4 @@
-"""Shared GPUs on an embedded cluster: no device is given away twice, and what is given is written down."""
+"""Shared GPUs on an embedded cluster: no device is allocated twice, and allocations are recorded."""
 
 from collections import Counter
 from random import Random
@@ -44,7 +44,7 @@ def pod(name: str, gpus: int, milli: int | str, priority: str = "") -> dict[str,
 
 
 def taken(pods: list[Pod]) -> Counter[tuple[str, str]]:
-    """Add up what each device has been given away of, as the annotations say."""
+    """Add up the allocated shares of each device from the annotations."""
     found: Counter[tuple[str, str]] = Counter()
     for placed in pods:
         annotations = placed.metadata.annotations

@@ -60,7 +60,7 @@ def member(name: str, *entries: dict[str, str], cpu: str = "1") -> dict[str, Any
 
 
 def users(cluster: Cluster) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Say of each claim whom it is reserved for."""
+    """Return the pods for which each claim is reserved."""
     return [
         (
             claim.name.rpartition("-")[0] or claim.name,

@@ -1,4 +1,4 @@
-"""A taste of `python -m tests.hostile`: whatever is sent over HTTP, the API server answers as the API would."""
+"""A sample of `python -m tests.hostile`: the API server responds correctly to any HTTP request."""
 
 from tests.hostile import expressions
 from tests.hostile.campaign import Campaign

@@ -53,7 +53,7 @@ async def test_a_job_is_a_gang_and_leaves_nothing_behind() -> None:
 
 
 async def told(cluster: Cluster) -> list[tuple[str, str, str]]:
-    """Return type, reason and message of the events of jobs, in order, with x for what the server makes up."""
+    """Return type, reason and message of the events of jobs, in order, with x for generated names."""
     body = await cluster.client.request("GET", "/api/v1/namespaces/default/events")
     events = [item for item in msgspec.json.decode(body)["items"] if item["involvedObject"]["kind"] == "Job"]
     assert {item["source"]["component"] for item in events} <= {"job-controller"}
@@ -63,7 +63,7 @@ async def told(cluster: Cluster) -> list[tuple[str, str, str]]:
 
 @in_virtual_time
 async def test_users_are_told_what_is_made_for_a_job_and_what_becomes_of_it() -> None:
-    """What kube-controller-manager 1.37 tells of the same."""
+    """The events of kube-controller-manager 1.37 for the same jobs."""
     async with Cluster(nodes=1, feature_gates=GATES) as cluster:
         cache = cluster.embedded.cache
         await cluster.apply(JOB)

@@ -31,7 +31,7 @@ CODE: Final = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def carries(value: Any, depth: int = 3) -> bool:
-    """Tell whether something is the pod, or leads to it."""
+    """Return whether a value is the pod or contains it."""
     if isinstance(value, Pod):
         return value.name == NAME
     if isinstance(value, str):

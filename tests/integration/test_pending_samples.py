@@ -62,7 +62,7 @@ def explain(*arguments: str) -> Any:
 
 
 def carry_out(kubeconfig: Path, edit: dict[str, Any]) -> None:
-    """Do what an edit says, as a user would."""
+    """Apply an edit as a user would."""
     if "create" in edit:
         kubectl(kubeconfig, "create", "-f", "-", body=edit["create"])
         return

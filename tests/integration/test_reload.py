@@ -1,4 +1,4 @@
-"""A scheduler whose plugins and configuration change while it works: nothing of who waits or is being bound is lost."""
+"""A scheduler whose plugins and configuration change at runtime: no pending pod and no binding is lost."""
 
 import asyncio
 from typing import Any, ClassVar
@@ -50,7 +50,7 @@ def place_of(cluster: Cluster, name: str) -> str | None:
 
 
 class Diary:
-    """What plugins of all generations did, in order."""
+    """The actions of plugins of all generations, in order."""
 
     lines: ClassVar[list[str]] = []
 
@@ -262,7 +262,7 @@ async def test_a_pod_whose_profile_went_while_it_was_bound_is_let_go() -> None:
 
 
 class WantsTicket(FilterPlugin):
-    """Rejects pods without a ticket of their name: a kind that nobody listed before."""
+    """Rejects pods without a ticket of their name: a kind that was not listed before."""
 
     def __init__(self, *, handle: Handle) -> None:
         self._tickets = handle.lister(Ticket)

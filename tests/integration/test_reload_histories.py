@@ -159,7 +159,7 @@ def note_bound(cluster: Cluster, bound: dict[str, str]) -> None:
 
 
 def places(cluster: Cluster) -> dict[str, str | None]:
-    """Say of each pod whether it is bound, or where it waits, and for whom."""
+    """Return for each pod whether it is bound, or its queue and its rejectors."""
     scheduler = scheduler_of(cluster)
     assert scheduler.unexpected is None
     waits = {info.pod.name: info.gating_plugin for info in scheduler.queue}

@@ -1,4 +1,4 @@
-"""What plugins began that were built for a change, and the change was refused: nobody is going to close them."""
+"""Background work of plugins that were built for a rejected change: it must end, because close is never called."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ lines: list[str] = []
 
 
 class BeginsAtOnce(FilterPlugin):
-    """Begins something in the background as soon as it is built, and sets a timer."""
+    """Starts background work in its constructor, and sets a timer."""
 
     def __init__(self, *, handle: Handle) -> None:
         handle.in_background(self._go_round(), name="going round")

@@ -105,7 +105,7 @@ def test_a_simulation_names_an_object_that_does_not_fit(
 
 @pytest.fixture
 def _usual_logs() -> Iterator[None]:
-    """Leave logs as they were: a command configures those of its process."""
+    """Restore the logging configuration: a command configures that of its process."""
     usual = structlog.get_config()
     yield
     structlog.configure(**usual)

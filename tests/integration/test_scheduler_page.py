@@ -21,7 +21,7 @@ MOORAGE = str(Path(sys.executable).parent / "moorage")
 POLLS = 600
 PAUSE = 0.1
 BLOCKED = 503
-"""What the supervisor answers while a scheduler's loop does not turn, as on a machine that is too busy."""
+"""The supervisor's response while a scheduler's loop is blocked, as on an overloaded machine."""
 
 
 @asynccontextmanager
@@ -59,14 +59,14 @@ def free_port() -> int:
 
 
 class Visitor:
-    """Asks for pages, with a token or without."""
+    """Requests pages, with or without a token."""
 
     def __init__(self, client: aiohttp.ClientSession, url: str, token: str) -> None:
         self._client, self._url = client, url
         self._headers = {"Authorization": f"Bearer {token}"}
 
     async def status(self, path: str, *, token: bool) -> int:
-        """Ask, and return the status; the scheduler may still be starting."""
+        """Request a page and return the status; the scheduler may still be starting."""
         for _ in range(POLLS):
             try:
                 async with self._client.get(self._url + path, ssl=False, headers=self._headers if token else {}) as got:
@@ -78,7 +78,7 @@ class Visitor:
         raise AssertionError("the scheduler does not serve")
 
     async def data(self, path: str) -> Any:
-        """Ask for data."""
+        """Request data."""
         for _ in range(POLLS):
             async with self._client.get(self._url + path, ssl=False, headers=self._headers) as got:
                 if got.status != BLOCKED:

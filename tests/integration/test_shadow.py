@@ -1,4 +1,4 @@
-"""A shadow beside a scheduler: what it would have done, and that nothing it does costs the scheduler anything."""
+"""A shadow of a scheduler: its decisions, and that it costs the scheduler nothing."""
 
 import asyncio
 import json
@@ -104,7 +104,7 @@ class Beside:
 async def beside(
     folder: Path, config: str, *nodes: Node, plugins: tuple[str, ...] = (), **plan: Any
 ) -> AsyncIterator[Beside]:
-    """Run a scheduler that carries nothing out, with a shadow in a process of its own."""
+    """Run a scheduler that carries out no writes, with a shadow in a separate process."""
     file = folder / "shadow.yaml"
     file.write_text(config)
     policy = load_policy(collect_plugins())
@@ -174,7 +174,7 @@ def test_a_weight_moves_known_pods_and_the_plugin_is_named(tmp_path: Path) -> No
 
 
 def test_the_same_configuration_never_differs_while_the_cluster_changes(tmp_path: Path) -> None:
-    """Pods come and go, nodes too, bindings fail: the shadow sees each decision in the cluster as it was."""
+    """Pods and nodes come and go, bindings fail: the shadow sees each decision with the cluster of that time."""
 
     async def story() -> None:
         nodes = [make_node(f"n{number}", images=IMAGE if number % 3 else {}) for number in range(12)]
@@ -289,7 +289,7 @@ def test_a_shadow_whose_plugin_raises_is_switched_off(tmp_path: Path, monkeypatc
             assert {item.result for item in both.seen.comparisons} == {ERROR}
             assert "the shadow's plugin raises" in both.seen.comparisons[0].message
             assert isinstance((await both.place(pod("after")))[0], Placed)
-            both.file.write_text(SAME)  # mended: it looks on again
+            both.file.write_text(SAME)  # repaired: the shadow observes again
             await both.until(lambda: both.seen.is_looking_on)
             await both.place(pod("later"))
             await both.until(lambda: both.seen.comparisons[-1].pod == "default/later")
@@ -353,7 +353,7 @@ def test_a_configuration_that_cannot_be_used_costs_nothing_but_the_shadow(tmp_pa
 def test_changes_that_it_does_not_read_in_time_cost_it_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is stopped, as if a plugin did not return: the buffer fills, and what is in it is thrown away."""
+    """The process is stopped, as if a plugin did not return: the buffer fills, and its content is discarded."""
     monkeypatch.setattr(running, "MAX_STARTS", 1)
     monkeypatch.setattr(running, "MAX_BUFFER", 1 << 20)
 

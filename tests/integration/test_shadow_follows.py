@@ -49,14 +49,14 @@ SPREADING = HEAD + "profiles: [{schedulerName: default-scheduler}]\n"
 
 
 class Watched:
-    """The log of a shadow, and the API server on which pods come until it says something."""
+    """The log of a shadow, and the API server on which pods are created until it reports a decision."""
 
     def __init__(self, folder: Path) -> None:
         self._kubeconfig, self.log = folder / "kubeconfig", folder / "shadow.jsonl"
         self._count = 0
 
     def compared(self) -> list[Comparison]:
-        """Return what the shadow has said so far."""
+        """Return the shadow's log so far."""
         return [*read_lines(self.log, Comparison, written_by="--shadow-log")] if self.log.exists() else []
 
     async def create(self, path: str, thing: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ class Watched:
             await client.request("POST", path, json.dumps(thing).encode())
 
     async def pods_until(self, is_so: Callable[[Comparison], bool], **labels: str) -> Comparison:
-        """Have pods come, one after the other, until the shadow says of one what it should."""
+        """Create pods, one after the other, until the shadow reports the expected decision for one of them."""
         begun = self._count
         for _ in range(POLLS):
             self._count += 1
@@ -87,7 +87,7 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 
 def test_another_configuration_in_charge_is_what_the_shadow_compares_with(tmp_path: Path) -> None:
-    """A shadow that went on beside the former one could not explain the choice of n3, and would be unsure."""
+    """A shadow that continued with the former plugins could not explain the choice of n3, and would be unsure."""
     config, shadow, watched = tmp_path / "config.yaml", tmp_path / "shadow.yaml", Watched(tmp_path)
     shadow.write_text(PACKING)
     contents = (
@@ -116,7 +116,7 @@ def test_another_configuration_in_charge_is_what_the_shadow_compares_with(tmp_pa
             assert (before.node, before.shadow_node, before.because) == ("n1", "n2", "NodeResourcesFit")
             config.write_text(ONLY_N3 + access)
             await until(is_reloaded)
-            # The former shadow may still answer about a pod or two, and knows nothing of NodeAffinity.
+            # The former shadow may still report a pod or two, without NodeAffinity.
             after = await watched.pods_until(lambda item: item.because == "NodeAffinity")
             assert (after.result, after.node, after.shadow_node) == (DIFFERS, "n3", "n2")
             assert after.in_charge["n2"].plugin == "NodeAffinity"

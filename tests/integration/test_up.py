@@ -1,4 +1,4 @@
-"""`moorage up` as users run it: a process of its own."""
+"""`moorage up` as users run it: in a separate process."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Whole clusters in virtual time: manifests in, and what controllers, kubelets and the scheduler make of them."""
+"""Whole clusters in virtual time: manifests, and the results of controllers, kubelets and the scheduler."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ async def test_a_deployment_runs_rolls_scales_and_goes() -> None:
 
 
 def _is_rolled_out(cluster: Cluster, replicas: int) -> bool:
-    """Tell what ``kubectl rollout status`` waits for."""
+    """Return the condition that ``kubectl rollout status`` waits for."""
     found, deployment = status(cluster, Deployment, "web"), cluster.find(Deployment, "web")
     counts = [found.get(field, 0) for field in ("replicas", "updatedReplicas", "availableReplicas")]
     generation = deployment.metadata.generation if deployment is not None else 1

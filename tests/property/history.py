@@ -133,7 +133,7 @@ class History:
         return self.random.random() < share
 
     def one(self, kind: type[Any], wanted: Callable[[Any], bool] = lambda _: True) -> Any:
-        """Pick an object of a kind, or ``None`` if there is none."""
+        """Pick an object of a kind, or ``None`` if no object exists."""
         found = [thing for thing in self.store.list(kind) if wanted(thing)]
         return self.random.choice(found) if found else None
 
@@ -188,7 +188,7 @@ class History:
         self.world.add(pod)
 
     def wishes(self, own: LabelSelector) -> dict[str, Any]:
-        """Give some pods a wish that depends on others, on the node, or on what only others can provide."""
+        """Give some pods a constraint on other pods, on the node, or on an object that other pods provide."""
         wish = self.random.choice([*self.kinds_of_wishes, *[self.focus] * 6])
         return wish(own)
 
@@ -309,7 +309,7 @@ class History:
             self.world.add(devices.make_slice(devices.device("gpu-0"), name=name, pool=name, node=node.name))
 
     def collect_claims(self) -> None:
-        """Do what the claim controller does: a claim nobody reserves any more is let go of."""
+        """Act as the claim controller: deallocate claims without reservations."""
         pods = {pod.uid for pod in self.store.list(Pod) if not pod.is_finished}
         for claim in list(self.store.list(ResourceClaim)):
             if claim.status.reserved_for and not any(consumer.uid in pods for consumer in claim.status.reserved_for):

@@ -71,7 +71,7 @@ def test_fit_keeps_its_promises_where_devices_serve_a_resource() -> None:
 
 
 class Forked(FilterPlugin):
-    """Says one thing of a node and another of all of them."""
+    """Returns one result for a single node and another for all nodes."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         return Status.unschedulable("no") if node.taints else None
@@ -88,7 +88,7 @@ class Nearsighted(FilterPlugin):
 
 
 class Wordless(FilterPlugin):
-    """Turns nodes down without saying why."""
+    """Rejects nodes without a reason."""
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         return Verdict.reject(where=nodes.unschedulable.copy(), because=Status.unschedulable())
@@ -115,7 +115,7 @@ class Namedropper(FilterPlugin):
 
 
 class Busybody(ScorePlugin):
-    """Says that it looks at a node alone, and counts the pods of all."""
+    """Declares that it depends on a single node, but counts the pods of all."""
 
     depends_on = DependsOn.PODS
 
@@ -130,7 +130,7 @@ class Busybody(ScorePlugin):
 
 
 class Forgetful(FilterPlugin):
-    """Says that it looks at requests, and looks at the labels of pods."""
+    """Declares that it depends on requests, but reads the labels of pods."""
 
     depends_on = DependsOn.REQUESTS
 

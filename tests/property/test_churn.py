@@ -11,11 +11,11 @@ from moorage.common.clock import VirtualClock
 from moorage.common.virtual_time import run_virtual
 
 WARM_UP = 1536
-"""More pods than any cache has room for, of what a pod may bring."""
+"""More pods than entries in any cache, for everything that a pod may bring."""
 MORE = 1024
-"""Caches drop half of what they have at a time; their limits are powers of two, so now each is as full as before."""
+"""Caches drop half of their entries at a time and their limits are powers of two: each is now as full as before."""
 MAX_GROWTH = 4.0
-"""Blocks of memory for each further pod: caches are not quite as full as before. Of old, 6 to 140 were left of each."""
+"""Memory blocks for each further pod: caches are not quite as full as before. Past leaks were 6 to 140 per pod."""
 
 
 @pytest.fixture(autouse=True)

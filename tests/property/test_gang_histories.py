@@ -1,4 +1,4 @@
-"""The histories of groups once more, for gangs that Coscheduling knows by label or by annotation, with no gate on."""
+"""The histories of groups for gangs that Coscheduling finds by label or by annotation, with all gates off."""
 
 import pytest
 from msgspec.structs import replace

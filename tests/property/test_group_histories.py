@@ -1,7 +1,7 @@
 """Random histories of groups in virtual time: members and nodes come and go, writes fail, the scheduler is killed.
 
-Whatever happens, a group that cannot be placed to its minimum holds nothing, groups that compete do not block each
-other, one with priority gets its room, and one that was bound by halves is completed or says why not.
+Invariants: a group below its minimum holds nothing, competing groups do not block each other, a group with priority
+gets its resources, and a partially bound group is completed or has a reason.
 """
 
 import random
@@ -46,7 +46,7 @@ class History:
         return GroupBench(gates=self.chance.choice([GATE, GATE, TOPOLOGY, COMPOSITE]))
 
     def groups(self) -> list[PodGroup]:
-        """Return the groups as somebody wants them to be."""
+        """Return the desired groups."""
         return self._all(PodGroup)
 
     def group_of(self, pod: Pod) -> str:
@@ -199,14 +199,14 @@ class History:
         if len(pods) < (group.min_count or 1) or bound == len(pods):
             return
         size = self.sizes[group.name]
-        # Whoever is less important could be made to go.
+        # Less important pods could be evicted.
         room = sum(self._free(node, group.priority) // size for node in self._all(Node))
         assert room < missing, f"{group.name} waits though {room} of its pods would fit, and {missing} have to"
         told = [pod for pod in pods if not pod.node_name and self.bench.message(pod.name)]
         assert told or bound >= (group.min_count or 1), f"nobody says why {group.name} waits"
 
     def _free(self, node: Node, priority: int) -> int:
-        """Count the CPUs that are left to whoever may evict pods of lower priority."""
+        """Count the CPUs available to a pod that may evict pods of lower priority."""
         there = [pod for pod in self._all(Pod) if pod.node_name == node.name and pod.priority >= priority]
         return (node.allocatable["cpu"] - sum(pod.requests["cpu"] for pod in there)) // 1000
 

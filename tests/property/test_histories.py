@@ -27,7 +27,7 @@ class Checked(History):
     """A history whose end is looked at."""
 
     def check(self) -> None:
-        """Check every promise on the cluster as it is now."""
+        """Check every invariant on the current cluster."""
         self.simulation.scheduler.queue.check_invariants()
         self.check_capacity()
         self.check_nothing_lost()

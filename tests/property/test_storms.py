@@ -1,4 +1,4 @@
-"""Storms of preemption in virtual time: every preemptor gets its place, and no pod is evicted in vain."""
+"""Preemption storms in virtual time: every preemptor is placed, and no pod is evicted unnecessarily."""
 
 from random import Random
 from typing import cast

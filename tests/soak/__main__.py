@@ -1,7 +1,7 @@
 """`python -m tests.soak [--minutes 30]`: two replicas on a real API server, under churn and faults; nothing may grow.
 
-Watches are cut, the API server is killed and started again, and so are the processes of the scheduler: those of who
-leads during the first half, those of who waits during the second, in which who leads is measured.
+Watches are cut, and the API server and the scheduler's processes are killed and restarted: the leader's during the
+first half, the standby's during the second. The leader is measured in the second half.
 """
 
 import argparse
@@ -46,7 +46,7 @@ MIN_MINUTES_TO_JUDGE: Final = 10.0
 
 
 class Soak:
-    """The faults, what is looked for meanwhile, and what is said at the end."""
+    """The faults, the observations during the run, and the final report."""
 
     def __init__(self, plane: ControlPlane, minutes: float, seed: int, console: Console) -> None:
         self.problems: list[str] = []
@@ -129,7 +129,7 @@ class Soak:
         self.faults["API server killed"] += 1
 
     async def _killing(self, replicas: Replicas) -> None:
-        """Kill when somebody has led for a while; two that start all the time would do no work."""
+        """Kill only after a replica has led for a while; two replicas that always restart would do no work."""
         pause = max(MIN_KILL_SECONDS, self._seconds / 40)
         led_since = time.monotonic()
         while True:
@@ -206,13 +206,13 @@ async def _keeping_up(replicas: Replicas) -> None:
 
 
 def main() -> int:
-    """Soak, and say whether all held."""
+    """Soak, and return whether all checks passed."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=int(os.environ.get("MOORAGE_SEED", "1")))
     options = parser.parse_args()
     console = Console(width=140)
-    # That the server is away now and then is what this is about, and no news.
+    # Outages of the server are intended here and need no log.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is stopped in any case
     with control_plane() as plane, controller_manager(plane):

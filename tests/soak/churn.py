@@ -83,7 +83,7 @@ class Churn:
             await asyncio.sleep(RICH_SECONDS)
 
     async def _add(self, name: str, **spec: Any) -> None:
-        with suppress(AlreadyExists):  # where only the answer was lost
+        with suppress(AlreadyExists):  # only the response was lost
             await patiently(lambda: self._cluster.add_pods(name, **spec))
         self.created += 1
 
@@ -139,7 +139,7 @@ class Churn:
                 continue  # the server is away
 
     async def sweep(self) -> int:
-        """Remove pods on nodes that have left, and volumes that nobody has a claim to any more; return how many."""
+        """Remove pods on deleted nodes, and volumes without a claim; return their number."""
         pods = await self._cluster.client.list(Pod, NAMESPACE)
         nodes = {node.name for node in await self._cluster.client.list(Node)}
         left = [pod for pod in pods if pod.node_name and pod.node_name not in nodes]

@@ -29,9 +29,9 @@ class Slope:
 
 
 def slope(lives: Sequence[Sequence[Point]]) -> Slope | None:
-    """Fit one slope to what was measured of several lives of a process, each with a level of its own.
+    """Fit one slope to measurements of several runs of a process, each with its own level.
 
-    What a restart changes, and what a life begins with, is thereby no growth. None if there is too little to say.
+    Changes by a restart are therefore not growth. Return ``None`` with too few measurements.
     """
     binned = [_binned(life, max(BINS // len(lives), 1)) for life in lives]
     centered = [point for life in binned for point in _centered(life)]

@@ -1,4 +1,4 @@
-"""What the replica that leads takes of the machine, sampled over its lives, and whether any of it grows."""
+"""The resource use of the leading replica, sampled over its runs, and whether any of it grows."""
 
 import asyncio
 import time
@@ -27,8 +27,8 @@ class Quantity:
     allowed: float
 
 
-# The allowance for memory is what caches and an allocator still take in the minutes after a start, which is all that a
-# short soak sees. What probes or pods left behind would be more: there are some thousand of them in three minutes.
+# The allowance for memory covers caches and the allocator in the minutes after a start, which is all that a short soak
+# measures. Leaks by probes or pods would be larger: there are some thousand of them in three minutes.
 MEMORY: Final = 16.0
 HANDLES: Final = 8.0
 QUANTITIES: Final = (
@@ -44,7 +44,7 @@ QUANTITIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What became of a quantity over the second half."""
+    """The change of a quantity over the second half."""
 
     quantity: Quantity
     first: float
@@ -91,7 +91,7 @@ class Meter:
             self._lives[name][life].append((now, value))
 
     def growth(self, start: float, warm_up: float) -> Iterator[Growth]:
-        """Tell what grew from a moment on, leaving out how each life began."""
+        """Report growth after a point in time, without the start of each run."""
         for quantity in QUANTITIES:
             lives = [
                 kept

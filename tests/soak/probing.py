@@ -1,4 +1,4 @@
-"""Probes and scrapes of a scheduler, each on a TLS connection of its own, as kubelets and Prometheus make them."""
+"""Probes and scrapes of a scheduler, each on a separate TLS connection, as kubelets and Prometheus do."""
 
 import asyncio
 import itertools
@@ -19,7 +19,7 @@ NO_ANSWER: Final = "no answer"
 
 @dataclass
 class Answers:
-    """How often a page was answered how, and how long the slowest answer took."""
+    """The number of responses of a page by status, and the slowest response."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     slowest: float = 0.0
@@ -30,7 +30,7 @@ class Answers:
 
 
 class Prober:
-    """Asks the replicas in turn for every page, ten times a second; one that ends or starts does not answer."""
+    """Requests every page from the replicas in turn, ten times a second; a replica may be stopping or starting."""
 
     def __init__(self, ports: list[int], token: str) -> None:
         self.answers = {path: Answers() for path in (LIVE, READY, METRICS)}
@@ -40,11 +40,11 @@ class Prober:
         self._context.check_hostname, self._context.verify_mode = False, ssl.CERT_NONE
 
     async def run(self) -> None:
-        """Ask until cancelled; a page that is slower than the interval is not asked for twice at a time."""
+        """Request pages until cancelled; a page slower than the interval is not requested twice at a time."""
         await asyncio.gather(*(self._ask_again_and_again(path) for path in self.answers))
 
     async def tasks(self, port: int) -> int | None:
-        """Return how many tasks the scheduler's loop has, if it says so."""
+        """Return the number of tasks in the scheduler's loop, if it reports it."""
         status, body = await self._get(port, TASKS)
         return int(body.split(b" ", 1)[0]) if status == "200" else None
 

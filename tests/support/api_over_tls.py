@@ -1,4 +1,4 @@
-"""An HTTPS server on loopback that asks for client certificates, and remembers who came and what they said."""
+"""An HTTPS server on loopback that requests client certificates and records clients and requests."""
 
 import asyncio
 import base64
@@ -18,9 +18,9 @@ LOOPBACK = ("127.0.0.1", "api.example")
 
 @dataclass
 class Visit:
-    """One request: its line and headers, the name in the certificate that was shown, the connection's number.
+    """One request: its line and headers, the name in the client certificate, the connection's number.
 
-    ``is_resumed`` tells whether the connection goes on with the TLS session of an earlier one.
+    ``is_resumed`` is True if the connection resumes the TLS session of an earlier one.
     """
 
     line: str
@@ -39,7 +39,7 @@ class Visit:
 
 @dataclass
 class ApiOverTls:
-    """Answers with an empty object, unless ``refuses`` tells that a visitor may not come in."""
+    """Returns an empty object, unless ``refuses`` rejects the client."""
 
     authority: Authority
     refuses: Callable[[Visit], bool] = lambda _visit: False

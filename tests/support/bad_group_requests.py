@@ -13,7 +13,7 @@ GATES: Final = ",".join(
     )
 )
 VERSIONS: Final = "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true"
-"""What kube-apiserver must be told to serve in its ``--runtime-config``."""
+"""API versions for the ``--runtime-config`` of kube-apiserver."""
 BETA: Final = "scheduling.k8s.io/v1beta1"
 ALPHA: Final = "scheduling.k8s.io/v1alpha3"
 GROUPS: Final = f"/apis/{BETA}/namespaces/default/podgroups"
@@ -113,7 +113,7 @@ GOOD: Final = (
         thing("Pod", "v1", "member", spec={"containers": [CONTAINER], "schedulingGroup": {"podGroupName": "good"}}),
     ),
 )
-"""What is there already."""
+"""Existing objects."""
 
 GROUP_REQUESTS: Final[dict[str, Ask]] = {
     "a group without a policy": group(schedulingPolicy={}),

@@ -1,4 +1,4 @@
-"""Requests that an API server refuses: what is sent, by a sentence that says what is wrong with it."""
+"""Requests that an API server rejects, keyed by a sentence that describes the error."""
 
 import re
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ CONTAINER: Final = {"name": "main", "image": "web:1"}
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request; a body that is no mapping is sent as it is."""
+    """One request; a body that is not a mapping is sent unchanged."""
 
     method: str
     path: str
@@ -134,7 +134,7 @@ GOOD: Final = (
     Ask("POST", CLAIMS, claim().body | {"metadata": {"name": "good"}}),
     Ask("POST", f"{BATCH}/jobs", job().body | {"metadata": {"name": "good"}}),
 )
-"""What is there already."""
+"""Existing objects."""
 
 POD_REQUESTS: Final[dict[str, Ask]] = {
     "a pod without containers": pod(containers=[]),
@@ -379,13 +379,13 @@ LOOSE: Final = frozenset(
         "another template of a job",
     )
 )
-"""Where the words differ on purpose: ours say more, or do not quote Go's parsers and code."""
+"""Intended differences in wording: our messages are more precise, or do not quote Go's parsers and code."""
 SILLY: Final = frozenset(("a version at creation", "a binding to nothing"))
-"""Where kube-apiserver answers 500 for what is the client's mistake; we say so."""
+"""Requests for which kube-apiserver returns 500 although the client is wrong; we return a client error."""
 
 
 def essence(status: int, body: bytes, *, loosely: bool) -> Data:
-    """Return of an answer what two servers should agree on; of long sentences the first line."""
+    """Return the part of a response on which two servers should agree; the first line of long messages."""
     try:
         data: Data = msgspec.json.decode(body)
     except msgspec.DecodeError:

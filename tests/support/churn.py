@@ -1,4 +1,4 @@
-"""Pods that come, are placed and go, each with things of its own: names, labels, claims, selectors, amounts."""
+"""Pods that are created, scheduled and deleted, each with unique names, labels, claims, selectors or amounts."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -32,11 +32,11 @@ NODES: Final = 8
 DRIVER: Final = "disks.example.com"
 BATCH: Final = 8
 SECONDS_BETWEEN: Final = 2.0
-"""Long enough that whoever was turned down has been tried again before it goes."""
+"""Long enough that rejected pods are retried before they are deleted."""
 
 K = TypeVar("K", bound=KubeObject)
 Guests = Sequence[KubeObject]
-"""A pod and what is there for its sake; the pod comes last."""
+"""A pod and the objects it needs; the pod comes last."""
 
 
 def plain(number: int) -> Guests:

@@ -44,9 +44,9 @@ def program(name: str) -> Path:
 
 
 class ControlPlane:
-    """An API server with its etcd in a folder of its own; users are tokens, and RBAC is on.
+    """An API server with its etcd in a separate folder; users are tokens, and RBAC is on.
 
-    ``flags`` are more of the API server's own, such as ``--feature-gates``.
+    ``flags`` are additional flags of the API server, such as ``--feature-gates``.
     """
 
     def __init__(self, folder: Path, *flags: str) -> None:
@@ -67,7 +67,7 @@ class ControlPlane:
         self.start_api_server()
 
     def prepare(self) -> None:
-        """Write down who may talk to the server."""
+        """Write the file of tokens and users."""
         run("openssl", "genrsa", "-out", str(self.folder / "sa.key"), "2048")
         (self.folder / "tokens.csv").write_text(f'{self.tokens[ADMIN]},{ADMIN},1,"system:masters"\n')
 
@@ -139,13 +139,13 @@ class ControlPlane:
         return load_connection(str(self.kubeconfig(user)))
 
     def compact(self) -> None:
-        """Have etcd forget all old versions, so that a watch from one of them is answered 410."""
+        """Compact etcd, so that watches from old versions receive 410."""
         status = self._etcd_call("/v3/maintenance/status", b"{}")
         revision = yaml.safe_load(status)["header"]["revision"]
         self._etcd_call("/v3/kv/compaction", f'{{"revision": {revision}, "physical": true}}'.encode())
 
     def log(self, program: str) -> str:
-        """Return the end of what a program logged."""
+        """Return the end of a program's log."""
         return (self.folder / f"{program}.log").read_text()[-4000:]
 
     def _etcd_call(self, path: str, body: bytes) -> bytes:
@@ -156,7 +156,7 @@ class ControlPlane:
             return answered
 
     def spawn(self, program: str, *flags: str) -> subprocess.Popen[bytes]:
-        """Start one of the programs; what it says goes into its log."""
+        """Start one of the programs; its output goes to its log."""
         with (self.folder / f"{program}.log").open("ab") as output:
             return subprocess.Popen(
                 [self.programs / program, *flags], stdout=output, stderr=subprocess.STDOUT, cwd=self.folder
@@ -193,7 +193,7 @@ def control_plane(*flags: str) -> Iterator[ControlPlane]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Find ports that nobody listens on."""
+    """Find free ports."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

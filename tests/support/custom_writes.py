@@ -1,4 +1,4 @@
-"""Every write of a custom resource that a plugin can make, and what must then be stored, on any API server."""
+"""Every write of a custom resource that a plugin can make, with the expected stored result, on any API server."""
 
 import asyncio
 from typing import Any, Final
@@ -22,7 +22,7 @@ GROUP: Final = "writes.example.org"
 
 
 class BudgetSpec(KubeStruct, frozen=True):
-    """How much somebody may spend."""
+    """A spending limit."""
 
     euros: int
     note: str = ""
@@ -73,19 +73,19 @@ async def define(client: ApiClient, kind: Kind, *, has_status: bool = True) -> N
 
 
 async def until_served(client: ApiClient, kind: Kind) -> None:
-    """Wait until a kind that has just been defined is served: a moment after its definition says so."""
+    """Wait until a new kind is served, which is a moment after its definition reports it."""
     async with asyncio.timeout(60):
         while True:
             try:
                 await client.request("GET", kind.path())
-            except (NotFound, TooManyRequests):  # the real one says so while it prepares its storage
+            except (NotFound, TooManyRequests):  # kube-apiserver returns this while it prepares its storage
                 await asyncio.sleep(0.05)
             else:
                 return
 
 
 async def stored(client: ApiClient, thing: KubeObject) -> dict[str, Any]:
-    """Read an object as it is stored."""
+    """Read an object without decoding it."""
     answer: dict[str, Any] = msgspec.json.decode(
         await client.request("GET", kind_of(type(thing)).path(thing.name, thing.namespace))
     )
@@ -161,7 +161,7 @@ async def write_plain(client: ApiClient) -> None:
 
 
 async def write_without_a_status(client: ApiClient) -> None:
-    """Be told what is missing, where the server only says that something is."""
+    """Report the missing field even if the server only reports that one is missing."""
     await define(client, BARE, has_status=False)
     cluster = writer(client)
     made = await cluster.create(BARE.type(metadata=ObjectMeta(name="old", namespace="default")))

@@ -13,13 +13,13 @@ from moorage.scheduler.framework.plugin import ScorePlugin
 
 
 class DiesOnceArgs(msgspec.Struct, frozen=True):
-    """Where it is noted that it has died."""
+    """The file that records that it has died."""
 
     mark: str
 
 
 class DiesOnce(ScorePlugin):
-    """Kills its process when it is first asked, and then scores by name."""
+    """Kills its process at the first call, and then scores by name."""
 
     Args = DiesOnceArgs
 

@@ -1,4 +1,4 @@
-"""Metrics as a registry that tests can ask for single values."""
+"""Metrics as a registry whose single values tests can query."""
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector

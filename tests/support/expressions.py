@@ -38,7 +38,7 @@ NUMBERS: Final = ("0", "1", "-1", "3", "9223372036854775807", "1.5", "1e300", "1
 
 
 class Expressions:
-    """Expressions of a given kind, nested as deep as asked for."""
+    """Expressions of a given type and nesting depth."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance

@@ -1,4 +1,4 @@
-"""A scheduler extender as a web service in this process, whose answers a test writes."""
+"""A scheduler extender as a web service in this process, with responses written by the test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -10,11 +10,11 @@ import msgspec
 from tests.support.tcp import serving
 
 Reply: TypeAlias = Callable[[dict[str, Any]], Any]
-"""Gets a request and returns what to answer: plain data, or bytes as they are, or a status."""
+"""Takes a request and returns the response: plain data, raw bytes, or a status."""
 
 
 class ExtenderService:
-    """Answers POST /<prefix>/<verb> by the function given for the verb; keeps the requests."""
+    """Handles POST /<prefix>/<verb> with the function for the verb; records the requests."""
 
     def __init__(self, **verbs: Reply) -> None:
         self.verbs = verbs
@@ -42,7 +42,7 @@ class ExtenderService:
         self.requests.append((verb, request))
         answer = self.verbs[verb](request)
         if answer is None:
-            return  # never answers
+            return  # never responds
         status = answer if isinstance(answer, int) else 200
         content = (
             b"" if isinstance(answer, int) else answer if isinstance(answer, bytes) else msgspec.json.encode(answer)

@@ -1,6 +1,6 @@
-"""The embedded API behind a layer of faults: it can be down, slow, forgetful, cut off, or talk rubbish.
+"""The embedded API behind a layer of faults: it can be down, slow, forgetful, disconnected, or send invalid data.
 
-It stands where the connections would: requests are the bytes that would go over the wire, and so are the answers.
+It replaces the connections: requests and responses are the bytes that would go over the wire.
 """
 
 import asyncio
@@ -47,14 +47,14 @@ class Request:
 
 @dataclass
 class Fault:
-    """What goes wrong with the next requests that match."""
+    """The fault of the next requests that match."""
 
     matches: str
     answer: Response | None
-    """``None`` carries the request out and loses the answer."""
+    """``None`` carries out the request and loses the response."""
     times: int
     late: float = 0.0
-    """Carries it out so many seconds later, and has its sender see a closed connection at once."""
+    """Seconds until the request is carried out; its sender sees a closed connection immediately."""
 
 
 class FaultServer:
@@ -85,15 +85,15 @@ class FaultServer:
         self._faults.append(Fault(matches, Response(status, body, retry_after), times))
 
     def rubbish(self, matches: str, body: bytes = b"<html>", *, times: int = 1) -> None:
-        """Have the next requests that match answered with rubbish."""
+        """Return invalid data for the next requests that match."""
         self._faults.append(Fault(matches, Response(200, body), times))
 
     def lose_answer(self, matches: str, times: int = 1) -> None:
-        """Carry the next requests that match out, and lose the answers."""
+        """Carry out the next requests that match, and lose the responses."""
         self._faults.append(Fault(matches, None, times))
 
     def delay(self, matches: str, seconds: float) -> None:
-        """Cut the connection of the next request that matches, and carry it out a while later all the same."""
+        """Cut the connection of the next request that matches, but carry it out later."""
         self._faults.append(Fault(matches, None, 1, seconds))
 
     def cut_watches(self, problem: str = "cut") -> None:
@@ -125,7 +125,7 @@ class FaultServer:
         self.store.remove(_storage(collection), key)
 
     def tell_raw(self, line: bytes) -> None:
-        """Have all watches told something as it is."""
+        """Send raw data to all watches."""
         for stream in self._watches:
             stream.add(line)
 
@@ -183,7 +183,7 @@ class FaultServer:
 
 
 class MemoryStream:
-    """An answer that is read as it arrives, without a connection, and may break off."""
+    """A response that is read as it arrives, without a connection, and may end early."""
 
     def __init__(self, status: int, retry_after: str | None) -> None:
         self.status = status

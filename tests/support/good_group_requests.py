@@ -71,4 +71,4 @@ PARTS: Final = {
     "jobs": ("spec.scheduling",),
     "pods": ("spec.schedulingGroup",),
 }
-"""What is compared of each."""
+"""The compared part of each."""

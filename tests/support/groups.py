@@ -1,4 +1,4 @@
-"""A scheduler on the bench that knows groups: every cycle is a step, and the API is a dict that answers at once."""
+"""A scheduler with groups, run step by step: every cycle is a step, and the API is a dict that responds immediately."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -40,7 +40,7 @@ COMPOSITE = f"{TOPOLOGY},CompositePodGroup=true"
 
 
 def a_node(name: str, cpu: int = 4, **fields: Any) -> Node:
-    """Return a node with so many CPUs."""
+    """Return a node with the given number of CPUs."""
     return make_node(name, allocatable={"cpu": str(cpu), "memory": "64Gi", "pods": "110"}, **fields)
 
 
@@ -218,13 +218,13 @@ class GroupBench:
             self.scheduler.queue.check_invariants()
 
     def pod(self, name: str) -> Pod:
-        """Return a pod as it is stored."""
+        """Return the stored pod."""
         found = self.objects[Pod, f"default/{name}"]
         assert isinstance(found, Pod)
         return found
 
     def group(self, name: str = "g") -> PodGroup:
-        """Return a PodGroup as it is stored."""
+        """Return the stored PodGroup."""
         found = self.objects[PodGroup, f"default/{name}"]
         assert isinstance(found, PodGroup)
         return found
@@ -232,7 +232,7 @@ class GroupBench:
     # ── time passes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def step(self) -> bool:
-        """Run one cycle and what follows from it; return whether there was anything to try."""
+        """Run one cycle with its bindings; return whether an entity was tried."""
         self.queue.flush(self._clock.now())
         outcome = await self.scheduler.schedule_next()
         for _ in range(20):
@@ -284,7 +284,7 @@ class GroupBench:
         return None if condition is None or condition.status == "True" else (condition.reason, condition.message)
 
     def notes(self, name: str, reason: str = "FailedScheduling") -> list[str]:
-        """Return what events say of a pod."""
+        """Return the event messages of a pod."""
         return [event.note for event in self.events if event.regarding.name == name and event.reason == reason]
 
     def reserved(self) -> list[str]:

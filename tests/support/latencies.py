@@ -1,13 +1,12 @@
-"""Latencies drawn anew for every call and every watch event."""
+"""Random latencies for every call and every watch event."""
 
 from random import Random
 
 
 class RandomPace:
-    """A :class:`~moorage.cluster.simulation.simulated_cluster.Pace` at which nothing takes as long as it did before.
+    """A :class:`~moorage.cluster.simulation.simulated_cluster.Pace` with a different latency each time.
 
-    ``scale`` is how long a call takes on average. Watches lag behind answers by anything between nothing and several
-    calls.
+    ``scale`` is the average duration of a call. Watches lag behind responses by zero to several calls.
     """
 
     def __init__(self, chance: Random, scale: float) -> None:

@@ -1,4 +1,4 @@
-"""Notebooks as Jupyter runs them: the cells in order, and the value of a cell's last line is what is shown."""
+"""Run notebooks as Jupyter does: the cells in order; the value of a cell's last line is displayed."""
 
 import ast
 import json

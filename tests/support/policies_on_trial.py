@@ -15,7 +15,7 @@ def fullest(nodes: Float32Array, pod: Float32Array) -> Any:
 
 
 def relative(nodes: Float32Array, pod: Float32Array) -> Any:
-    """Say of a node what depends on the others."""
+    """Return a property of a node that depends on other nodes."""
     return nodes[:, 1] - nodes[:, 1].mean()
 
 

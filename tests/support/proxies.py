@@ -1,4 +1,4 @@
-"""Proxies in this process: one that tunnels and forwards, and one that speaks SOCKS5. Both note what they are asked."""
+"""Proxies in this process: one that tunnels and forwards, and one for SOCKS5. Both record their requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from tests.support.tcp import serving
 
 @dataclass
 class HttpProxy:
-    """Connects to whatever port is asked for, on loopback, or refuses; forwards requests with a whole URL."""
+    """Connects to any requested port on loopback, or refuses; forwards requests with a full URL."""
 
     refusal: str = ""
     tls: SSLContext | None = None
@@ -41,7 +41,7 @@ class HttpProxy:
 
 @dataclass
 class SocksProxy:
-    """Connects to whatever port is asked for, on loopback; wants a user and a password if there are any."""
+    """Connects to any requested port on loopback; requires a user and a password if there are any."""
 
     user: str = ""
     password: str = ""

@@ -17,7 +17,7 @@ _versions = count(1)
 
 
 def make(kind: type[K], name: str = "it", *, owner: KubeObject | None = None, age: float = 100.0, **content: Any) -> K:
-    """Make an object of a kind from plain data; ``metadata`` adds to what every object has."""
+    """Make an object of a kind from plain data; ``metadata`` extends the default metadata."""
     metadata = {
         "name": name,
         "uid": f"uid-of-{name}",
@@ -74,7 +74,7 @@ def _reference(owner: KubeObject) -> dict[str, Any]:
 
 
 def describe(actions: Iterable[ControllerAction]) -> list[str]:
-    """Put actions in words; statuses are left out, they have tests of their own."""
+    """Describe actions in words, except statuses, which have separate tests."""
     words = (_word(action) for action in actions)
     return [word for word in words if word]
 

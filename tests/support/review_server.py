@@ -1,4 +1,4 @@
-"""As much of an API server as it takes to review tokens and access, and to publish whom to trust."""
+"""The part of an API server that reviews tokens and access, and publishes the trusted CA."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -11,7 +11,7 @@ from aiohttp import web
 
 
 class ReviewServer:
-    """Knows some tokens and who may read what; counts how often it is asked."""
+    """Has some tokens and their permissions; counts the reviews."""
 
     def __init__(self) -> None:
         self.users: dict[str, dict[str, Any]] = {}

@@ -32,7 +32,7 @@ class Nothing(Collector):
 
 
 class Reply(NamedTuple):
-    """What was answered."""
+    """A response."""
 
     status: int
     text: str
@@ -40,7 +40,7 @@ class Reply(NamedTuple):
 
 
 class Visitor:
-    """Asks for pages; trusts any certificate, and may show its own."""
+    """Requests pages; trusts any certificate, and may present a client certificate."""
 
     def __init__(self, server: Server) -> None:
         self.server = server

@@ -1,4 +1,4 @@
-"""What queueing hints are for: whenever nothing is under way, no pod waits that would be placed if it were tried."""
+"""Check queueing hints: whenever the scheduler is idle, no pending pod would be placed by a retry."""
 
 from moorage.scheduler.engine.cycle.search_result import NoNode
 from moorage.scheduler.engine.scheduler import Scheduler

@@ -1,7 +1,7 @@
-"""One plugin with a custom resource, background work and a permit, and what it must do on every kind of server.
+"""One plugin with a custom resource, background work and a permit, and its expected behaviour on every server.
 
-A pod with a label ``ticket`` needs the Ticket of that name: it is turned down while there is none, and held back until
-an inspector, who goes round beside the cycles, finds the ticket approved. Who got in is counted in the ticket's status.
+A pod with the label ``ticket`` needs the Ticket of that name: it is rejected without a Ticket, and held until a
+background task finds the ticket approved. The ticket's status counts the admitted pods.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ class TicketSpec(KubeStruct, frozen=True):
 
 
 class TicketStatus(KubeStruct, frozen=True):
-    """How many pods it let in."""
+    """The number of admitted pods."""
 
     admitted: int = 0
 
 
 class Ticket(KubeObject, frozen=True):
-    """What a pod needs to get in."""
+    """The ticket that a pod needs."""
 
     spec: TicketSpec = TicketSpec()
     status: TicketStatus = TicketStatus()
@@ -77,7 +77,7 @@ class Ticketing(PreFilterPlugin, PermitPlugin, PostBindPlugin):
                     waiting.allow(self.name)
 
     async def close(self) -> None:
-        """Say so."""
+        """Log it."""
         self._handle.log.info("the inspector goes home", rounds=self._rounds.value())
 
     def _ticket(self, pod: Pod) -> Ticket | None:
@@ -105,7 +105,7 @@ class ClosedBooth(Ticketing):
     """Cannot even start."""
 
     async def start(self) -> None:
-        """Find that there is nobody."""
+        """Return that there are no pods."""
         raise ConnectionError("the booth is closed")
 
 
