@@ -86,7 +86,7 @@ def test_tokens(options: ServiceOptions, tmp_path: Path) -> None:
     assert ask(guarded, "/v1/capacity", {"pod": pod("web")}, token="three")[0] == 401
     assert ask(guarded, "/v1/capacity", {"pod": pod("web")}, token="two")[0] == 200
     assert ask(guarded, "/healthz", b"", method="GET") == (200, b"ok")
-    with pytest.raises(InputError, match="there are no tokens"):
+    with pytest.raises(InputError, match="no tokens are configured"):
         WhatIfService(replace(options, address="0.0.0.0"))
 
 
