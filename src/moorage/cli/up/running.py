@@ -27,7 +27,7 @@ from moorage.kube.client.credentials import FixedCredentials
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient
 from moorage.scheduler.config import completed_view
-from moorage.scheduler.daemon.reload import FileFollower
+from moorage.scheduler.daemon.config_reload import FileFollower
 from moorage.scheduler.engine.observing import observed_by
 from moorage.scheduler.framework.metering import NumberCell
 from moorage.scheduler.wiring.policy import Policy

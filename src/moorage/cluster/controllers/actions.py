@@ -15,7 +15,7 @@ NAME: Final = "{name}"
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ControllerEvent:
     """An event to record for an object after a write."""
 
     obj: KubeObject
@@ -62,7 +62,7 @@ class Create:
 
     kind: type[KubeObject]
     data: Data
-    event: Event | None = None
+    event: ControllerEvent | None = None
 
     @property
     def namespace(self) -> str:
@@ -82,7 +82,7 @@ class Patch:
     subresource: str = ""
     if_unchanged: bool = False
     content_type: str = MERGE_PATCH
-    event: Event | None = None
+    event: ControllerEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Delete:
     obj: KubeObject
     grace: int | None = None
     propagation: str = ""
-    event: Event | None = None
+    event: ControllerEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from typing import Final
 from moorage.cluster.controllers.actions import (
     NAME,
     ControllerAction,
+    ControllerEvent,
     Create,
     Delete,
-    Event,
     Patch,
     RequeueAfter,
     status_actions,
@@ -342,8 +342,8 @@ SOURCE: Final = "job-controller"
 def with_events(action: ControllerAction, job: Job, now: float) -> ControllerAction:
     """Return an action with the event that follows it, if one does."""
 
-    def event(reason: str, message: str, *, is_warning: bool = False) -> Event:
-        return Event(job, SOURCE, reason, message, now, is_warning)
+    def event(reason: str, message: str, *, is_warning: bool = False) -> ControllerEvent:
+        return ControllerEvent(job, SOURCE, reason, message, now, is_warning)
 
     match action:
         case Create(kind=kind) if kind is Pod:

@@ -23,10 +23,10 @@ import structlog
 
 from moorage.cluster.controllers.actions import (
     ControllerAction,
+    ControllerEvent,
     Create,
     Delete,
     EmptyNamespace,
-    Event,
     RequeueAfter,
     Write,
     build_request,
@@ -313,7 +313,7 @@ class ControllerManager:
         if action.event is not None and obj is not None:
             await self._record(action.event, obj.name)
 
-    async def _record(self, event: Event, name: str) -> None:
+    async def _record(self, event: ControllerEvent, name: str) -> None:
         data = event.data(name, next(self._numbers))
         path = f"/api/v1/namespaces/{event.obj.namespace}/events"
         async with self._requests:

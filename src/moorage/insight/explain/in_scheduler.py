@@ -17,7 +17,7 @@ from moorage.common.child_process import ChildEnded, ChildProcess
 from moorage.common.clock import Clock, SteadyClock
 from moorage.kube.client.event_note import EventNote
 from moorage.scheduler.config import completed_view
-from moorage.scheduler.daemon.assembly import DaemonParts
+from moorage.scheduler.daemon.daemon_assembly import DaemonParts
 from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.services import DaemonService

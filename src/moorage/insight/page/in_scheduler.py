@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from moorage.common.clock import SteadyClock
 from moorage.insight.explain.in_scheduler import request_of
 from moorage.insight.page.paths import API, ROOT, public_paths
-from moorage.scheduler.daemon.assembly import DaemonParts
+from moorage.scheduler.daemon.daemon_assembly import DaemonParts
 from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.services import DaemonService

@@ -9,7 +9,7 @@ from moorage.insight.explain.in_scheduler import request_of
 from moorage.insight.shadow.feeding import ShadowFeed
 from moorage.insight.shadow.messages import DIFFERS, Comparison
 from moorage.insight.shadow.running import Shadow, ShadowEvents, ShadowPlan
-from moorage.scheduler.daemon.assembly import DaemonParts
+from moorage.scheduler.daemon.daemon_assembly import DaemonParts
 from moorage.scheduler.daemon.decision_log.writing import LineWriter, RotatedFile, check_limits
 from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.options import Options

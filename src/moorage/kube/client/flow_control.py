@@ -1,4 +1,4 @@
-"""Backoff between attempts and limits on the rate of requests."""
+"""RetryBackoff between attempts and limits on the rate of requests."""
 
 import asyncio
 from random import Random
@@ -12,7 +12,7 @@ DEFAULT_QPS: Final = 50.0
 DEFAULT_BURST: Final = 100
 
 
-class Backoff(Struct, frozen=True):
+class RetryBackoff(Struct, frozen=True):
     """Delays that grow by a factor up to a maximum, each increased at random by up to ``jitter`` times itself."""
 
     first: float
@@ -27,9 +27,9 @@ class Backoff(Struct, frozen=True):
         return seconds * (1 + self.jitter * random.random())
 
 
-WATCH_BACKOFF: Final = Backoff(first=0.8, factor=2.0, maximum=30.0, jitter=1.0)
-WRITE_BACKOFF: Final = Backoff(first=0.01, factor=5.0, maximum=2.5, jitter=0.1)
-EVENT_BACKOFF: Final = Backoff(first=10.0, factor=1.0, maximum=10.0, jitter=1.0)
+WATCH_BACKOFF: Final = RetryBackoff(first=0.8, factor=2.0, maximum=30.0, jitter=1.0)
+WRITE_BACKOFF: Final = RetryBackoff(first=0.01, factor=5.0, maximum=2.5, jitter=0.1)
+EVENT_BACKOFF: Final = RetryBackoff(first=10.0, factor=1.0, maximum=10.0, jitter=1.0)
 
 
 class TokenBucket:

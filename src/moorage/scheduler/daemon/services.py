@@ -13,7 +13,7 @@ from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.wiring.scheduling_loop import Apply
 
 if TYPE_CHECKING:
-    from moorage.scheduler.daemon.assembly import DaemonParts
+    from moorage.scheduler.daemon.daemon_assembly import DaemonParts
 
 
 class DaemonService:

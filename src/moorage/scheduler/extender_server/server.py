@@ -19,7 +19,7 @@ from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply
 from moorage.kube.http.server import HttpServer, is_loopback
-from moorage.scheduler.daemon.assembly import APPLY_FAILURES
+from moorage.scheduler.daemon.daemon_assembly import APPLY_FAILURES
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.metrics.instruments import InformerInstruments
 from moorage.scheduler.daemon.metrics.readings import read_informers, read_process, read_scheduler

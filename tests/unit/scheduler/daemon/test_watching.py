@@ -15,7 +15,7 @@ from moorage.kube.api.custom import custom_kind
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.informer import Informers
 from moorage.kube.client.kubeconfig import Connection
-from moorage.scheduler.daemon.assembly import assemble_daemon
+from moorage.scheduler.daemon.daemon_assembly import assemble_daemon
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.framework.cycle import CycleState

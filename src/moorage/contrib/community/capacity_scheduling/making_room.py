@@ -8,7 +8,7 @@ from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.plugins.default_preemption.candidates import CandidateSearch
-from moorage.scheduler.plugins.default_preemption.dry_run import DryRun, WhatIf
+from moorage.scheduler.plugins.default_preemption.dry_run import PreemptionDryRun, WhatIf
 
 QUOTAS = StateKey[QuotaState]("elastic quotas and what is used of them")
 
@@ -46,12 +46,12 @@ class BorrowerRules:
 class QuotaSearch(CandidateSearch):
     """A search whose dry runs also check quotas."""
 
-    def _dry_run(self, cycle: CycleState, pod: Pod) -> DryRun:
+    def _dry_run(self, cycle: CycleState, pod: Pod) -> PreemptionDryRun:
         assert isinstance(self.rules, BorrowerRules)
         return QuotaDryRun(self._handle, cycle, pod, self._budgets.split, self.rules)
 
 
-class QuotaDryRun(DryRun):
+class QuotaDryRun(PreemptionDryRun):
     """Tries nodes for one pod: the pods there that may go do so, but no borrower gives back more than it borrowed."""
 
     def _pool(self, node: NodeInfo) -> list[Pod]:

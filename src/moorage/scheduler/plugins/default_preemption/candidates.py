@@ -20,7 +20,7 @@ from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.framework.victims import Victims
 from moorage.scheduler.plugins.default_preemption.budgets import Budgets
-from moorage.scheduler.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun
+from moorage.scheduler.plugins.default_preemption.dry_run import NO_VICTIMS, PreemptionDryRun
 from moorage.scheduler.plugins.default_preemption.eligibility import VictimRules
 from moorage.scheduler.plugins.default_preemption.lower_priority_pods import LowerPriorityPods
 from moorage.scheduler.plugins.default_preemption.unit_dry_run import UnitDryRun
@@ -101,7 +101,12 @@ class CandidateSearch:
         return findings
 
     def _without_infeasible(
-        self, dry_run: DryRun, statuses: NodeStatuses, rows: RowArray, nominated: list[int], findings: Findings
+        self,
+        dry_run: PreemptionDryRun,
+        statuses: NodeStatuses,
+        rows: RowArray,
+        nominated: list[int],
+        findings: Findings,
     ) -> RowArray:
         """Drop rows that stay too full without all possible victims; nominated nodes are tried one by one."""
         freed = self._lower_priority_pods.held_below(dry_run.priority, rows)
@@ -113,9 +118,9 @@ class CandidateSearch:
             findings.reasons.update(dict.fromkeys(status.reasons, int((where & is_left_out).sum())))
         return rows[~is_left_out]
 
-    def _dry_run(self, cycle: CycleState, pod: Pod) -> DryRun:
+    def _dry_run(self, cycle: CycleState, pod: Pod) -> PreemptionDryRun:
         if self.units is None:
-            return DryRun(self._handle, cycle, pod, self._budgets.split, self.rules)
+            return PreemptionDryRun(self._handle, cycle, pod, self._budgets.split, self.rules)
         return UnitDryRun(self._handle, cycle, pod, self._budgets.split, self.units, self.rules)
 
     def wanted(self, nodes: int) -> int:
@@ -127,7 +132,9 @@ class CandidateSearch:
             return rows
         return np.roll(rows, -self._chance.randrange(len(rows)))
 
-    def _try_nodes(self, dry_run: DryRun, rows: Iterable[int], num_candidates: int, findings: Findings) -> None:
+    def _try_nodes(
+        self, dry_run: PreemptionDryRun, rows: Iterable[int], num_candidates: int, findings: Findings
+    ) -> None:
         nodes, cached_outcomes = self._handle.nodes, self._cache.outcomes
         clean: dict[str, Victims] = {}
         violating: dict[str, Victims] = {}
@@ -149,7 +156,7 @@ class CandidateSearch:
                 findings.reasons.update(outcome.reasons)
         findings.candidates = clean | violating
 
-    def _outcome(self, dry_run: DryRun, node: NodeInfo) -> Outcome:
+    def _outcome(self, dry_run: PreemptionDryRun, node: NodeInfo) -> Outcome:
         try:
             outcome = dry_run.on(node)
         except PluginError as error:

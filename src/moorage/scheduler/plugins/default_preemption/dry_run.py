@@ -26,7 +26,7 @@ Split: TypeAlias = Callable[[Sequence[Pod]], tuple[list[Pod], list[Pod]]]
 """Splits pods in order of importance into those protected by a budget and the others."""
 
 
-class DryRun:
+class PreemptionDryRun:
     """Tries nodes for one unschedulable pod; each node is evaluated independently, on a copy."""
 
     def __init__(

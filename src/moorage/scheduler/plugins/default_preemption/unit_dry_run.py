@@ -6,7 +6,7 @@ from moorage.scheduler.framework.handle import PreemptionHandle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.framework.victims import Victims
-from moorage.scheduler.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun, Split, WhatIf
+from moorage.scheduler.plugins.default_preemption.dry_run import NO_VICTIMS, PreemptionDryRun, Split, WhatIf
 from moorage.scheduler.plugins.default_preemption.eligibility import VictimRules
 from moorage.scheduler.plugins.default_preemption.units import (
     Unit,
@@ -18,7 +18,7 @@ from moorage.scheduler.plugins.default_preemption.units import (
 )
 
 
-class UnitDryRun(DryRun):
+class UnitDryRun(PreemptionDryRun):
     """Tries nodes for one pod; victims are units, with the priorities of their groups."""
 
     def __init__(

@@ -10,7 +10,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.framework.victims import Victims
-from moorage.scheduler.plugins.default_preemption.dry_run import DryRun, counting_filters
+from moorage.scheduler.plugins.default_preemption.dry_run import PreemptionDryRun, counting_filters
 from moorage.scheduler.plugins.node_ports import NodePorts
 from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.scheduler.plugins.taint_toleration import TaintToleration
@@ -48,7 +48,7 @@ def protect_databases(sorted_pods: object) -> tuple[list[Pod], list[Pod]]:
 
 def dry_run(rig: Rig, pod: Pod) -> Victims | Status:
     cycle, _ = attempt(rig, pod)
-    return DryRun(rig, cycle, pod, protect_databases).on(rig.nodes[0])
+    return PreemptionDryRun(rig, cycle, pod, protect_databases).on(rig.nodes[0])
 
 
 @settings(deadline=None)

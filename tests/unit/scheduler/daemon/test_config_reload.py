@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moorage.cli.options import load_policy
-from moorage.scheduler.daemon.reload import FileFollower, FilesFollowed
+from moorage.scheduler.daemon.config_reload import FileFollower, FilesFollowed
 from moorage.testing import Cluster, in_virtual_time
 
 POD = {

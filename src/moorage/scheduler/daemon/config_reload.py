@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from moorage.common.errors import MoorageError, explain
 from moorage.kube.client.event_note import EventNote
 from moorage.scheduler.config import completed_view
-from moorage.scheduler.daemon.assembly import DaemonParts
+from moorage.scheduler.daemon.daemon_assembly import DaemonParts
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.options import Options, complete_options
 from moorage.scheduler.daemon.supervisor.supervisor_client import SupervisorClient
