@@ -42,13 +42,13 @@ def browsing() -> Iterator[Browser]:
 
 
 def elsewhere(work: Callable[[], T]) -> T:
-    """Run something on a thread of its own: on this one the browser's loop is running."""
+    """Run a function on a separate thread: this thread runs the browser's loop."""
     with ThreadPoolExecutor(max_workers=1) as worker:
         return worker.submit(work).result()
 
 
 class ServedPage:
-    """A page on a thread of its own; it can go away and come back on the same port."""
+    """A page on a separate thread; it can stop and restart on the same port."""
 
     def __init__(self, make: Callable[[], StartedSource], token: str = "") -> None:
         self._make = make
@@ -72,7 +72,7 @@ class ServedPage:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL."""
         return self._server.url
 
     def come(self) -> None:

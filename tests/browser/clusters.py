@@ -28,7 +28,7 @@ def machine(number: int, digits: int = 3) -> Content:
 
 
 def placed(number: int, free: dict[str, float], chance: Random) -> Content:
-    """Describe a pod that runs somewhere, while there is room."""
+    """Describe a pod that runs on some node with free capacity."""
     cpu, memory = chance.choice((("250m", "512Mi"), ("500m", "2Gi"), ("1", "4Gi"), ("2", "4Gi")))
     names = list(free)
     name = next((name for name in (chance.choice(names) for _ in range(50)) if free[name] >= 2), names[0])
@@ -69,7 +69,7 @@ def fleet(nodes: int, pods: int, waiting: int) -> list[Content]:
 
 
 def others(count: int) -> list[Content]:
-    """Describe pods that all wait for a reason of their own."""
+    """Describe pods that are pending for different reasons."""
     return [pod(f"odd-{number:05d}", schedulerName=f"scheduler-{number:05d}") for number in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Browser tests need a Chromium, and a minute: `make browser` runs them, and fails if there is none."""
+"""Browser tests need a Chromium and a minute: `make browser` runs them, and fails without Chromium."""
 
 import os
 from collections.abc import Callable, Iterator

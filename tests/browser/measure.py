@@ -1,7 +1,7 @@
-"""How long a large cluster takes to be drawn, and what the browser needs for it.
+"""Measure the time to draw a large cluster, and the resources of the browser.
 
-`python -m tests.browser.measure --nodes 5000 --pods 20000` prints what docs/how-to/look-at-a-cluster.md quotes. Nothing
-here passes or fails by the clock.
+`python -m tests.browser.measure --nodes 5000 --pods 20000` prints the numbers in docs/how-to/look-at-a-cluster.md.
+No result depends on the clock.
 """
 
 import argparse

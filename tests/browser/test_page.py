@@ -1,4 +1,4 @@
-"""The page in Chromium: it loads, says what is so, follows what happens, and survives what is odd."""
+"""The page in Chromium: it loads, shows the state, follows events, and survives unusual input."""
 
 import io
 from urllib.parse import quote
@@ -46,7 +46,7 @@ FAINT = """() => {
     })
     .map(item => item.innerText)
 }"""
-"""Text that has less contrast than the guidelines for accessible pages ask for (WCAG, AA)."""
+"""Text with less contrast than required by the guidelines for accessible pages (WCAG, AA)."""
 
 
 def test_every_view_loads_without_a_complaint_wide_and_narrow_dark_and_light(look: Look) -> None:

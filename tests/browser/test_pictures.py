@@ -1,4 +1,4 @@
-"""The pictures in the documentation: taken of the page as it is, in light and dark, wide and narrow."""
+"""The pictures in the documentation: screenshots of the page, in light and dark, wide and narrow."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The page of a scheduler: whoever is not let in is asked for a token, and sees the cluster with it."""
+"""The page of a scheduler: unauthorized users are prompted for a token, and see the cluster with it."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Amounts in what explain offers, each one unit nearer to what it was: with that, the change must not help any more."""
+"""Amounts in the suggestions of explain, each reduced by one unit: with that, the change must not help any more."""
 
 import re
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ PLACES: Final[tuple[tuple[str, str, int], ...]] = (
 
 
 def one_unit_nearer(edit: Edit, priority: int = 0) -> Iterator[tuple[str, Edit]]:
-    """Change back each amount of an edit by one unit; of what has a limit, request and limit together.
+    """Reduce the change of each amount of an edit by one unit; request and limit together.
 
-    ``priority`` is the one that the pod has now: a class that only lets it preempt has no other.
+    ``priority`` is the present one of the pod: a class that only lets it preempt has no other.
     """
     if edit.get("create", {}).get("kind") == "PriorityClass" and edit["create"]["value"] > priority:
         created = {**edit["create"], "value": edit["create"]["value"] - 1}

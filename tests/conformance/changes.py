@@ -1,10 +1,10 @@
-"""`python -m tests.conformance.changes --seed 1 --n 100`: does what explain offers help kube-scheduler's own code?
+"""`python -m tests.conformance.changes --seed 1 --n 100`: check the suggestions of explain with kube-scheduler's code.
 
-Every pending pod of random clusters is explained. Each change is applied to the objects as they are written, the other
-waiting pods are taken out, and the oracle is asked: the pod must get a node, or a nomination where others are to be
-preempted. No edit may be left out, and no amount may be one unit nearer to what it was.
+Every pending pod of random clusters is explained. Each change is applied to the manifests, the other pending pods are
+removed, and the oracle is called: the pod must get a node, or a nomination if it has to preempt. Every edit must be
+necessary, and no amount may be reduced by one unit.
 
-No clock decides what is found: the search is bounded by its trials alone, so a seed says the same on every machine.
+The search is bounded by its trials and not by time, so a seed has the same result on every machine.
 """
 
 import argparse
@@ -42,7 +42,7 @@ Object = dict[str, Any]
 
 @dataclass
 class Tally:
-    """What was tried, and what turned out wrong."""
+    """The trials and the failures."""
 
     pods: int = 0
     groups: int = 0
@@ -52,7 +52,7 @@ class Tally:
     amounts: int = 0
     wrong: list[str] = field(default_factory=list)
     crashed: int = 0
-    """Clusters on which kube-scheduler itself is known to crash: nobody can say whether the pod would fit."""
+    """Clusters on which kube-scheduler crashes: it is unknown whether the pod would fit."""
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.changes.most_common())
@@ -124,7 +124,7 @@ class Prover:
                 yield f"{amount} could be one unit nearer to what it was"
 
     def _is_group_placed(self, case: Case, wanted: dict[str, str], edits: list[Edit], policy: Policy) -> bool:
-        """Tell whether a gang can start; of a group whose pods may go alone, whether the one that was stuck can."""
+        """Return whether a gang can start, or, for a group without a minimum, whether the stuck pod can."""
         try:
             said = self._oracle.decide(applied(case, edits, policy))
         except OracleError as error:
@@ -226,7 +226,7 @@ class Prover:
 
 
 def is_whole(session: Session, key: str) -> bool:
-    """Tell whether a group is part of no other."""
+    """Return whether a group has no parent."""
     groups = session.groups()
     group = groups.group(key)
     return group is not None and groups.root_of_group(group) is group
@@ -266,7 +266,7 @@ def _priority(case: Case, key: str) -> int:
 
 
 def applied(case: Case, edits: list[Edit], policy: Policy) -> Case:
-    """Apply edits to the objects as they are written, by rules of our own: the simplest there are."""
+    """Apply edits to manifests by separate rules: the simplest possible ones."""
     objects, config = deepcopy(case.objects), case.config
     for edit in edits:
         if "create" in edit:
@@ -334,7 +334,7 @@ def prove(seed: str, count: int, features: str, oracle: Oracle, console: Console
 
 
 def main() -> int:
-    """Run what the command line says; 1 when an offer was wrong."""
+    """Run the command line; return 1 if a suggestion was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.changes", description=__doc__)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--n", type=int, default=100, help="how many clusters")

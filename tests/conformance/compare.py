@@ -1,4 +1,4 @@
-"""Decisions of both sides, field by field: an answer has those on pods, then those on groups."""
+"""Compare decisions of both sides, field by field: a result has decisions on pods, then on groups."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -9,7 +9,7 @@ Decision = dict[str, Any]
 _CEL_ERRORS: Final = ("CEL compile error:", "CEL runtime error", "derived attribute gpu.example/numa")
 _ABSENT: Final = "(absent)"
 _NARROWED: Final = "node(s) didn't satisfy plugin(s)"
-#: Which of several bound members is complained of is chance, and so is the order of two values that should be one.
+#: The bound member named in the message is random, and so is the order of two values that should be one.
 _BY_CHANCE: Final = ("cannot determine domain for already scheduled pods:", "should have the same")
 
 
@@ -27,7 +27,7 @@ class Difference(NamedTuple):
 
 
 def differences(ours: list[Decision], theirs: list[Decision]) -> list[Difference]:
-    """List every field that differs, pod by pod; another order of pods is a difference of its own."""
+    """List every field that differs, pod by pod; another order of pods is a separate difference."""
     own_order, their_order = [_subject(item) for item in ours], [_subject(item) for item in theirs]
     if own_order != their_order:
         return [Difference("*", "decisions[].pod", "order", own_order, their_order)]
@@ -44,9 +44,9 @@ def _subject(decision: Decision) -> str:
 
 
 def _is_by_chance(ours: Decision, theirs: Decision) -> bool:
-    """Tell whether upstream drew the node: a narrowed search goes in map order, and unscored, the first will do.
+    """Return whether upstream selected the node at random: a narrowed search uses map order, without scores the first.
 
-    What comes after depends on the draw, so it cannot be compared either.
+    Later results depend on this selection, so they cannot be compared either.
     """
     if ours.get("node", "") == theirs.get("node", "") or "node" not in ours or "node" not in theirs:
         return False

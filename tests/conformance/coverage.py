@@ -1,4 +1,4 @@
-"""What a run has seen: results, rejections by plugin and reason, and which score plugins told nodes apart."""
+"""The coverage of a run: results, rejections by plugin and reason, and score plugins that distinguished nodes."""
 
 import re
 from collections import Counter

@@ -17,7 +17,7 @@ FEATURES_HELP = f"comma-separated, of {', '.join((*EXTRA_FEATURES, *GATED_FEATUR
 
 
 def main() -> int:
-    """Run what the command line says; 1 when the sides differ."""
+    """Run the command line; return 1 if the sides differ."""
     arguments = _parser().parse_args()
     options = Options(
         seed=arguments.seed,
@@ -46,12 +46,12 @@ def compare(options: Options, oracle: Oracle, console: Console) -> Outcome:
 
 
 def silence_logs() -> None:
-    """Have plugins log nothing while they decide: that is not what is compared."""
+    """Silence the log of plugins, which is not compared."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def report(outcome: Outcome, options: Options, console: Console) -> None:
-    """Say what was found, and last, in one line, how much was compared."""
+    """Print the differences, and in the last line the number of comparisons."""
     for seed in outcome.refused[:5]:
         console.print(f"the oracle refused the cluster of seed {seed}", highlight=False)
     if len(outcome.clusters) > options.show:
@@ -64,7 +64,7 @@ def report(outcome: Outcome, options: Options, console: Console) -> None:
 
 
 def features_of(text: str) -> frozenset[str]:
-    """Read a comma-separated list of features; ``all`` stands for every one that needs no feature gate."""
+    """Read a comma-separated list of features; ``all`` means every one that needs no feature gate."""
     names = frozenset(filter(None, text.split(",")))
     known = (*EXTRA_FEATURES, *GATED_FEATURES)
     if unknown := names - {*known, "all"}:
@@ -73,7 +73,7 @@ def features_of(text: str) -> frozenset[str]:
 
 
 def add_choice_of_clusters(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which clusters are meant."""
+    """Add the options that select clusters."""
     parser.add_argument("--seed", default="1")
     parser.add_argument("--n", type=int, default=200, help="how many clusters")
     parser.add_argument("--first", type=int, default=0, help="the number of the first cluster of the seed")

@@ -1,4 +1,4 @@
-"""Ask both sides about many clusters, and show the smallest ones on which they differ."""
+"""Run both sides on many clusters, and show the smallest ones on which they differ."""
 
 import json
 import traceback
@@ -23,7 +23,7 @@ Decide = Callable[[Case], list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Options:
-    """What to run, and how much of it to show."""
+    """The clusters to run, and the amount of output."""
 
     seed: str
     count: int
@@ -38,7 +38,7 @@ class Options:
 
 @dataclass
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     coverage: Coverage = field(default_factory=Coverage)
     differing: int = 0
@@ -54,7 +54,7 @@ class Outcome:
 
 
 class Fuzzer:
-    """Both sides, and where to tell what they disagree on."""
+    """Both sides, and the output for differences."""
 
     def __init__(self, options: Options, oracle: Oracle, ours: Decide, console: Console) -> None:
         self._options = options
@@ -64,7 +64,7 @@ class Fuzzer:
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
-        """Compare as many clusters as asked for."""
+        """Compare the requested number of clusters."""
         chosen = self._options
         with Progress(console=self._console, transient=True, disable=not self._console.is_terminal) as bar:
             task = bar.add_task("comparing", total=chosen.count)

@@ -1,4 +1,4 @@
-"""Cases with kube-scheduler's answers, kept so that the fast suite checks parity without Go.
+"""Cases with kube-scheduler's results, stored so that the fast suite checks parity without Go.
 
 python -m tests.conformance.goldens record --n 100 --into basics     record random clusters
 python -m tests.conformance.goldens keep case.json ...               add clusters that `fuzz --save` wrote
@@ -20,7 +20,7 @@ FOLDER: Final = Path(__file__).parents[1] / "parity" / "decisions"
 
 
 class Golden(NamedTuple):
-    """A question and kube-scheduler's answer."""
+    """A request and kube-scheduler's response."""
 
     case: Case
     decisions: list[dict[str, Any]]
@@ -59,7 +59,7 @@ def _line(golden: Golden) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.goldens")
     commands = parser.add_subparsers(required=True)
     recording = commands.add_parser("record", help="record random clusters with kube-scheduler's answers")

@@ -1,4 +1,4 @@
-"""The other side: kube-scheduler's own framework in a process of its own, a question a line."""
+"""The reference: kube-scheduler's framework in a separate process, one request per line."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ KNOWN_CRASHES: Final = (
 
 
 class Oracle:
-    """A running oracle. Ask, do something else meanwhile, then fetch the answer; one question at a time."""
+    """A running oracle. Send a request, do other work, then fetch the response; one request at a time."""
 
     def __init__(self, binary: str | None = None) -> None:
         self._process = subprocess.Popen(
@@ -46,7 +46,7 @@ class Oracle:
         self._process.wait()
 
     def ask(self, case: Case) -> None:
-        """Put a question; it is worked on while the caller goes on."""
+        """Send a request; it is processed while the caller continues."""
         assert self._process.stdin is not None
         self._asked += 1
         self._process.stdin.write(json.dumps(case.request(self._asked)).encode() + b"\n")
@@ -65,7 +65,7 @@ class Oracle:
         return [*answered.get("decisions", []), *answered.get("groups", [])]
 
     def decide(self, case: Case) -> list[dict[str, Any]]:
-        """Ask and wait."""
+        """Send a request and wait."""
         self.ask(case)
         return self.answer()
 

@@ -15,7 +15,7 @@ from moorage.scheduler.plugins.catalogue import IN_TREE
 from moorage.scheduler.wiring.policy import Policy
 from tests.conformance.generator import Case
 
-#: What the oracle has off as well: victims are known at once, and every pod is scored for itself.
+#: Also off in the oracle: victims are determined immediately, and every pod is scored separately.
 BASE_GATES: Final = {"SchedulerAsyncPreemption": False, "OpportunisticBatching": False}
 REGISTRY: Final = Registry(IN_TREE)
 

@@ -1,7 +1,7 @@
-"""One obstacle, planted where a pod would have been placed: what it is, and which kind of change removes it.
+"""One obstacle, added where a pod would have been placed, with the kind of change that removes it.
 
-Some obstacles need room first: a pod that tolerates everything minds no taint. What that takes is done beforehand, so
-that one can make sure that the pod still fits then, and the obstacle is the only thing in its way.
+Some obstacles need preparation: a pod that tolerates everything ignores a taint. Preparation comes first, to verify
+that the pod still fits then, and the obstacle is its only problem.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ def _taint(objects: list[Object], pod: Object) -> None:
 
 
 def _no_blank_toleration(_objects: list[Object], pod: Object) -> None:
-    """Have whoever tolerates everything name what it tolerates."""
+    """Replace tolerations of everything with specific ones."""
     listed = pod["spec"].get("tolerations") or []
     pod["spec"]["tolerations"] = [item for item in listed if item.get("key")]
 
@@ -55,7 +55,7 @@ def _near(_objects: list[Object], pod: Object) -> None:
 
 
 def _no_pod_resources(_objects: list[Object], pod: Object) -> None:
-    """Have only containers ask."""
+    """Leave requests to containers only."""
     pod["spec"].pop("resources", None)
 
 
@@ -107,7 +107,7 @@ def _port(objects: list[Object], pod: Object) -> None:
 
 
 def _avoided(objects: list[Object], pod: Object) -> None:
-    """Have somebody on every node who wants to be alone there."""
+    """Put a pod with anti-affinity on every node."""
     term: Object = {"topologyKey": "kubernetes.io/hostname", "namespaces": [_namespace(pod)]}
     term["labelSelector"] = {"matchLabels": {KEY: "x"}}
     for sentry in _sentries(objects):
@@ -126,7 +126,7 @@ def _post_sentries(objects: list[Object], pod: Object) -> None:
 
 
 def _own_domain(objects: list[Object], _pod: Object) -> None:
-    """Have every node be a domain of its own, and hold one more pod."""
+    """Make every node a separate domain, with capacity for one more pod."""
     for node in _nodes(objects):
         node["metadata"].setdefault("labels", {})["kubernetes.io/hostname"] = node["metadata"]["name"]
         for amounts in (node["status"].get("allocatable"), node["status"].get("capacity")):
@@ -164,7 +164,7 @@ def _namespace(pod: Object) -> str:
 
 @dataclass(frozen=True)
 class Plant:
-    """An obstacle, the kind of change that removes it, and what makes room for it."""
+    """An obstacle, the kind of change that removes it, and its preparation."""
 
     plant: Step
     kind: str

@@ -21,7 +21,7 @@ def shrink(case: Case, still_differs: StillDiffers, *, budget: int = 1000) -> Ca
 
 
 class _Tries:
-    """Counts the questions that may still be asked."""
+    """Counts the remaining requests."""
 
     def __init__(self, still_differs: StillDiffers, budget: int) -> None:
         self._still_differs = still_differs

@@ -1,4 +1,4 @@
-"""Running the pages takes kubectl and minutes: `make docs` does it. What needs neither is part of every run."""
+"""Running the pages takes kubectl and minutes: `make docs` does it. Other tests are part of every run."""
 
 import os
 
@@ -11,7 +11,7 @@ if not os.environ.get("MOORAGE_DOCS"):
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how much of the pages is run, and why the rest is not."""
+    """Report the number of executed blocks, and the reasons of skipped ones."""
     if os.environ.get("MOORAGE_DOCS"):
         every, left_out = how_much_is_run()
         terminalreporter.write_line(f"{every - left_out.total()} blocks of {every} are run; not run:")

@@ -17,7 +17,7 @@ OF_PROFILE: Final = {"plugins", "pluginConfig", "schedulerName", "percentageOfNo
 
 
 def check_yaml(text: str, plugins: Iterable[type[Plugin]]) -> None:
-    """Require that every document of a block is what it looks like."""
+    """Validate every document of a block."""
     for document in yaml.safe_load_all(text):
         if isinstance(document, dict):
             check_document(document, plugins)
@@ -36,7 +36,7 @@ def check_document(document: dict[str, Any], plugins: Iterable[type[Plugin]]) ->
 
 
 def is_known(document: dict[str, Any]) -> bool:
-    """Tell whether the embedded API server has the kind of an object from the start."""
+    """Return whether the embedded API server has the kind of an object from the start."""
     wanted = document.get("kind"), document.get("apiVersion")
     if wanted == ("Pod", "v1") and "containers" not in document.get("spec", {}):
         return False  # a page shows the labels of a pod, and leaves out what it runs

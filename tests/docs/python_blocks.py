@@ -1,4 +1,4 @@
-"""Python of pages: blocks share a namespace per page, and one that is indented goes on with the class before it."""
+"""Python of pages: blocks share a namespace per page, and an indented block continues the class before it."""
 
 import asyncio
 import importlib.util
@@ -34,7 +34,7 @@ class PythonBlocks:
         self.defined = module.__dict__
 
     def run(self, snippet: Snippet) -> None:
-        """Run a block, with all that goes on with it further down; what goes on with another was run with that."""
+        """Run a block with its continuations; skip blocks that continue another one, which ran with that."""
         source = self._sources.get(snippet.line)
         if source is None:
             return
@@ -46,7 +46,7 @@ class PythonBlocks:
 
 
 def merged(snippets: Sequence[Snippet]) -> dict[int, str]:
-    """Join what goes on with the class before it, by the line of the first block; imports are moved to the front."""
+    """Join continuations with their class, by the line of the first block; imports are moved to the front."""
     found: dict[int, str] = {}
     last = 0
     for snippet in snippets:

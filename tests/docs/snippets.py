@@ -1,7 +1,7 @@
-"""Code in pages: what is to be run, and what says why it cannot be.
+"""Code in pages: the blocks to run, and the reasons of skipped ones.
 
-``<!-- not run: why -->`` on the line before a block leaves that block out, ``<!-- not run on this page: why -->`` all
-blocks of a page. ``<!-- before: command -->`` has something ready that a reader has, such as a file of theirs.
+``<!-- not run: why -->`` on the line before a block skips that block, ``<!-- not run on this page: why -->`` all
+blocks of a page. ``<!-- before: command -->`` prepares an object of the reader, such as a file.
 There are no other exceptions.
 """
 
@@ -24,7 +24,7 @@ _FILE_NAME = re.compile(r"(?:#|//) ([\w./-]+\.(?:py|ya?ml|json|toml))\n")
 
 
 class Snippet(Struct, frozen=True):
-    """A block of code; ``why_not`` says why it is not run."""
+    """A block of code; ``why_not`` is the reason to skip it."""
 
     language: str
     text: str
@@ -33,7 +33,7 @@ class Snippet(Struct, frozen=True):
 
     @property
     def file_name(self) -> str:
-        """The file that the first line says this is, or nothing."""
+        """The file name in the first line, or an empty string."""
         match = _FILE_NAME.match(self.text)
         return match.group(1) if match else ""
 
@@ -62,24 +62,24 @@ def snippets_of(page: Path) -> Iterator[Snippet]:
 def how_much_is_run() -> tuple[int, Counter[str]]:
     """Return how many blocks there are to run, and how many of them are not, by the reason that they give."""
     every = [each for page in pages() for each in snippets_of(page) if each.language in RUNNABLE]
-    # What another test runs is named by its file.
+    # A block that another test runs names its file.
     return len(every), Counter(each.why_not for each in every if each.why_not and not each.why_not.startswith("tests/"))
 
 
 class Command(Struct, frozen=True):
-    """A line that somebody types, and what they should see."""
+    """A typed line and its expected output."""
 
     text: str
     expected: tuple[str, ...] = ()
 
     @property
     def may_take_a_while(self) -> bool:
-        """Whether it asks for something that comes about by itself, so that it is asked again until it has."""
+        """Whether it shows a state that is reached later, so that it is repeated until then."""
         return bool(re.search(r"\bkubectl .*\b(get|describe)\b|\bcurl\b", self.text))
 
 
 def commands_of(text: str) -> list[Command]:
-    """Read a transcript of a terminal: what is typed stands after ``$``, what is seen below it."""
+    """Read a transcript of a terminal: commands follow ``$``, their output is below."""
     found: list[Command] = []
     lines = iter(text.splitlines())
     for line in lines:
@@ -94,7 +94,7 @@ def commands_of(text: str) -> list[Command]:
 
 
 def is_shown(expected: str, output: str) -> bool:
-    """Tell whether a line is in the output, but for spaces and for what ``…`` stands for."""
+    """Return whether a line is in the output, except for spaces and the text that ``…`` matches."""
     wanted = [re.escape(part.strip()) for part in expected.split("…")]
     pattern = re.sub(r"(?:\\ |\s)+", r"\\s+", ".*".join(wanted))
     return any(re.search(pattern, re.sub(r"\s+", " ", line)) for line in (*output.splitlines(), output))

@@ -1,4 +1,4 @@
-"""A terminal in a folder of its own: commands of a page are typed there one after the other."""
+"""A terminal in a separate folder, which runs the commands of a page one after the other."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from typing import Final
 from tests.docs.snippets import ROOT, Command, is_shown
 
 PATIENCE: Final = 300.0
-"""Seconds after which something has failed; nobody waits for them to pass."""
+"""Timeout in seconds; tests do not wait for it to pass."""
 COPIED: Final = ("examples", "deploy", "docs", "README.md", "conformance/README.md")
 _ENDLESS = re.compile(r"\bmoorage (up|scheduler|ui|extender|whatif serve)\b(?!.*(--for\b|--help|--write-config-to))")
 
@@ -29,7 +29,7 @@ def control_plane_programs() -> str:
 
 
 class CommandFailed(AssertionError):
-    """A command of a page did not do what the page says."""
+    """The result of a command differs from the page."""
 
 
 class Terminal:

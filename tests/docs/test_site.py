@@ -1,4 +1,4 @@
-"""What the site is made of: pictures drawn from their source, pages written from the code, names that exist."""
+"""Contents of the site: pictures drawn from their source, pages generated from the code, names that exist."""
 
 import re
 

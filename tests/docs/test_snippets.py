@@ -1,4 +1,4 @@
-"""Every command and every piece of code in README, docs and examples does what the page says."""
+"""Run every command and every block of code in README, docs and examples, and compare the results."""
 
 import json
 import tomllib

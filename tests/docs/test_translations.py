@@ -1,4 +1,4 @@
-"""Pages in Chinese say as much as those in English: the same headings, tables, links, and code to the letter."""
+"""Compare Chinese pages with English ones: the same headings, tables and links, and identical code."""
 
 import re
 from pathlib import Path
@@ -45,7 +45,7 @@ def headings(page: Path) -> list[str]:
 
 
 def tables(page: Path) -> list[tuple[str, int]]:
-    """List under which heading tables stand, and the columns of every row."""
+    """List the tables with their headings, and the columns of every row."""
     found = []
     number = 0
     for line in prose(page).splitlines():

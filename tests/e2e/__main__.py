@@ -1,10 +1,10 @@
-"""`python -m tests.e2e [--focus REGEX]`: run specs of upstream's own end-to-end suite on `moorage up`.
+"""`python -m tests.e2e [--focus REGEX]`: run specs of upstream's end-to-end suite on `moorage up`.
 
 With `--server real` they run on a real control plane with fake kubelets, and Moorage as its scheduler.
 
-Every spec has a process of its own and a limit in seconds; every worker has a cluster of its own, since some specs
-taint nodes. What needs processes inside of pods is left out (`needs_processes.txt`). The last line says how many specs
-failed; their output is kept.
+Every spec has a separate process and a timeout; every worker has a separate cluster, because some specs taint nodes.
+Specs that need processes inside of pods are skipped (`needs_processes.txt`). The last line is the number of failed
+specs; their output is kept.
 """
 
 import argparse
@@ -34,7 +34,7 @@ START_SECONDS: Final = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a spec ended, and what it printed."""
+    """The result and the output of a spec."""
 
     name: str
     result: str
@@ -93,7 +93,7 @@ def say(line: str) -> None:
 
 
 def specs(suite: Path, focus: str) -> list[str]:
-    """Ask the suite for the full names of its specs."""
+    """Read the full names of the specs from the suite."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "specs.json"
         command = [str(suite), "-ginkgo.dry-run", f"-ginkgo.focus={focus}", f"-ginkgo.json-report={report}"]

@@ -19,7 +19,7 @@ from tests.live.controllers import CONTROLLERS, controller_manager
 from tests.live.scenarios.combinations import SERVED, WORKLOADS, gate_flags, scheduling
 from tests.support.control_plane import ControlPlane, control_plane
 
-#: What every spec needs: a namespace with a service account and a certificate, and its end.
+#: Needed by every spec: a namespace with a service account and a certificate, and its deletion.
 NAMESPACES: Final = ("serviceaccount-controller", "root-ca-certificate-publisher-controller", "namespace-controller")
 GROUPS: Final = "podgroup-protection-controller"
 SHAPE: Final = NodeShape({"cpu": "4", "memory": "8Gi", "pods": "110"}, zones=0)

@@ -1,4 +1,4 @@
-"""Plugins that do what no plugin should, to pods that ask for it by their name."""
+"""Plugins that misbehave for pods with certain names."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from moorage.scheduler.framework.plugin import FilterPlugin, PostFilterPlugin, P
 from moorage.scheduler.framework.status import Status
 
 ONCE: Final = "MOORAGE_TEST_ONCE"
-"""Names a file: whoever makes it may misbehave, all others behave."""
+"""Names a file: only the process that creates it may misbehave."""
 
 
 def may_misbehave() -> bool:
@@ -27,7 +27,7 @@ def may_misbehave() -> bool:
 
 
 class Sleeper(FilterPlugin):
-    """Sleeps, as a plugin does that asks somebody synchronously."""
+    """Sleeps, like a plugin with a synchronous request."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         if pod.name.startswith("sleep-") and may_misbehave():

@@ -20,7 +20,7 @@ from moorage.kube.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClie
 from tests.live.witness import Witness
 
 PATIENCE: Final = 180.0
-"""Seconds that anything may take on a machine that is busy with other things; nobody waits for them to pass."""
+"""Timeout in seconds for any step on a busy machine; tests do not wait for it to pass."""
 AT_ONCE: Final = 32
 NAMESPACE: Final = "default"
 SCHEDULED: Final = "PodScheduled"
@@ -43,7 +43,7 @@ class LiveCluster:
         await self._all(Node, [{"metadata": {"name": name, "labels": {HOSTNAME: name}}, **body} for name in names])
 
     async def add_pods(self, *names: str, cpu: str = "100m", **spec: Any) -> None:
-        """Create pods that ask for CPU."""
+        """Create pods that request CPU."""
         container = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}
         full = {"containers": [container], "terminationGracePeriodSeconds": 5, **spec}
         contents = [{"metadata": {"name": name, "namespace": NAMESPACE}, "spec": full} for name in names]
@@ -109,7 +109,7 @@ class LiveCluster:
                     return
             if time.monotonic() > deadline:
                 raise AssertionError(f"after {seconds} s it is still not so that {what}: {summary(pods.values())}")
-            # Thousands of pods take a while to list: asking all the time would be all the server does.
+            # Listing thousands of pods takes a while: constant polling would overload the server.
             await asyncio.sleep(max(0.2, 2 * (time.monotonic() - asked)))
 
     async def remove_all(self, path: str, seconds: float = PATIENCE) -> None:
@@ -179,7 +179,7 @@ class Kubelets:
 
 
 async def patiently(ask: Callable[[], Awaitable[Any]], seconds: float = PATIENCE) -> Any:
-    """Ask again for as long as the server is away, or not ready yet; what it refuses is raised."""
+    """Retry while the server is unavailable or not ready; raise rejections."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -192,13 +192,13 @@ async def patiently(ask: Callable[[], Awaitable[Any]], seconds: float = PATIENCE
 
 
 def bound(pods: dict[str, Pod], names: Sequence[str] | None = None) -> bool:
-    """Tell whether all pods, or those named, have a node."""
+    """Return whether all pods, or those named, have a node."""
     wanted = pods if names is None else names
     return bool(wanted) and all(name in pods and pods[name].node_name for name in wanted)
 
 
 def summary(pods: Any) -> str:
-    """Say how many pods are in which state, and why some wait."""
+    """Count the pods by state, with the reasons of pending ones."""
     states = Counter("bound" if pod.node_name else "pending" for pod in pods)
     reasons = Counter(
         condition.message for pod in pods if not pod.node_name and (condition := pod.condition(SCHEDULED)) is not None

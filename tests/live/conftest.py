@@ -14,7 +14,7 @@ from tests.live.invariants import check
 from tests.live.storage import clear_storage
 from tests.support.control_plane import ControlPlane, control_plane
 
-# Scenarios are no tests by name, but what they assert is to be told as well.
+# Scenarios are not tests by name, but their assertions need details as well.
 pytest.register_assert_rewrite("tests.live.scenarios")
 
 if not os.environ.get("MOORAGE_LIVE"):
@@ -32,7 +32,7 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def manager(plane: ControlPlane) -> Iterator[None]:
-    """The real controllers of storage and devices beside the control plane, for one file of tests."""
+    """The real controllers of storage and devices for the control plane, for one file of tests."""
     with controller_manager(plane):
         yield
 

@@ -1,4 +1,4 @@
-"""kube-controller-manager beside the test's API server, with only those controllers that storage and devices need."""
+"""Run kube-controller-manager on the test's API server, with only the controllers for storage and devices."""
 
 import asyncio
 import subprocess
@@ -34,12 +34,12 @@ ORPHAN: Final = {
         ],
     }
 }
-"""What the garbage collector removes as soon as it works; it is the last of the controllers to do so."""
+"""An object that the garbage collector removes as soon as it works; it is the last controller to do so."""
 
 
 @contextmanager
 def controller_manager(plane: ControlPlane, *controllers: str, flags: Sequence[str] = ()) -> Iterator[None]:
-    """Run the controllers, or those named, for as long as the block lasts; if they end meanwhile, show their log."""
+    """Run all or the named controllers for the duration of the block; print their log if they end early."""
     process = _started(plane, controllers or CONTROLLERS, flags)
     try:
         yield
@@ -51,7 +51,7 @@ def controller_manager(plane: ControlPlane, *controllers: str, flags: Sequence[s
 
 
 def _started(plane: ControlPlane, controllers: Sequence[str], flags: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start the controllers and wait until they work; they give up by themselves on a server that is slow to answer."""
+    """Start the controllers and wait until they work; they exit by themselves if the server is slow."""
     deadline = time.monotonic() + PATIENCE
     process = _spawned(plane, controllers, flags)
     while COLLECTOR in controllers and not asyncio.run(_removes_orphans(plane)):

@@ -1,4 +1,4 @@
-"""Devices for live tests: a class, slices and claims made from a template, and what must hold of allocations."""
+"""Devices for live tests: a class, slices, claims from a template, and invariants of allocations."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ CARD: Final = "card"
 ONE_CARD: Final = "one-card"
 ATTACHED: Final = "attached"
 CLAIMS: Final[list[dict[str, Any]]] = [{"name": CARD, "resourceClaimTemplateName": ONE_CARD}]
-"""What stands in a pod's ``resourceClaims``: a claim of its own to one card."""
+"""An entry of a pod's ``resourceClaims``: a separate claim to one card."""
 
 Place = tuple[str, str]
 """A device: the pool, which is named as its node is, and its name there."""
@@ -51,7 +51,7 @@ async def add_cards(cluster: LiveCluster, node: str, count: int, *, to_be_attach
 
 
 class Attacher:
-    """Does what a driver does whose cards are to be attached: says so of each that was allocated, after a while."""
+    """Acts as a driver with attachable cards: reports each allocated card as attached after a while."""
 
     def __init__(self, client: ApiClient, seconds: float) -> None:
         self._client = client
@@ -114,7 +114,7 @@ def doubled(claims: Sequence[ResourceClaim]) -> list[Place]:
 
 
 def device_problems(claims: dict[str, ResourceClaim], pods: dict[str, Pod]) -> list[str]:
-    """Say which devices are doubled or out of reach, and which claims are kept for pods that are no more."""
+    """Return doubly allocated or unreachable devices, and claims reserved for deleted pods."""
     found = [f"{place} was allocated twice" for place in doubled(list(claims.values()))]
     alive = {pod.uid for pod in pods.values()}
     for name, claim in claims.items():
@@ -127,7 +127,7 @@ def device_problems(claims: dict[str, ResourceClaim], pods: dict[str, Pod]) -> l
 
 
 def _wrong_for(pod: Pod, claims: dict[str, ResourceClaim]) -> list[str]:
-    """Say what a pod that is bound lacks: each of its claims must have devices there and be reserved for it."""
+    """Return the missing claims of a bound pod: each needs devices on its node and a reservation."""
     found = []
     for status in pod.status.resource_claim_statuses:
         claim = claims.get(status.resource_claim_name or "")

@@ -21,12 +21,12 @@ from tests.support.control_plane import ADMIN, ControlPlane
 LARGEST: Final = 1 << 26
 PASSED_ON: Final = ("Content-Type", "Accept")
 Garble = Callable[[bytes], bytes]
-"""Gets an answer, or a line of a watch, and returns what is sent instead."""
+"""Takes a response, or a line of a watch, and returns its replacement."""
 
 
 @dataclass
 class Refusal:
-    """What some share of the requests is answered with instead of being carried out; ``times`` of them at most."""
+    """A response for a share of the requests, which are not carried out; for ``times`` of them at most."""
 
     matches: str
     status: int
@@ -37,14 +37,14 @@ class Refusal:
 
 @dataclass
 class Hold:
-    """After so many requests of a kind the others get no answer; ``reached`` when the first of those has come."""
+    """Limits requests of a kind: later ones get no response; ``reached`` is set by the first of those."""
 
     matches: str
     after: int
     reached: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def pass_by(self, line: str) -> None:
-        """Let a request go on, or wait for ever."""
+        """Pass a request, or block forever."""
         if re.search(self.matches, line):
             self.after -= 1
             if self.after < 0:
@@ -54,12 +54,12 @@ class Hold:
 
 @dataclass
 class FaultyServer:
-    """Passes requests on to the API server, unless told otherwise; ``told`` counts what it refused, by status."""
+    """Forwards requests to the API server, except for faults; ``told`` counts the rejections by status."""
 
     plane: ControlPlane
     refusals: list[Refusal] = field(default_factory=list)
     slowest: float = 0.0
-    """Seconds that an answer is held back at most."""
+    """Maximum delay of a response in seconds."""
     garble: Garble | None = None
     hold: Hold | None = None
     told: Counter[int] = field(default_factory=Counter)

@@ -1,7 +1,7 @@
-"""What must hold after whatever happened: every pod bound exactly once or reported, no node too full, nothing stuck.
+"""Invariants after any fault: every pod is bound exactly once or reported, no node is overcommitted, nothing is stuck.
 
-Some of it holds at any time, and breaking it for a moment is a failure; the rest comes true once controllers have done
-their part, and is waited for.
+Some hold at any time, and a short violation is a failure; others become true once controllers have finished, and tests
+wait for them.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Room:
         return sum(pod.requests.get(resource, 0) for pod in self.pods)
 
     def overfull(self) -> list[str]:
-        """Say what of the node was given away more than once."""
+        """Return the resources of the node that are allocated more than once."""
         asked = {resource for pod in self.pods for resource in pod.requests}
         limits = {resource: self.node.allocatable.get(resource, 0) for resource in asked}
         found = [
@@ -46,7 +46,7 @@ class Room:
         return found
 
     def has_room_for(self, pod: Pod) -> bool:
-        """Tell whether the pod's requests would fit."""
+        """Return whether the pod's requests would fit."""
         fits = all(
             self.used(what) + asked <= self.node.allocatable.get(what, 0) for what, asked in pod.requests.items()
         )
@@ -65,9 +65,9 @@ async def check(cluster: LiveCluster, seconds: float = PATIENCE) -> None:
 
 
 async def check_any_time(cluster: LiveCluster, *, nodes_leave: bool = False) -> None:
-    """Require what may not be broken even for a moment, whoever is dead or away.
+    """Check the invariants that hold at any time, even during faults.
 
-    Where nodes leave, one who does not know it yet may bind a pod to one that has left: the pods there are collected.
+    If nodes leave, a scheduler with stale data may bind a pod to a deleted node: the pods there are collected.
     """
     pods = await cluster.pods()  # read first: what a bound pod lacks may not come later
     rooms = await _rooms(cluster, pods.values())
@@ -75,7 +75,7 @@ async def check_any_time(cluster: LiveCluster, *, nodes_leave: bool = False) -> 
     broken += [problem for room in rooms.values() for problem in room.overfull()]
     broken += [f"{place} was allocated twice" for place in doubled([*(await device_claims(cluster)).values()])]
     reachable = await storage(cluster)
-    # What a pod had is gone soon after it: only of those that are still there can it be said that something is missing.
+    # The objects of a pod are deleted soon after it: missing objects are an error for existing pods only.
     left = {pod.uid for pod in (await cluster.pods()).values() if not pod.is_terminating}
     broken += reachable.out_of_reach({name: pod for name, pod in pods.items() if pod.uid in left})
     assert not broken, f"this may never be: {broken[:20]}"
@@ -98,7 +98,7 @@ def _misplaced(pods: Iterable[Pod], rooms: dict[str, Room]) -> list[str]:
 
 
 async def _unsettled(cluster: LiveCluster) -> list[str]:
-    """Say which pods nobody told anything, which wait although there is room, and what is half bound."""
+    """Return pods without a reason, pods that are pending despite free space, and partial bindings."""
     pods = await cluster.pods()
     rooms = await _rooms(cluster, pods.values())
     found = [problem for pod in pods.values() for problem in _untold_or_stuck(pod, rooms)]

@@ -1,7 +1,7 @@
-"""Kill -9 the scheduler again and again under load, also in the middle of binding volumes and devices.
+"""Kill -9 the scheduler repeatedly under load, also while it binds volumes and devices.
 
 ``python -m tests.live.kills --kills 1000`` does so in rounds, each on an empty cluster, and prints a table.
-Every kill hits one of the two processes of who leads: the supervisor, or the scheduler beside it.
+Every kill hits one of the two processes of the leader: the supervisor or the scheduler.
 """
 
 import argparse
@@ -56,7 +56,7 @@ SLOWEST: Final = 1.5
 
 @dataclass(frozen=True)
 class Round:
-    """So many kills on one cluster, so many plain pods for each of them, and the longest wait at "any moment"."""
+    """The number of kills on one cluster, the plain pods per kill, and the maximum random wait before a kill."""
 
     kills: int
     plain: int = 30
@@ -64,9 +64,9 @@ class Round:
     seed: int = 1
 
     async def make_room(self, cluster: LiveCluster) -> None:
-        """Make just enough room for plain pods, so that one counted twice, or not at all, shows.
+        """Add just enough capacity for plain pods, so that one counted twice, or not at all, is detected.
 
-        There is plenty for rich ones: a pod that was half bound can only go where its volume or card is.
+        There is plenty for rich ones: a partially bound pod can only go to the node of its volume or card.
         """
         await add_classes(cluster)
         await add_template(cluster)
@@ -91,7 +91,7 @@ class Round:
 
 @dataclass
 class Tally:
-    """What was killed when, what was half done in that moment, and how many pods were bound all the same."""
+    """The kills with their times, the partial bindings at those times, and the number of bound pods."""
 
     killed: Counter[tuple[str, str]] = field(default_factory=Counter)
     half_done: Counter[str] = field(default_factory=Counter)
@@ -101,12 +101,12 @@ class Tally:
 
     @property
     def kills(self) -> int:
-        """How many there were."""
+        """The number of kills."""
         return self.killed.total()
 
     @property
     def leaderless(self) -> int:
-        """How many came while nobody led, which tell less."""
+        """The number of kills without a leader, which prove less."""
         return sum(count for (moment, _), count in self.killed.items() if moment == NOBODY)
 
     def __iadd__(self, more: "Tally") -> "Tally":
@@ -200,7 +200,7 @@ class Killer:
         await asyncio.sleep(self._chance.uniform(0.0, 0.05))
 
     async def _pre_binding(self) -> None:
-        # What its predecessor left half done is there before it leads: only then is it the one who does it.
+        # The partial work of its predecessor exists before it leads: only then does this replica complete it.
         await self._until(lambda: bool(self._replicas.leading()))
         await self._until(lambda: bool(half_done(self._cluster)) or self._is_idle())
         await asyncio.sleep(self._chance.uniform(0.0, 0.5))
@@ -237,7 +237,7 @@ async def drivers(cluster: LiveCluster, seed: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def beside(*work: Any) -> AsyncIterator[None]:
-    """Have work done beside the block."""
+    """Run work in parallel to the block."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
         yield
@@ -261,7 +261,7 @@ async def one_round(plane: ControlPlane, asked: Round, deadline: float) -> Tally
 
 
 def main() -> int:
-    """Kill until there were enough, or the time is over; the exit code says whether all held."""
+    """Kill until the number or the time is reached; the exit code is 0 if all invariants held."""
     parser = argparse.ArgumentParser(prog="python -m tests.live.kills", description=__doc__)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--per-round", type=int, default=50)

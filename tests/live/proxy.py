@@ -20,7 +20,7 @@ def through(plane: ControlPlane, port: int) -> Path:
 
 
 class CuttableProxy:
-    """Passes bytes on, until it is told to cut every connection there is."""
+    """Forwards bytes, until it cuts all connections on request."""
 
     def __init__(self, to_port: int) -> None:
         self.port = 0

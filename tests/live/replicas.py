@@ -1,4 +1,4 @@
-"""Two replicas of `moorage scheduler`, one of which leads; whoever ends is started again, as a Deployment would."""
+"""Two replicas of `moorage scheduler`, one of which leads; ended processes are restarted, as by a Deployment."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ class Replicas:
         return [replica for replica in running if replica.pid in self._led]
 
     def kill_leader(self, *, only_child: bool = False, start_again: bool = True) -> bool:
-        """Kill -9 the leader (both replicas if there is none) or only its scheduler; return whether one led."""
+        """Kill -9 the leader (without one, both replicas) or only its scheduler; return whether there was a leader."""
         leading = self.leading()
         self._kill(leading or self._all, only_child=only_child, start_again=start_again)
         return bool(leading)

@@ -76,12 +76,12 @@ class SchedulerProcess:
 
     @property
     def log(self) -> str:
-        """What it wrote, and those before it."""
+        """Its output, including earlier runs."""
         return self.log_file.read_text(errors="replace")
 
     @property
     def own_log(self) -> str:
-        """What it wrote since it was started last."""
+        """Its output since the last start."""
         with self.log_file.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
@@ -100,7 +100,7 @@ class SchedulerProcess:
         self.log_file.unlink(missing_ok=True)
 
     def cpu_seconds(self) -> float:
-        """Return the CPU it has used so far, the scheduler beside its supervisor included."""
+        """Return the CPU time so far, of the scheduler and its supervisor."""
         stats = (
             Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in (self.pid, *self.children())
         )

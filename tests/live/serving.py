@@ -1,4 +1,4 @@
-"""What a scheduler under test serves, read as an operator reads it."""
+"""The pages of a scheduler under test, read as by an operator."""
 
 import ssl
 import urllib.error
@@ -24,7 +24,7 @@ def page(port: int, path: str, token: str = "") -> str:
 
 
 def answered(url: str) -> int:
-    """Return the status of a page that is served without TLS; 0 if nobody answers."""
+    """Return the status of a page served without TLS; 0 without a response."""
     try:
         with _OPENER.open(url, timeout=60) as answer:
             status: int = answer.status
@@ -36,7 +36,7 @@ def answered(url: str) -> int:
 
 
 def text_of(url: str) -> str:
-    """Return what a page says that is served without TLS."""
+    """Return the text of a page served without TLS."""
     with _OPENER.open(url, timeout=60) as answer:
         text: str = answer.read().decode()
         return text

@@ -1,4 +1,4 @@
-"""Storage for live tests: classes, claims and volumes, a provisioner, and what must hold of bindings."""
+"""Storage for live tests: classes, claims and volumes, a provisioner, and invariants of bindings."""
 
 import asyncio
 import time
@@ -154,11 +154,11 @@ class Storage:
         self.volumes = {volume.name: volume for volume in volumes}
 
     def problems(self, pods: dict[str, Pod]) -> list[str]:
-        """Say which bindings are half done, doubled, or out of reach of their pod."""
+        """Return bindings that are partial, doubled, or unreachable for their pod."""
         return [*self._half_bound(), *self._claimed_by_others(), *self.out_of_reach(pods)]
 
     def out_of_reach(self, pods: dict[str, Pod]) -> list[str]:
-        """Say which pods are bound without all of their volumes being there, which is wrong at any time."""
+        """Return bound pods with missing volumes, which is wrong at any time."""
         return [
             f"{pod.name} is on {pod.node_name}, {name} is on {self.node_of_claim(name)!r}"
             for pod in pods.values()
@@ -195,7 +195,7 @@ class Storage:
 
 
 def claims_of(pod: Pod) -> list[str]:
-    """Name the claims that a pod's volumes stand for."""
+    """Name the claims of a pod's volumes."""
     names = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:

@@ -27,7 +27,7 @@ HIGH: Final = {"metadata": {"name": "storm"}, "value": 1000}
 
 @dataclass(frozen=True)
 class Aftermath:
-    """What a storm left behind, and when the last pod was bound."""
+    """The result of a storm, and the time of the last binding."""
 
     bound: int
     evicted: int
@@ -36,7 +36,7 @@ class Aftermath:
 
 @dataclass(frozen=True)
 class Storm:
-    """So many full nodes, and so many pods each of which needs the place of one other."""
+    """The number of full nodes, and of pods that each need to preempt one pod."""
 
     nodes: int
     preemptors: int
@@ -103,7 +103,7 @@ async def weather(storm: Storm, plane: ControlPlane, name: str = OURS) -> Afterm
 
 
 def main() -> int:
-    """Print what each round left behind; fail if any pod of ours was stranded, or one was evicted in vain."""
+    """Print the result of each round; fail if a pod of ours was stranded or a pod was evicted unnecessarily."""
     parser = argparse.ArgumentParser(prog="python -m tests.live.storm", description=__doc__)
     parser.add_argument("--nodes", type=int, default=2000)
     parser.add_argument("--preemptors", type=int, default=500)

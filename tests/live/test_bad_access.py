@@ -1,4 +1,4 @@
-"""A server that cannot be reached, trusted or entered: one message that says what to mend, and never a traceback."""
+"""An unreachable, untrusted or forbidden server: one message with the fix, and never a traceback."""
 
 import asyncio
 from base64 import urlsafe_b64encode
@@ -35,7 +35,7 @@ ALL_BUT_NODES: Final[list[dict[str, Any]]] = [
 
 
 def changed(plane: ControlPlane, folder: Path, **cluster: Any) -> Path:
-    """Write a kubeconfig that differs from a good one in what it says of the cluster."""
+    """Write a kubeconfig that differs from a valid one in its cluster section."""
     content = yaml.safe_load(plane.kubeconfig().read_text())
     content["clusters"][0]["cluster"]["certificate-authority"] = str(plane.folder / "certs" / "apiserver.crt")
     content["clusters"][0]["cluster"] |= cluster
@@ -67,7 +67,7 @@ def test_a_token_that_has_expired(plane: ControlPlane) -> None:
 
 
 def signed_token(plane: ControlPlane, *, expired_for: timedelta) -> str:
-    """Sign a token as the API server does; nobody issues one that is out of date already."""
+    """Sign a token as the API server does; no server issues an expired one."""
     end = datetime.now(UTC) - expired_for
     claims = {
         "iss": "https://kubernetes.default.svc",
@@ -97,7 +97,7 @@ def ended_with(process: SchedulerProcess, message: str) -> int:
 
 
 def test_what_is_forbidden_is_named_and_waited_for(plane: ControlPlane, live: Live) -> None:
-    """As soon as the right is there, pods are bound: nobody has to start anything again."""
+    """Pods are bound as soon as the permission exists, without a restart."""
 
     async def story(cluster: LiveCluster) -> None:
         token = await cluster.service_account_token(LIMITED)

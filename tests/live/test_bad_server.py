@@ -1,4 +1,4 @@
-"""An API server that is slow, refuses, fails or talks nonsense: pods are bound all the same, and nobody is misled."""
+"""An API server that is slow, rejects, fails or sends invalid data: pods are bound, and no report is misleading."""
 
 import asyncio
 from collections.abc import Callable
@@ -42,7 +42,7 @@ TROUBLE: Final = {
 def test_pods_are_bound_whatever_the_server_answers(
     plane: ControlPlane, live: Live, trouble: dict[str, object]
 ) -> None:
-    """There is just enough room: a pod whose binding failed, and who keeps its place, would show."""
+    """There is just enough capacity: a pod that keeps its reservation after a failed binding is detected."""
 
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes(*names("node", NODES), cpu="4")
@@ -100,7 +100,7 @@ def test_what_makes_no_sense_is_skipped_told_and_counted(
                 assert counted[f'resource="{kind}"'] >= 1
                 assert process.is_running
                 assert "Traceback" not in process.log
-        # Nobody schedules a pod that nobody can read.
+        # Unreadable pods are not scheduled.
         await cluster.client.request("DELETE", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0")
 
     live(story)

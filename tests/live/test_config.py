@@ -1,4 +1,4 @@
-"""What `--write-config-to` writes, byte for byte as kube-scheduler 1.37.1 writes it."""
+"""The output of `--write-config-to`, byte for byte as from kube-scheduler 1.37.1."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `moorage config convert` writes is read by kube-scheduler itself."""
+"""kube-scheduler reads the output of `moorage config convert`."""
 
 import json
 import subprocess

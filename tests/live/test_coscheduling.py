@@ -1,4 +1,4 @@
-"""Coscheduling on a real API server: by annotations while nobody has defined anything, then by PodGroups."""
+"""Coscheduling on a real API server: by annotations without a definition, then by PodGroups."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The daemon as an operator meets it: signals, pages, leadership, and what it says when it cannot work."""
+"""The daemon for operators: signals, pages, leadership, and its errors."""
 
 import asyncio
 import signal
@@ -50,7 +50,7 @@ LONG_LEASE = (
 
 
 def test_a_standby_takes_over_at_once_when_the_leader_ends_in_order(plane: ControlPlane, live: Live) -> None:
-    """Nobody waits for a lease of two hours to run out: it is released."""
+    """A lease of two hours is released, not left to expire."""
 
     async def story(cluster: LiveCluster) -> None:
         kubeconfig = plane.kubeconfig()

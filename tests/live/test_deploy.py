@@ -1,4 +1,4 @@
-"""What deploy/ and its chart come to on the real API server: the same objects, and rights that are enough."""
+"""The manifests of deploy/ and its chart on the real API server: the same objects, and sufficient permissions."""
 
 import subprocess
 from collections.abc import Callable
@@ -62,14 +62,14 @@ def helm(plane: ControlPlane, *arguments: str) -> str:
 
 
 def rendered(plane: ControlPlane, way: str) -> str:
-    """Return the manifests, as they are and as the chart makes them."""
+    """Return the manifests of deploy/ and of the chart."""
     if way == "helm":
         return helm(plane, "template", NAME, str(CHART), "--namespace=kube-system")
     return kubectl(plane, "kustomize", str(ROOT / "deploy"))
 
 
 def named(manifests: str) -> Named:
-    """Return what is in manifests, without the labels that tell who made them."""
+    """Return the objects in manifests, without the labels that name their tool."""
     objects = [thing for thing in yaml.safe_load_all(manifests) if thing]
     return {
         (thing["kind"], thing["metadata"].get("namespace", ""), thing["metadata"]["name"]): thing for thing in objects
@@ -105,7 +105,7 @@ def essence(thing: Data) -> Data:
 
 
 def without_instance(part: Any) -> Any:
-    """Leave out the label by which Helm tells its releases apart."""
+    """Remove the label by which Helm distinguishes its releases."""
     if isinstance(part, dict):
         return {key: without_instance(each) for key, each in part.items() if key != "app.kubernetes.io/instance"}
     return [without_instance(each) for each in part] if isinstance(part, list) else part

@@ -35,7 +35,7 @@ def names(prefix: str, count: int) -> list[str]:
 
 
 def waiting(pods: dict[str, Pod]) -> list[Pod]:
-    """Return the pods that were told that there is no node for them."""
+    """Return the pods reported as unschedulable."""
     conditions = [(pod, pod.condition(SCHEDULED)) for pod in pods.values() if not pod.node_name]
     return [pod for pod, condition in conditions if condition is not None and condition.reason == "Unschedulable"]
 

@@ -1,4 +1,4 @@
-"""A real HTTP extender beside `moorage scheduler`."""
+"""A real HTTP extender with `moorage scheduler`."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ def configuration(folder: Path, kubeconfig: Path, url: str, **extender: Any) -> 
 
 
 def keep(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Answer that only some nodes will do."""
+    """Return that only some nodes are feasible."""
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {

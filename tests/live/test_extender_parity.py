@@ -1,4 +1,4 @@
-"""What an extender is told: the same by kube-scheduler and by us, field for field."""
+"""The requests to an extender are the same from kube-scheduler and Moorage, field for field."""
 
 import asyncio
 import subprocess
@@ -85,7 +85,7 @@ def moorage(plane: ControlPlane, config: Path) -> Iterator[None]:
 
 
 class Recorder(ExtenderService):
-    """An extender that agrees with everything, binds pods itself, and keeps what it is told."""
+    """An extender that accepts everything, binds pods itself, and records its requests."""
 
     def __init__(self, cluster: LiveCluster) -> None:
         super().__init__(filter=self._filter, rate=lambda _: [], preempt=self._preempt, bind=self._bind)
@@ -116,11 +116,11 @@ class Recorder(ExtenderService):
         path = f"/api/v1/namespaces/{request['PodNamespace']}/pods/{request['PodName']}/binding"
         target = {"kind": "Node", "name": request["Node"]}
         body = {"metadata": {"name": request["PodName"], "uid": request["PodUID"]}, "target": target}
-        with suppress(ApiError):  # it may be bound already, if the scheduler asked twice
+        with suppress(ApiError):  # it may be bound already, if the scheduler called twice
             await self._cluster.client.request("POST", path, msgspec.json.encode(body))
 
     def told(self) -> dict[str, Told]:
-        """Return what was told by verb and pod: the first time each, without what differs from run to run."""
+        """Return the first request by verb and pod, without fields that differ between runs."""
         first: dict[str, Told] = {}
         for verb, request in self.requests:
             pod = request["Pod"]["metadata"]["name"] if "Pod" in request else request["PodName"]
@@ -216,7 +216,7 @@ ANSWERS: dict[str, Any] = {
     "unresolvable": {"NodeNames": [], "FailedAndUnresolvableNodes": {"node-0": "never"}},
 }
 OWN_WORDS = ("rubbish", "empty", "wrong-type")
-"""What a JSON decoder says of rubbish is its own."""
+"""The messages of JSON decoders for invalid data differ."""
 
 
 def answer_by_name(request: Told) -> Any:
@@ -250,7 +250,7 @@ def all_told(pods: dict[str, Pod]) -> bool:
 
 
 async def words(cluster: LiveCluster, url: str) -> dict[str, tuple[str, str, str]]:
-    """Return where each pod is, and what is said of those that are nowhere."""
+    """Return the node of each pod, and the message of each pending pod."""
     found = {}
     for name, pod in (await cluster.pods()).items():
         condition = pod.condition(SCHEDULED)
@@ -261,7 +261,7 @@ async def words(cluster: LiveCluster, url: str) -> dict[str, tuple[str, str, str
 
 
 def test_both_ask_about_managed_resources_and_weigh_alike(plane: ControlPlane, live: Live) -> None:
-    """The pod asks for a resource that no node has: the scheduler is to ignore it, and the extender to see to it."""
+    """The pod requests a resource that no node has: the scheduler ignores it, and the extender manages it."""
 
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes("node-0", "node-1", "node-2")

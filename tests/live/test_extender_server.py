@@ -93,7 +93,7 @@ def pods(chance: random.Random) -> list[dict[str, Any]]:
 
 
 def without_ties(nodes: list[dict[str, Any]], policy: Policy) -> Callable[[list[Pod], dict[str, Any]], bool]:
-    """Return what tells whether one node is the best for a pod, where others are."""
+    """Return facts that show whether one node is the best for a pod."""
 
     def has_one_best(there: list[Pod], pod: dict[str, Any]) -> bool:
         documents = [
@@ -116,9 +116,9 @@ async def placed_one_by_one(
     is_wanted: Callable[[list[Pod], dict[str, Any]], bool],
     url: str = "",
 ) -> dict[str, str]:
-    """Create pods, each once the one before it has its node or its reason; return where they are.
+    """Create pods, each after the previous one has its node or its reason; return their nodes.
 
-    Where an extender is asked it has to know of the pods before, too: it learns of them from their bindings only.
+    An extender needs the previous pods, too: it receives them only with their bindings.
     """
     found: dict[str, str] = {}
     for pod in listed:
@@ -179,7 +179,7 @@ async def add_pod(cluster: LiveCluster, name: str, team: str, cpu: str, **spec: 
 def test_who_is_in_the_way_of_the_plugin_alone_is_evicted_as_well(
     plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kube-scheduler would evict the large pod only, for its CPU; then the plugin would still say no."""
+    """kube-scheduler would evict the large pod only, for its CPU; then the plugin would still reject."""
     offer_plugin(tmp_path, monkeypatch)
 
     async def story(cluster: LiveCluster) -> None:

@@ -24,7 +24,7 @@ def names(prefix: str, count: int) -> list[str]:
 
 
 async def tight_cluster(cluster: LiveCluster, pods: int) -> None:
-    """Make exactly as much room as the pods need: one counted twice, or not at all, shows."""
+    """Add exactly the capacity that the pods need: one counted twice, or not at all, is detected."""
     await cluster.add_nodes(*names("node", pods // 40), cpu="4")
     await cluster.add_pods(*names("web", pods), cpu="100m")
 
@@ -52,7 +52,7 @@ def test_the_api_server_dies_while_thousands_wait(plane: ControlPlane, live: Liv
 
 
 def test_every_connection_is_cut_again_and_again(plane: ControlPlane, live: Live) -> None:
-    """Watches break off, and answers to bindings are lost that were carried out."""
+    """Watches break off, and the responses of completed bindings are lost."""
 
     async def story(cluster: LiveCluster) -> None:
         chance = Random(SEED)

@@ -1,4 +1,4 @@
-"""The scheduler is killed between two bindings of a gang, and another one goes on from there."""
+"""The scheduler is killed between two bindings of a gang, and another one completes the gang."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -44,7 +44,7 @@ async def add_gang(cluster: LiveCluster) -> None:
 
 
 async def kill_after(cluster: LiveCluster, plane: ControlPlane, bindings: int) -> dict[str, str]:
-    """Run a scheduler until it has made so many bindings, and kill it; return what is bound then."""
+    """Run a scheduler until it has made some bindings, and kill it; return the bound pods."""
     hold = Hold(r"POST .*/binding", bindings)
     async with FaultyServer(plane, hold=hold).running() as kubeconfig:
         with scheduler(kubeconfig, GATES) as first:

@@ -25,7 +25,7 @@ Answers = dict[str, Any]
 
 @pytest.fixture(scope="module", params=[GATES, FEW], ids=["all gates", "few gates"])
 def answers(request: pytest.FixtureRequest) -> tuple[str, Answers, Answers]:
-    """The gates that are on, and what the real server and ours answer."""
+    """The enabled gates, and the responses of the real and the embedded server."""
     gates: str = request.param
     with control_plane(f"--feature-gates={gates}", f"--runtime-config={VERSIONS}") as plane:
         real = asyncio.run(asked(plane.server, plane.tokens[ADMIN], gates))
@@ -75,7 +75,7 @@ async def table(session: aiohttp.ClientSession, server: str, path: str) -> Any:
     if answer.status != 200:
         return answer.status
     names = [column["name"] for column in content["columnDefinitions"]]
-    # The age is the last one, and the servers were not asked at the same moment.
+    # The age is the last column, and the servers were not queried at the same time.
     return [names, sorted(row["cells"][:-1] for row in content["rows"])]
 
 

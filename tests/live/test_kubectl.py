@@ -1,4 +1,4 @@
-"""kubectl on a whole embedded cluster, as its users use it: every command of the day, and what it says."""
+"""kubectl on an embedded cluster, as users use it: every common command with its output."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ EDITOR: Final = """#!/bin/sh
 sed -i 's/a: h/a: edited/' "$1"
 """
 Step = tuple[str, Any, str]
-"""A command, its standard input, and what it says in the end: what only reads is asked again until it says so."""
+"""A command, its standard input and its output: read-only commands are repeated until the output matches."""
 
 
 def settings(**data: str) -> Data:
@@ -206,7 +206,7 @@ async def cluster(folder: Path) -> AsyncIterator[Path]:
 
 
 async def kubectl(config: Path, command: str, body: Any = None) -> tuple[int, str]:
-    """Run a command, ``|| true`` if it may fail; return its exit code and all it said."""
+    """Run a command, ``|| true`` if it may fail; return its exit code and its output."""
     process = await asyncio.create_subprocess_exec(
         binaries() / "kubectl",
         f"--kubeconfig={config}",

@@ -1,4 +1,4 @@
-"""A trained policy in the daemon, on a real API server: it decides; when it hangs, pods are placed all the same."""
+"""A trained policy in the daemon, on a real API server: it decides; if it hangs, pods are still scheduled."""
 
 import signal
 from collections.abc import Awaitable, Callable

@@ -30,7 +30,7 @@ RARE: Final = ("scheduler_permit_wait_duration_seconds", "scheduler_plugin_execu
 
 
 class Shape(NamedTuple):
-    """What must be the same of a metric."""
+    """The compared part of a metric."""
 
     kind: str
     stability: str
@@ -69,7 +69,7 @@ def serving(plane: ControlPlane, port: int) -> list[str]:
 
 
 async def watched(cluster: LiveCluster, plane: ControlPlane, port: int, name: str) -> Families:
-    """Have pods placed, turned down, woken and preempted; return the metrics of whoever did it."""
+    """Schedule, reject, wake and preempt pods; return the metrics of the scheduler."""
     token = plane.tokens["admin"]
     await cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", HIGH)
     await cluster.add_nodes(f"{name}-1", cpu="2")
@@ -84,7 +84,7 @@ async def watched(cluster: LiveCluster, plane: ControlPlane, port: int, name: st
     await asyncio.to_thread(page, port, "/metrics", "false")
     deadline = asyncio.get_running_loop().time() + 60
     while True:
-        # Upstream counts requests once they are answered, and what is in flight or hinted a second later.
+        # Upstream counts requests after their responses, and in-flight events and hints a second later.
         found = families(await asyncio.to_thread(page, port, "/metrics", token))
         if found.keys() >= LATE or asyncio.get_running_loop().time() > deadline:
             return found

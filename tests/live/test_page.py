@@ -1,4 +1,4 @@
-"""The commands of docs/how-to/from-idea-to-cluster.md, run as they stand there, section by section."""
+"""Run the commands of docs/how-to/from-idea-to-cluster.md unchanged, section by section."""
 
 import asyncio
 import json
@@ -26,9 +26,9 @@ PAGE: Final = ROOT / "docs" / "how-to" / "from-idea-to-cluster.md"
 SECTION: Final = re.compile(r"^## (.*)$", re.MULTILINE)
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LASTING: Final = ("moorage up", "moorage scheduler", "moorage extender", "kube-scheduler ")
-"""What goes on until Ctrl-C."""
+"""Commands that run until Ctrl-C."""
 ELSEWHERE: Final = ("make -C .. image", "docker build")
-"""What needs a builder of images."""
+"""Commands that need an image builder."""
 PREPARED: Final = "Moorage itself"
 """The section that the environment of the tests was made by."""
 
@@ -55,7 +55,7 @@ def test_the_page_has_commands_in_every_section_but_the_last() -> None:
 
 
 def make_environment(folder: Path) -> Path:
-    """Make a virtual environment like the one of the tests, but with room for one more package; return its bin."""
+    """Make a virtual environment like that of the tests that can take one more package; return its bin."""
     venv.create(folder, with_pip=False)
     own = next(folder.glob("lib/python*/site-packages"))
     around = [path for path in sys.path if Path(path).name == "site-packages"]
@@ -120,7 +120,7 @@ class Shell:
             await asyncio.sleep(0.5)
 
     def said(self) -> str:
-        """Return what the lasting commands have said."""
+        """Return the output of the long-running commands."""
         return "".join(f"\n$ {command}\n{output.read_text()[-3000:]}" for command, _, output in self._lasting)
 
     async def end_section(self) -> None:
@@ -161,7 +161,7 @@ async def kubectl(shell: Shell, *arguments: str) -> Any:
 async def runs_here(shell: Shell, _: LiveCluster) -> None:
     async def four_run() -> bool:
         found = await kubectl(shell, "--kubeconfig", "up.kubeconfig", "get", "pods")
-        # How many go where depends on when the label came.
+        # The distribution depends on the time of the label.
         nodes = [pod["spec"].get("nodeName") for pod in found.get("items", [])]
         return len(nodes) == 4 and set(nodes) == {"node-1", "node-3"}
 
@@ -169,7 +169,7 @@ async def runs_here(shell: Shell, _: LiveCluster) -> None:
 
 
 def is_placed(pods: dict[str, Pod]) -> bool:
-    """Three pods have the one fast node, and the fourth was told why it waits."""
+    """Three pods have the one fast node, and the fourth has a reason."""
     bound = [pod.node_name for pod in pods.values() if pod.node_name]
     conditions = [pod.condition(SCHEDULED) for pod in pods.values() if not pod.node_name]
     told = [condition.message for condition in conditions if condition is not None]
@@ -261,7 +261,7 @@ async def follow(section: Section, shell: Shell, cluster: LiveCluster, home: Pat
 
 
 async def paste(text: str, shell: Shell, home: Path) -> None:
-    """Write kube-scheduler's configuration as the page shows it, with what the extender has printed."""
+    """Write kube-scheduler's configuration from the page, with the output of the extender."""
 
     async def is_printed() -> bool:
         return "httpTimeout" in shell.said()

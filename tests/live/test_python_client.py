@@ -20,7 +20,7 @@ Story = Callable[[ApiClient], None]
 
 @pytest.fixture
 def play(tmp_path: Path) -> Callable[[Story], None]:
-    """Run a story with a client of a new server; the client blocks, so it has a thread of its own."""
+    """Run a story with a client of a new server; the client blocks, so it has a separate thread."""
 
     async def served(story: Story) -> None:
         async with ApiServer() as server:
@@ -49,7 +49,7 @@ def bound(core: CoreV1Api, name: str = "web") -> None:
     target = kubernetes.client.V1ObjectReference(kind="Node", name="n1", api_version="v1")
     metadata = kubernetes.client.V1ObjectMeta(name=name)
     binding = kubernetes.client.V1Binding(metadata=metadata, target=target)
-    # The answer is a Status, which the client would take for a Binding.
+    # The response is a Status, which the client would take for a Binding.
     core.create_namespaced_pod_binding(name, "default", binding, _preload_content=False)
 
 

@@ -16,7 +16,7 @@ from tests.unit.cluster.apiserver.test_refusals import ANSWERS
 
 @pytest.fixture(scope="module")
 def answers() -> tuple[dict[str, Data], dict[str, Data]]:
-    """What the real server and ours answer, by request."""
+    """The responses of the real and the embedded server, by request."""
     with control_plane() as plane:
         real = asyncio.run(asked(plane.server, plane.tokens[ADMIN]))
 

@@ -92,7 +92,7 @@ class Mounted:
         self.config = folder / "config.yaml"
 
     def put(self, text: str) -> None:
-        """Have the file say something else, all at once."""
+        """Replace the content of the file atomically."""
         self._count += 1
         new, link = self._folder / f"..{self._count}", self._folder / "..tmp"
         new.mkdir()
@@ -104,7 +104,7 @@ class Mounted:
 
 
 class Reloaded:
-    """One scheduler whose files change under load, and what it says of that."""
+    """One scheduler whose files change under load, and its log of the changes."""
 
     def __init__(self, plane: ControlPlane, folder: Path, *flags: str) -> None:
         self._kubeconfig, self._token = plane.kubeconfig(), plane.tokens["admin"]
@@ -129,7 +129,7 @@ class Reloaded:
         self._plugin.write_text(text)
 
     async def change_gate(self, number: int) -> None:
-        """Have the plugin say something else, every other time what is no Python, and wait until that is known."""
+        """Change the plugin, every other time to invalid Python, and wait until the change is processed."""
         before, result = await self.counts(), "refused" if number % 2 else "success"
         self.save_plugin(GATE if result == "success" else GATE + "!", OPEN="False", VERSION=f"version {number}")
         await self.counted(result, before.get(result, 0) + 1)
@@ -166,7 +166,7 @@ class Reloaded:
         return {labels.split('"')[1]: number for labels, number in found.items()}
 
     async def counted(self, result: str, number: float) -> None:
-        """Wait until so many ended in some way."""
+        """Wait until a number of changes ended with a result."""
         deadline = time.monotonic() + PATIENCE
         while (await self.counts()).get(result, 0) < number:
             assert time.monotonic() < deadline, f"{number} {result} are never counted: {await self.counts()}"
@@ -180,7 +180,7 @@ class Reloaded:
         return int(weight)
 
     async def weighs(self, weight: int) -> bool:
-        """Tell whether a weight is in force."""
+        """Return whether a weight is in force."""
         return await self.weight() == weight
 
     async def churn(self) -> None:
@@ -190,7 +190,7 @@ class Reloaded:
             self._plugin.write_text(PLUGIN.replace("ANSWER", f"{BY_NUMBER} + 0 * {number}" if number % 2 else "!"))
 
     async def round(self, number: int, cluster: LiveCluster) -> None:
-        """Create some pods, change something, and see that it is taken up or refused; all of that within a second."""
+        """Create some pods, change a file, and check that it is applied or rejected; all within a second."""
         began, before = time.monotonic(), await self.counts()
         names = [f"p-{number}-{i}" for i in range(PODS_A_ROUND)]
         loading = asyncio.create_task(_add_one_by_one(cluster, names))
@@ -201,7 +201,7 @@ class Reloaded:
 
 
 async def _add_one_by_one(cluster: LiveCluster, names: list[str]) -> None:
-    """Create pods all through a second: whenever a change is taken up, some come."""
+    """Create pods during a second, so that some arrive while a change is applied."""
     for name in names:
         await cluster.add_pods(name, cpu="10m")
         await asyncio.sleep(0.6 / len(names))
@@ -217,7 +217,7 @@ class TakenUp(NamedTuple):
 
 
 def taken_up(log: str) -> list[TakenUp]:
-    """Find what is said of changes."""
+    """Find the log lines about changes."""
     told = [line for line in log.splitlines() if '"plugins swapped between cycles"' in line]
     found = (dict(re.findall(r"(\w+)=([0-9.]+)", line)) for line in told)
     return [TakenUp(*(kind(fields[name]) for name, kind in TakenUp.__annotations__.items())) for fields in found]
@@ -301,7 +301,7 @@ class Changing(PreEnqueuePlugin):
 def test_reloads_while_thousands_wait(
     plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They wait before the scheduler starts; the last of the changes lets go whom the others hold back."""
+    """They are pending before the scheduler starts; the last change releases pods that the others hold back."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     decisions = tmp_path / "decisions.jsonl"
     reloaded = Reloaded(plane, tmp_path, f"--decision-log={decisions}")

@@ -1,4 +1,4 @@
-"""A shadow beside a scheduler on a real API server, under load: pods are bound whatever becomes of it."""
+"""A shadow of a scheduler on a real API server, under load: pods are bound, even if it fails."""
 
 import asyncio
 import os
@@ -82,7 +82,7 @@ def test_a_shadow_sees_what_it_would_move_and_costs_no_pod_anything(
 
 
 def test_a_shadow_that_stands_still_delays_nobody(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
-    """What it cannot be asked is dropped and counted; attempts without it, with it and while it stands are printed."""
+    """Dropped decisions are counted; attempts without it, with it and while it is stopped are printed."""
     config, decisions = tmp_path / "shadow.yaml", tmp_path / "decisions.jsonl"
     config.write_text(PACKING)
     (port,) = free_ports(1)
@@ -124,7 +124,7 @@ async def placed(cluster: LiveCluster, names: list[str]) -> None:
 
 
 async def dropped(plane: ControlPlane, port: int) -> float:
-    """Count the decisions that the shadow was not asked about, or did not answer."""
+    """Count the decisions that were not sent to the shadow or got no response."""
     return sum((await asyncio.to_thread(metric, port, "moorage_shadow_dropped_total", plane.tokens["admin"])).values())
 
 
@@ -136,7 +136,7 @@ async def looks_on(process: SchedulerProcess, times: int) -> None:
 
 
 async def compared(log: Path, least: int, cluster: LiveCluster) -> None:
-    """Have pods come, a few at a time, until so many decisions were compared: of a storm, some are dropped."""
+    """Create pods in small batches until a number of decisions was compared: a burst would be dropped in part."""
     async with asyncio.timeout(PATIENCE):
         wave = 0
         while read_report(log).compared < least:

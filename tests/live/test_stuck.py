@@ -1,4 +1,4 @@
-"""Plugins that block, and processes that are stopped: lease, health and signals go on, and nobody writes twice."""
+"""Blocking plugins and stopped processes: lease, health and signals still work, and no write happens twice."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
 STUCK_SECONDS: Final = 4
 GRACE_SECONDS: Final = 30
-"""What a kubelet gives."""
+"""The grace period of a kubelet."""
 
 LONGER_LEASE: Final = (
     "--leader-elect-lease-duration=6s",

@@ -16,7 +16,7 @@ LISTED: Final = [item for item in Resources() if "list" in item.verbs and item.v
 
 @pytest.fixture(scope="module")
 def tables(plane: ControlPlane) -> dict[str, Any]:
-    """Ask the real server once for all of them."""
+    """Query the real server once for all of them."""
     return asyncio.run(columns_of(plane))
 
 

@@ -1,4 +1,4 @@
-"""What `moorage lab tune` writes is a configuration that kube-scheduler takes, if the plugins are its own."""
+"""`moorage lab tune` writes a configuration that kube-scheduler accepts, if all plugins are in-tree."""
 
 from pathlib import Path
 from typing import Any

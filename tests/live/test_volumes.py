@@ -30,7 +30,7 @@ NODES = ("node-0", "node-1", "node-2")
 
 
 def provisioned(story: Story, *, refusals: int = 0) -> Story:
-    """Have a provisioner run beside a story, which has to use up its refusals."""
+    """Run a provisioner during a story, which has to use up its rejections."""
 
     async def run(cluster: LiveCluster) -> None:
         provisioner = Provisioner(cluster.client, refusals=refusals, slowest=0.5)
@@ -59,7 +59,7 @@ async def add_stateful_set(cluster: LiveCluster, name: str, replicas: int) -> No
 
 
 def test_a_stateful_set_gets_volumes_where_its_pods_are(plane: ControlPlane, live: Live) -> None:
-    """The first node is refused once: the scheduler is to choose again, and nobody stays without."""
+    """The first node is rejected once: the scheduler selects again, and no pod stays without a volume."""
     replicas = [f"db-{number}" for number in range(3)]
 
     async def story(cluster: LiveCluster) -> None:

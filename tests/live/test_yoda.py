@@ -47,7 +47,7 @@ async def publish(client: ApiClient, now: float) -> None:
 
 def test_yoda_as_deployed(plane: ControlPlane, live: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLE))
-    # Another test may have installed a Moorage of its own here, by Helm, with other labels.
+    # Another test may have installed Moorage here with Helm and other labels.
     kubectl(plane, "delete", "deployment", "moorage", "--namespace=kube-system", "--ignore-not-found")
     kubectl(plane, "apply", "--server-side", "--validate=strict", "-k", str(EXAMPLE / "deploy"))
     kubectl(plane, "wait", "--for=condition=Established", "crd/scvs.core.run-linux.com", "--timeout=60s")

@@ -1,4 +1,4 @@
-"""Sees everything that happens to pods, claims and volumes, without asking the API server again and again."""
+"""Observes all events of pods, claims and volumes, without polling the API server."""
 
 import asyncio
 from collections import defaultdict
@@ -53,9 +53,9 @@ class Witness:
 
     @property
     def bound(self) -> int:
-        """How many pods were ever bound."""
+        """The number of pods that were ever bound."""
         return len(self._nodes)
 
     def moved(self) -> list[str]:
-        """Say which pods were on more than one node."""
+        """Return the pods that were on more than one node."""
         return [f"pod {uid} was on {sorted(nodes)}" for uid, nodes in self._nodes.items() if len(nodes) > 1]

@@ -1,6 +1,6 @@
-"""Small clusters whose pods are placed otherwise when a feature gate is off, one for every gate that decides something.
+"""Small clusters whose pods are placed differently without a feature gate, one for every gate with an effect.
 
-`python -m tests.parity.gate_clusters` asks kube-scheduler about each, with the gate on and off, and records answers.
+`python -m tests.parity.gate_clusters` runs kube-scheduler on each, with the gate on and off, and records the results.
 """
 
 from typing import Any, Final, NamedTuple
@@ -88,7 +88,7 @@ def partitions() -> list[Object]:
 
 
 def waiting_claim() -> list[Object]:
-    """Make a claim whose volume is still to be provisioned, and two nodes with more and less room for it."""
+    """Make a claim whose volume is not provisioned yet, and two nodes with more and less capacity for it."""
     capacities = [
         {
             **storage("CSIStorageCapacity", f"room-{name}", group="storage.k8s.io", capacity=room),
@@ -135,7 +135,7 @@ def bound_volume() -> list[Object]:
 
 
 def spreading() -> list[Object]:
-    """Make a pod that spreads among the pods of its own revision only; the old one fills the first node."""
+    """Make a pod that spreads among the pods of its revision only; the old one fills the first node."""
     old = [pod(f"old-{i}", labels={"app": "web", "revision": "1"}, nodeName="n1") for i in range(2)]
     rule = {
         "maxSkew": 1,
@@ -170,7 +170,7 @@ def declaring() -> list[Object]:
 
 
 def extended() -> list[Object]:
-    """Make a pod that asks for devices by the name of a resource."""
+    """Make a pod that requests devices by the name of a resource."""
     by_name = device("DeviceClass", "gpu", extendedResourceName="example.com/gpu", selectors=GPU["spec"]["selectors"])
     wanted = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
     container = {"name": "c", "image": "i", "resources": wanted}
@@ -200,9 +200,9 @@ def grouped_partitions() -> list[Object]:
 
 
 class Example(NamedTuple):
-    """A cluster, and what becomes of pod p with the gate on and off: its node, or the message.
+    """A cluster, and the result of pod p with the gate on and off: its node, or the message.
 
-    ``besides`` are the gates that go off with it; ``release`` is the last one that could switch it off.
+    ``besides`` are the gates that are disabled with it; ``release`` is the last one that could disable it.
     """
 
     objects: list[Object]

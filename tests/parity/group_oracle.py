@@ -1,7 +1,7 @@
-"""Ask kube-scheduler what becomes of the groups of `group_rows`, and keep the answers for the fast suite.
+"""Run kube-scheduler on the groups of `group_rows`, and store the results for the fast suite.
 
 python -m tests.parity.group_oracle --record            all of them
-python -m tests.parity.group_oracle Q3 T                what it says of rows whose names begin so
+python -m tests.parity.group_oracle Q3 T                print the results of rows with these prefixes
 """
 
 import argparse

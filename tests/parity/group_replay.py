@@ -29,7 +29,7 @@ BY_CHANCE = ("gatingPlugin", "unschedulablePlugins")
 
 
 class GroupReplay(Replay):
-    """A history under way on a scheduler of its own, which writes nothing."""
+    """A history on a separate scheduler, which writes nothing."""
 
     def __init__(self, gates: dict[str, bool]) -> None:
         self._features = features = FeatureGates({**BASE_GATES, **gates})
@@ -106,7 +106,7 @@ class GroupReplay(Replay):
         return msgspec.structs.replace(thing, metadata=metadata)
 
     def report(self) -> Json:
-        """Say where every pod and every group is."""
+        """Return the state of every pod and every group."""
         groups = [info for info in self.queue.entries() if isinstance(info, QueuedPodGroupInfo)]
         pods = {info.key: self._described(info, "inFlight") for info in self._flying()}
         pods |= {info.key: self._described(info, self._place(info)) for info in self.queue}

@@ -1,4 +1,4 @@
-"""Random queue histories: the same seed gives the same steps. Our own queue says which steps make sense next."""
+"""Random queue histories: the same seed gives the same steps. Our queue determines the possible next steps."""
 
 import random
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class Author:
         self.steps: list[Json] = []
 
     def write(self, length: int) -> Json:
-        """Write a history of so many steps; a little time passes after each, so that no two pods are of equal age."""
+        """Write a history of ``length`` steps; time passes after each, so that no two pods have the same age."""
         for name in NODES[:2]:
             self._do(self._apply_node(name))
         verbs: dict[Callable[[], Json | None], int] = {

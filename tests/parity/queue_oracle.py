@@ -27,7 +27,7 @@ def ask(oracle: str, histories: dict[int, Json]) -> dict[int, Json]:
 
 
 def first_difference(asked: Json, theirs: list[Json]) -> str | None:
-    """Name the first step after which our queue is not where theirs is, and what differs."""
+    """Name the first step after which our queue differs from upstream's, and the difference."""
     for number, (step, ours, told) in enumerate(zip(asked["steps"], replay(asked), theirs, strict=True)):
         if ours != told:
             pods = sorted(ours["pods"].keys() | told["pods"].keys())

@@ -26,21 +26,21 @@ EPOCH = VirtualClock().now()
 
 
 class Nobody:
-    """Nobody waits on permit in a history."""
+    """No pod waits on permit in a history."""
 
     def reject_waiting(self, uid: str, message: str) -> bool:
         return False
 
 
 class UpstreamHandlers(EventHandlers):
-    """Wakes nobody whom upstream lets wait: docs/parity.md lists where we do."""
+    """Wakes no pods that upstream does not wake: docs/parity.md lists the differences."""
 
     def _relabelled_while_assumed(self, assumed: Pod, pod: Pod) -> None:
         pass
 
 
 class UpstreamQueue(SchedulingQueue):
-    """Likewise."""
+    """See above."""
 
     def end_nomination(self, pod: Pod, placed_on: str = "") -> None:
         self.nominator.remove(pod)
@@ -144,7 +144,7 @@ class Replay:
         return msgspec.structs.replace(thing, metadata=metadata)
 
     def report(self) -> Json:
-        """Say where every pod is, in the oracle's words."""
+        """Return the state of every pod, in the oracle's words."""
         pods = {info.key: self._described(info, "inFlight") for info in self._flying()}
         pods |= {info.key: self._described(info, self._place(info)) for info in self.queue}
         nodes = sorted(node.name for node in self.rig.objects[Node].list())

@@ -1,6 +1,6 @@
-"""Recorded clusters: Moorage decides as kube-scheduler did, in every field, without kube-scheduler at hand.
+"""Recorded clusters: Moorage decides as kube-scheduler did, in every field, without running kube-scheduler.
 
-`python -m tests.conformance.goldens` records them; a difference that was found and mended stays as its shrunk case.
+`python -m tests.conformance.goldens` records them; a fixed difference stays as its shrunk case.
 """
 
 from pathlib import Path

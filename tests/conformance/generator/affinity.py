@@ -21,7 +21,7 @@ def make_affinity(dice: Dice, nodes: list[str]) -> Object:
 
 
 def make_node_selector(dice: Dice) -> dict[str, str] | None:
-    """Ask for a node label or two."""
+    """Require a node label or two."""
     if dice.chance(0.05):
         return {}
     return {key: dice.pick(words.NODE_LABELS[key]) for key in dice.some(tuple(words.NODE_LABELS), 1, 2)}
@@ -106,7 +106,7 @@ def _pod_term(dice: Dice) -> Object:
 
 
 def _add_label_keys(dice: Dice, term: Object) -> None:
-    """Name labels of the pod itself; an API server refuses those the selector already speaks of."""
+    """Name labels of the pod itself; an API server rejects those that are in the selector."""
     selector = term["labelSelector"]
     taken = {*selector.get("matchLabels", {}), *(item["key"] for item in selector.get("matchExpressions", ()))}
     free = [key for key in (*words.LABELS, "unset") if key not in taken]

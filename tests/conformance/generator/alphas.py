@@ -1,4 +1,4 @@
-"""What clusters have when features are on that are off by default."""
+"""Objects and fields of features that are off by default."""
 
 from typing import Final
 
@@ -111,7 +111,7 @@ def _change_claim(dice: Dice, claim: Object) -> None:
 
 
 def _allocatable(dice: Dice, device: Object) -> Object:
-    """Let a device stand for CPU or memory of its node, or cost some of it."""
+    """Let a device represent CPU or memory of its node, or consume some of it."""
     cpu = dice.pick(
         (
             {"mapping": {"deviceMultiplier": dice.pick(("500m", "1", "3"))}},

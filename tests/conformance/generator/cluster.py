@@ -14,9 +14,9 @@ from tests.conformance.generator.policy import make_budgets, make_namespaces, ma
 from tests.conformance.generator.spread import make_owners
 from tests.conformance.generator.words import Object
 
-#: Features that are switched on by name, on top of what every cluster may have.
+#: Features that are enabled by name, in addition to those of every cluster.
 EXTRA_FEATURES: Final = ("volumes", "devices")
-#: Those that need feature gates which are off unless one asks for them.
+#: Features that need feature gates which are off by default.
 GATED_FEATURES: Final = ("groups", "alphas")
 
 #: Topics that make trouble together; half of the clusters are about one such set and nothing else.
@@ -59,7 +59,7 @@ FEATURE_FOCI: Final = {
         ("deviceClaims", "rareDevices", "sharedDevices", "alternatives"),
         ("deviceClaims", "deviceTaints", "sharedDevices"),
         ("deviceClaims", "heldDevices", "priorities", "tight"),
-        # What a filter notes on the way counts for PostFilter only if kube-scheduler's filter came that far.
+        # Notes of a filter count for PostFilter only if kube-scheduler's filter got that far.
         ("deviceClaims", "heldDevices", "nominations", "gates", "tight"),
         ("deviceClaims", "heldDevices", "nominations", "gates", "priorities", "tight", "config"),
         ("deviceExtended", "extended", "initContainers"),
@@ -98,7 +98,7 @@ class Case:
     feature_gates: dict[str, bool] = field(default_factory=dict)
 
     def without(self, plugins: Iterable[str]) -> "Case":
-        """Ask the same with some plugins switched off in every profile."""
+        """Repeat a cluster with some plugins disabled in every profile."""
         off = [{"name": name} for name in plugins]
         if not off:
             return self

@@ -17,7 +17,7 @@ RESOURCES = ("cpu", "memory", "ephemeral-storage", "example.com/gpu", "hugepages
 
 
 def make_config(dice: Dice, nodes: list[str], *, search: str) -> Object | None:
-    """Make a configuration, or leave everything as it is by default."""
+    """Make a configuration, or leave all defaults."""
     if search == "all" and not dice.wants("config"):
         return None
     config: Object = {

@@ -6,7 +6,7 @@ from tests.conformance.generator.words import Object
 
 
 def make_containers(dice: Dice) -> Object:
-    """Make the part of a pod's spec that is about containers and what they ask for."""
+    """Make the part of a pod's spec about containers and their requests."""
     spec: Object = {"containers": [_container(dice, f"c{number}") for number in range(dice.pick((1, 1, 1, 2, 3)))]}
     if dice.wants("initContainers", 0.6):
         spec["initContainers"] = [_init_container(dice, f"i{number}") for number in range(dice.number(1, 3))]

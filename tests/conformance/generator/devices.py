@@ -106,7 +106,7 @@ def _device(dice: Dice, driver: str, name: str) -> Object:
 
 
 def _partition(dice: Dice, spec: Object) -> None:
-    """Let the devices of a slice draw from one counter set, which lives in a slice of its own pool."""
+    """Let the devices of a slice use one counter set, which is in a slice of the same pool."""
     spec["pool"]["resourceSliceCount"] = 1
     spec["pool"]["name"] += f"-{spec['driver']}-parts-{dice.number(0, 10**6)}"
     for device in spec["devices"]:
@@ -173,7 +173,7 @@ def make_claim(dice: Dice, name: str, namespace: str) -> Object:
 
 
 def _shared_claim(dice: Dice, name: str, slices: list[Object]) -> Object:
-    """Make a claim that several pods may use; one that was allocated and is used by nobody yet ties them to a node."""
+    """Make a claim that several pods may use; an allocated one without users ties them to a node."""
     claim = make_claim(dice, name, "default")
     if dice.wants("heldDevices"):
         hold_device(dice, claim, slices)
@@ -209,7 +209,7 @@ def _await_conditions(dice: Dice, status: Object) -> None:
 
 
 def _ask_by_name(dice: Dice, pod: Object) -> None:
-    """Ask for devices as for an extended resource: by the name a class gives it, or by the class's own."""
+    """Request devices as an extended resource: by the resource name in a class, or by the name of the class."""
     container = dice.pick(pod["spec"]["containers"])
     name = dice.pick(
         ("example.com/gpu", "deviceclass.resource.kubernetes.io/nic", "deviceclass.resource.kubernetes.io/gone")
@@ -224,7 +224,7 @@ def _allocation(piece: Object, device: str) -> Object:
 
 
 def _pod_claims(dice: Dice, pod: Object, shared: list[Object], slices: list[Object]) -> list[Object]:
-    """Let a pod claim devices: by claims of its own, one it shares, or one made from a template."""
+    """Let a pod claim devices: by separate claims, a shared claim, or a template."""
     namespace = pod["metadata"].get("namespace", "default")
     name = f"{pod['metadata']['name']}-own"
     way = "own" if dice.wants("heldDevices", 0.5) else dice.pick(("own", "own", "shared", "template", "missing"))

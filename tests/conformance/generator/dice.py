@@ -12,9 +12,9 @@ KEEN: Final = (0.3, 0.6, 0.95)
 
 
 class Dice:
-    """A source of chance for one cluster.
+    """A source of randomness for one cluster.
 
-    Each topic has a dial that is set once per cluster, so that clusters differ in what they are about, and not only in
+    Each topic has a frequency that is set once per cluster, so that clusters differ in their topics, and not only in
     detail: one is all affinity, the next mixes ports with preemption.
     """
 
@@ -28,15 +28,15 @@ class Dice:
         self._only = topics
 
     def chance(self, probability: float) -> bool:
-        """Say yes this often."""
+        """Return True with this probability."""
         return self._random.random() < probability
 
     def wants(self, topic: str, share: float = 1.0) -> bool:
-        """Say yes as often as this cluster is keen on the topic, times a share."""
+        """Return True with the frequency of the topic in this cluster, times a share."""
         return self.chance(self.dial(topic) * share)
 
     def dial(self, topic: str) -> float:
-        """Tell how keen this cluster is on a topic."""
+        """Return the frequency of a topic in this cluster."""
         if topic not in self._dials:
             if self._only is None:
                 self._dials[topic] = self.pick(DIALS)

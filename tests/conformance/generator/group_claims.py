@@ -63,7 +63,7 @@ def _ask_for_nothing_by_name(pod: Object) -> None:
 
 
 def _own(dice: Dice, claim: Object, group: Object, name: str) -> None:
-    """Have a claim be made for its group; now and then for another one."""
+    """Make a claim for its group; sometimes for another one."""
     metadata = group["metadata"]
     owner = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "controller": True}
     owner["name"] = metadata["name"] if not dice.chance(0.04) else "another"
@@ -73,7 +73,7 @@ def _own(dice: Dice, claim: Object, group: Object, name: str) -> None:
 
 
 def _reserve(dice: Dice, claim: Object, group: Object, members: list[Object]) -> None:
-    """Have a claim with devices be reserved for its group, for a pod, or for nobody."""
+    """Reserve an allocated claim for its group, for a pod, or not at all."""
     metadata = group["metadata"]
     whole = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": metadata["name"], "uid": metadata["uid"]}
     users: list[Object | None] = [None, whole, whole, {"resource": "pods", "name": "stranger", "uid": "another-uid"}]

@@ -10,7 +10,7 @@ from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.words import Object
 
 TOPOLOGY_KEYS: Final = ("rack", "rack", words.ZONE, words.HOSTNAME, "absent")
-#: What a cluster that is about slots has room for.
+#: The capacity of a cluster that is about slots.
 SLOTS: Final = ("1", "2", "3", "4")
 #: Parts of a pod that members made from one template share.
 TEMPLATE: Final = (
@@ -25,7 +25,7 @@ TEMPLATE: Final = (
 
 @dataclass
 class Group:
-    """A group, and what its members have in common."""
+    """A group, and the common fields of its members."""
 
     name: str
     namespace: str
@@ -79,12 +79,12 @@ def equip(
     if dice.wants("slots"):
         _divide_into_slots(dice, nodes, [*running, *pending])
     made = [_pod_group(dice, group) for group in (*groups, *leaving)] + [_composite(dice, tree) for tree in trees]
-    # Of a missing one nobody says when it is to come.
+    # Missing ones have no creation time.
     return dice.shuffled([group for group in made if not dice.chance(0.04)])
 
 
 def _make_trees(dice: Dice) -> list[Group]:
-    """Make trees of one to three levels; the parents come first. Now and then one is its own ancestor."""
+    """Make trees of one to three levels; the parents come first. Sometimes a group is its own ancestor."""
     trees: list[Group] = []
     for number in range(dice.number(1, 4)):
         name = f"t{number}"
@@ -120,7 +120,7 @@ def _make_group(dice: Dice, name: str, trees: list[Group], roots: dict[str, Grou
 
 
 def _join(dice: Dice, pod: Object, group: Group) -> None:
-    """Make a pod a member: what has to be the same in all of them is, but for a mistake now and then."""
+    """Make a pod a member: required common fields are equal, except for rare mistakes."""
     group.members += 1
     metadata, spec = pod["metadata"], pod["spec"]
     metadata.pop("namespace", None)
@@ -158,7 +158,7 @@ def _err(dice: Dice, spec: Object) -> None:
 
 
 def _divide_into_slots(dice: Dice, nodes: list[Object], pods: list[Object]) -> None:
-    """Let nodes have room for a few pods, and nearly all pods be of one size."""
+    """Give nodes capacity for a few pods, and nearly all pods the same size."""
     for node in nodes:
         node["status"]["allocatable"] = {"cpu": dice.pick(SLOTS), "memory": "32Gi", "pods": "110"}
         node["status"].pop("capacity", None)
@@ -221,7 +221,7 @@ def _condition(dice: Dice) -> Object:
 
 
 def reconfigured(dice: Dice, config: Object | None, gates: dict[str, bool]) -> Object | None:
-    """Do without one of the plugins that groups bring with them, or weigh placements anew."""
+    """Disable one of the default plugins of groups, or change the weights of placements."""
     if not gates["GenericWorkload"] or not dice.chance(0.12):
         return config
     config = deepcopy(config or BARE_CONFIG)

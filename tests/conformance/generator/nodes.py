@@ -1,4 +1,4 @@
-"""Nodes: what they have, how they are labelled, whom they keep away, which images they hold."""
+"""Nodes: capacity, labels, taints and images."""
 
 from typing import Any
 
@@ -82,6 +82,6 @@ def _images(dice: Dice) -> list[Object]:
 
 
 def _tagged(dice: Dice, image: str) -> str:
-    """Spell an image as a kubelet does, with its tag; now and then without, which never matches."""
+    """Write an image name as a kubelet does, with its tag; sometimes without, which never matches."""
     has_tag = image.rfind(":") > image.rfind("/")
     return image if has_tag or dice.chance(0.1) else f"{image}:latest"

@@ -1,4 +1,4 @@
-"""Which plugins a profile runs, and where: some switched off, moved, weighed anew, or dropped at a single point."""
+"""The plugins of a profile: some disabled, moved, reweighted, or removed from a single extension point."""
 
 from typing import Final
 
@@ -40,7 +40,7 @@ POINTS: Final = (
     "reserve",
     "preBind",
 )
-#: Plugins that do without what prepares them; all others then fail every attempt, which is soon told.
+#: Plugins that work without their PreFilter; all others then fail every attempt, which is trivial.
 SELF_RELIANT: Final = (
     ("preFilter", "NodeAffinity"),
     ("preFilter", "NodeVolumeLimits"),

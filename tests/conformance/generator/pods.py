@@ -1,4 +1,4 @@
-"""Pods, pending and running: who they are, what they say about where, and what has become of them."""
+"""Pods, pending and running: identity, constraints and status."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ PRIORITY_CLASSES = (("low", -10), ("usual", 5), ("high", 100), ("polite", 100))
 
 @dataclass
 class Surroundings:
-    """What a pod may refer to."""
+    """The objects that a pod may refer to."""
 
     nodes: list[str] = field(default_factory=list)
     owners: list[Object] = field(default_factory=list)
@@ -35,7 +35,7 @@ def make_pod(dice: Dice, name: str, around: Surroundings) -> Object:
 
 
 def make_expected_pods(dice: Dice, nodes: list[Object]) -> list[Object]:
-    """Make gated pods that are nominated to nodes and leave little room there: other pods fit but for them."""
+    """Make gated pods that are nominated to nodes and leave little space there: without them, other pods would fit."""
     made = []
     for node in nodes:
         if dice.wants("nominations") and dice.wants("gates"):
@@ -57,7 +57,7 @@ def make_running_pod(dice: Dice, name: str, around: Surroundings) -> Object:
     pod["spec"]["nodeName"] = dice.pick(around.nodes) if around.nodes and not dice.chance(0.02) else "ghost"
     pod["spec"].pop("schedulingGates", None)
     if "low" in around.classes and dice.chance(0.6):
-        # What runs is less important than what waits, more often than not: else nobody would preempt.
+        # Running pods are usually less important than pending ones: otherwise there would be no preemption.
         pod["spec"] |= {"priorityClassName": "low"}
         pod["spec"].pop("priority", None)
         pod["spec"].pop("preemptionPolicy", None)
@@ -83,7 +83,7 @@ def _metadata(dice: Dice, around: Surroundings) -> Object:
 
 
 def _placement(dice: Dice, around: Surroundings, labels: dict[str, str]) -> Object:
-    """Say where the pod wants to be."""
+    """Add the placement constraints of the pod."""
     spec: Object = {}
     if dice.wants("nodeSelector", 0.3):
         spec["nodeSelector"] = make_node_selector(dice)
@@ -114,7 +114,7 @@ def _effect(dice: Dice) -> Object:
 
 
 def _standing(dice: Dice, around: Surroundings) -> Object:
-    """Say who is to place the pod and how important it is."""
+    """Set the scheduler name and the priority of the pod."""
     spec: Object = {}
     if len(around.schedulers) > 1 or dice.chance(0.01):
         spec["schedulerName"] = dice.pick((*around.schedulers, *around.schedulers, *around.schedulers, "nobody"))

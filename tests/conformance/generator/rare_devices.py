@@ -1,4 +1,4 @@
-"""Devices as they are seldom seen: pools over several slices and nodes, partitions, conditions, odd expressions."""
+"""Rare devices: pools over several slices and nodes, partitions, conditions, unusual expressions."""
 
 from tests.conformance.generator import words
 from tests.conformance.generator.dice import Dice
@@ -32,13 +32,13 @@ POLICIES = (
 
 
 def rare_slices(dice: Dice, nodes: list[str]) -> list[Object]:
-    """Make pools of several slices, each pool with a name of its own."""
+    """Make pools of several slices, each pool with a unique name."""
     count = dice.number(1, 3) if dice.wants("rareDevices") else 0
     return [piece for number in range(count) for piece in _pool(dice, f"rare-{number}", nodes)]
 
 
 def rare_selector(dice: Dice) -> str | None:
-    """Pick an expression that is seldom written, and now and then one that fails."""
+    """Pick a rare expression, and sometimes one that fails."""
     if not dice.wants("rareDevices", 0.4):
         return None
     return dice.pick(FAILING) if dice.chance(0.05) else dice.pick(SELECTORS)
@@ -63,7 +63,7 @@ def _pool(dice: Dice, name: str, nodes: list[str]) -> list[Object]:
         spec: Object = {"driver": driver, "pool": pool, "devices": devices}
         specs.append(spec | ({"perDeviceNodeSelection": True} if chosen else reach))
     if dice.chance(0.1):
-        # What is left of the generation before: it is not looked at any more.
+        # A remainder of the previous generation, which is ignored.
         old = [_device(dice, "old", has_counters=False)]
         specs.append({"driver": driver, "pool": pool | {"generation": 1}, "devices": old, **reach})
     names = [f"{dice.number(0, 99)}-{name}-{number}" for number in range(len(specs))]

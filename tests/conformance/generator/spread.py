@@ -76,7 +76,7 @@ def _controller(dice: Dice, number: int) -> Object:
     kind, api = dice.pick((("ReplicaSet", "apps/v1"), ("StatefulSet", "apps/v1"), ("ReplicationController", "v1")))
     labels = words.some_labels(dice, words.LABELS, 0.5) or {"app": "db"}
     selector: Object = labels if kind == "ReplicationController" else words.label_selector(dice)
-    # Without containers: it is there for what it selects, and a simulation makes no pods of it.
+    # Without containers: only its selector matters, and a simulation creates no pods for it.
     spec: Object = {"selector": selector, "template": {"metadata": {"labels": labels}}}
     if kind == "StatefulSet":
         spec["serviceName"] = "service-0"

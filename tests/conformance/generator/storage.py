@@ -73,7 +73,7 @@ def _claim(dice: Dice, name: str, namespace: str, nodes: list[str]) -> Object:
 
 
 def _volumes(dice: Dice, claims: list[Object], nodes: list[str]) -> list[Object]:
-    """Bind some of the claims, and add volumes nobody has; no two are of one size, or chance would choose."""
+    """Bind some of the claims, and add unused volumes; sizes are unique, because ties are random."""
     made = [_bound_volume(dice, claim, number, nodes) for number, claim in enumerate(claims) if dice.chance(0.3)]
     made = [volume for volume in made if not dice.chance(0.04)]
     for number in range(dice.number(0, 5)):
@@ -170,7 +170,7 @@ def _node_driver(dice: Dice, driver: str, node: str) -> Object:
 
 
 def _capacities(dice: Dice) -> list[Object]:
-    """Say how much is left where; at most one statement per class and zone, since the first one found counts."""
+    """Make storage capacities; at most one per class and zone, because the first match counts."""
     made = []
     for storage_class in ("fast", "slow"):
         for zone in dice.some(("z1", "z2", "z3"), 3 if dice.dial("capacities") else 0):

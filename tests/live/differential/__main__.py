@@ -14,7 +14,7 @@ from tests.support.control_plane import control_plane
 
 
 def main() -> int:
-    """Run what the command line says; 1 when the sides differ."""
+    """Run the command line; return 1 if the sides differ."""
     parser = argparse.ArgumentParser(prog="python -m tests.live.differential", description=__doc__)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--n", type=int, default=20, help="how many clusters")
@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--save", type=Path, help="a folder for the clusters that the differing pods found")
     parser.add_argument("--groups", action="store_true", help="groups of pods, with their feature gate on")
     arguments = parser.parse_args()
-    # What the judge of chance logs while it decides is not what is compared.
+    # Log lines of the check for random ties are not compared.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     console = Console(soft_wrap=True)
     if arguments.groups:

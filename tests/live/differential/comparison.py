@@ -34,7 +34,7 @@ def differences(ours: list[Fate], theirs: list[Fate], scene: Scene) -> tuple[lis
 
 
 def is_by_chance(ours: Fate, theirs: Fate, scene: Scene) -> bool:
-    """Tell whether both nodes are among equals between which a narrowed search chooses by map order."""
+    """Return whether both nodes are equal candidates between which a narrowed search selects by map order."""
     if not (ours.node and theirs.node) or ours.node == theirs.node:
         return False
     case = Case(scene.seed, theirs.before, scene.config, feature_gates=scene.feature_gates)

@@ -27,7 +27,7 @@ KIND: Final = "PodGroup"
 
 @dataclass
 class GroupFate:
-    """What became of a group: its condition, and the fates of its members."""
+    """The result of a group: its condition, and the results of its members."""
 
     group: str
     condition: str = ""
@@ -36,10 +36,10 @@ class GroupFate:
 
     @property
     def compared(self) -> dict[str, object]:
-        """What does not depend on the moment at which one looks.
+        """The part that does not depend on the time of reading.
 
-        The rest of a group that is placed in part is tried again at once, and one whose victims leave waits in changing
-        words.
+        The remaining members of a partially placed group are retried immediately, and the message of a group with
+        leaving victims changes.
         """
         nodes = {fate.pod: fate.node or fate.nominated for fate in self.members}
         told: dict[str, object] = {"nodes": nodes, "victims": self.victims}
@@ -121,7 +121,7 @@ class GroupPlay(Play):
 
     async def _arrive(self, group: Object, members: list[Object]) -> GroupFate:
         made = [pod for content in members if (pod := await self._stage.add(content)) is not None]
-        # Their order is that of their creation, which the API server tells in whole seconds: their names are in order.
+        # Their order is that of creation, which the API server reports in whole seconds: their names are in order.
         await self._send_canary()
         added = await self._stage.add(group)
         assert added is not None, self._stage.refused
@@ -138,7 +138,7 @@ class GroupPlay(Play):
         return fate
 
     async def _all_judged(self, pods: list[Object]) -> list[Object]:
-        """Wait until every member is bound or told something, or known to be held back."""
+        """Wait until every member is bound, rejected, or found to be held back."""
         for patience in (DOUBT_SECONDS, BINDING_SECONDS / 5):
             deadline = time.monotonic() + patience
             while time.monotonic() < deadline:
@@ -164,7 +164,7 @@ class GroupPlay(Play):
         return " / ".join(f"{item['status']} {item['reason']} {item['message']}" for item in told)
 
     async def _clear(self, group: Object, pods: list[Object], fate: GroupFate) -> None:
-        """Let go of victims, of who was not placed, and of the group, so that the next one finds the same cluster."""
+        """Delete victims, pending pods and the group, so that the next group starts with the same cluster."""
         for pod in pods:
             name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
             if not (await self._now(pod))["spec"].get("nodeName"):

@@ -1,4 +1,4 @@
-"""A scene before one scheduler: pods arrive one at a time, and what becomes of each is written down."""
+"""A scene with one scheduler: pods arrive one at a time, and the result of each is recorded."""
 
 import asyncio
 import re
@@ -12,7 +12,7 @@ from tests.live.differential.sides import Side
 from tests.live.differential.stage import Stage
 
 READY_SECONDS: Final = 60.0
-#: After so long without an answer a canary is sent: if it is judged, the pod before it is being held back.
+#: Seconds without a result until a canary is sent: if it is scheduled, the pod before it is being held back.
 DOUBT_SECONDS: Final = 1.5
 #: Volumes and devices are bound by others first, and victims take their leave.
 BINDING_SECONDS: Final = 10.0
@@ -27,7 +27,7 @@ _UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass
 class Fate:
-    """What became of a pod, in words that do not depend on uids and times."""
+    """The result of a pod, in words that do not depend on uids and times."""
 
     pod: str
     node: str = ""
@@ -153,7 +153,7 @@ class Play:
         return message
 
     async def _note(self, fate: Fate, pod: Object) -> None:
-        """Write down the verdict, the event that tells of it, and what was bound with the pod."""
+        """Record the result, its event, and the objects bound with the pod."""
         fate.node = pod["spec"].get("nodeName", "")
         fate.nominated = pod["status"].get("nominatedNodeName", "")
         condition = _condition(pod)
@@ -187,7 +187,7 @@ class Play:
             fate.devices[key] = [f"{item['driver']}/{item['pool']}/{item['device']}" for item in results]
 
     async def _follow_victims(self, fate: Fate, pod: Object) -> Object:
-        """Wait for all victims; where they do not linger, let them go, and see who comes in."""
+        """Wait for all victims; unless they linger, delete them and record the pods that are bound then."""
         quiet_since = time.monotonic()
         while time.monotonic() < quiet_since + QUIET_SECONDS:
             for victim in await self._stage.all_of("Pod"):
@@ -231,7 +231,7 @@ class Play:
 
 
 def _as_it_came(pod: Object, entrant: Entrant) -> Object:
-    """Return the pod as it is written, with what the API server added, and before anybody placed it."""
+    """Return the pod with the defaults of the API server, before it is scheduled."""
     spec = {key: part for key, part in pod["spec"].items() if key not in ("nodeName", "schedulingGates")}
     kept = {"resourceClaimStatuses"} & pod["status"].keys()
     status = {**entrant.pod.get("status", {}), **{key: pod["status"][key] for key in kept}}
@@ -244,19 +244,19 @@ def _condition(pod: Object) -> Object:
 
 
 def is_judged(pod: Object) -> bool:
-    """Tell whether a pod is bound, or was told why not."""
+    """Return whether a pod is bound or has a reason."""
     return bool(pod["spec"].get("nodeName")) or _condition(pod).get("reason", "SchedulingGated") != "SchedulingGated"
 
 
 def _needs_others(pod: Object) -> bool:
-    """Tell whether something must be bound before the pod is."""
+    """Return whether an object must be bound before the pod is."""
     spec = pod["spec"]
     limits = [name for each in spec["containers"] for name in each.get("resources", {}).get("limits", ())]
     return bool(spec.get("volumes") or spec.get("resourceClaims") or any("/" in name for name in limits))
 
 
 def _device_claims(pod: Object) -> dict[str, str]:
-    """Name the claims of a pod by what they are in its spec."""
+    """Name the claims of a pod by their names in its spec."""
     claims = {item["name"]: item.get("resourceClaimName", "") for item in pod["spec"].get("resourceClaims", ())}
     for item in pod["status"].get("resourceClaimStatuses", ()):
         claims[item["name"]] = item.get("resourceClaimName", "")

@@ -1,4 +1,4 @@
-"""A provisioner for generated claims: every driver's volumes, of the size asked for, reached from everywhere."""
+"""A provisioner for generated claims: volumes of every driver, of the requested size, reachable from all nodes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.live.storage import PROVISIONER_OF_CLAIM, Provisioner
 
 
 class GeneralProvisioner(Provisioner):
-    """Serves all classes; its volumes have no place of their own, since generated nodes may lack a hostname."""
+    """Serves all classes; its volumes have no node affinity, because generated nodes may lack a hostname."""
 
     def _is_ours(self, claim: PersistentVolumeClaim) -> bool:
         wanted = PROVISIONER_OF_CLAIM in claim.annotations and SELECTED_NODE in claim.annotations

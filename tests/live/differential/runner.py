@@ -29,7 +29,7 @@ VOLUMES: Final = "persistentvolume-binder-controller"
 
 @dataclass
 class Account:
-    """What came of a run."""
+    """The result of a run."""
 
     clusters: int = 0
     pods: int = 0
@@ -63,7 +63,7 @@ class Differential:
         self.account = Account()
 
     def run(self, seed: str, first: int, count: int) -> Account:
-        """Compare as many scenes as asked for."""
+        """Compare the requested number of scenes."""
         shown = Progress(console=self._console, transient=True, disable=not self._console.is_terminal)
         with controller_manager(self._plane, VOLUMES), shown as bar:
             task = bar.add_task("comparing", total=count)

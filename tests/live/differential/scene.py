@@ -1,4 +1,4 @@
-"""What is played before both schedulers: a generated cluster in the form that a real API server takes."""
+"""The input of both schedulers: a generated cluster in a form that a real API server accepts."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -39,7 +39,7 @@ ORDER: Final = (
     "ResourceClaim",
     "PodDisruptionBudget",
 )
-#: What this switches on is not only faster upstream (docs/parity.md).
+#: Besides speed, this also changes results upstream (docs/parity.md).
 NOT_THE_SAME: Final = "InterPodAffinityHostnameFastPath"
 CANARY: Final = "canary"
 CANARY_CLASS: Final[Object] = {
@@ -71,9 +71,9 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Scene:
-    """A cluster, the pods that arrive one by one, and how the schedulers are configured.
+    """A cluster, the pods that arrive one by one, and the configuration of the schedulers.
 
-    Where victims linger, nobody is gone before the end: those who preempted them keep waiting, and count as nominated.
+    If victims linger, none leaves before the end: their preemptors stay pending and count as nominated.
     """
 
     seed: str
@@ -93,7 +93,7 @@ class Scene:
 
 
 def make_scene(seed: str, number: int) -> Scene:
-    """Make a scene; they take turns in what must happen in them, since chance alone seldom has anybody preempted."""
+    """Make a scene; scenes alternate in their required events, because random ones seldom preempt."""
     features, happens, lingers = TURNS[number % len(TURNS)]
     cases = (generate(f"{seed}/{number}.{attempt}", features=features) for attempt in count())
     return scene_of(next(filter(happens, cases)), lingers=lingers)
@@ -116,7 +116,7 @@ def _somebody_preempts(case: Case) -> bool:
 
 
 def _is_placed_with(part: str) -> Callable[[Case], bool]:
-    """Tell whether a pod with something of this kind finds a node."""
+    """Return whether a pod with an object of this kind finds a node."""
 
     def happens(case: Case) -> bool:
         equipped = {
@@ -179,7 +179,7 @@ def _fitted(thing: Object) -> list[Object]:
 
 
 def _split(piece: Object) -> list[Object]:
-    """Put counters into a slice of their own, as the API server demands."""
+    """Put counters into a separate slice, as the API server requires."""
     spec = piece["spec"]
     if not (spec.get("devices") and spec.get("sharedCounters")):
         return [piece]
@@ -191,7 +191,7 @@ def _split(piece: Object) -> list[Object]:
 
 
 def _await_nothing(part: Object) -> None:
-    """Take off the conditions that a device waits for: nobody here would ever report them."""
+    """Remove the binding conditions of a device: no driver would report them here."""
     for key in _TO_BE_AWAITED:
         part.pop(key, None)
 

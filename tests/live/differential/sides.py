@@ -1,4 +1,4 @@
-"""The two who are compared: kube-scheduler's binary and `moorage scheduler`, with one configuration file."""
+"""The compared schedulers: kube-scheduler's binary and `moorage scheduler`, with one configuration file."""
 
 import os
 import subprocess
@@ -28,12 +28,12 @@ class Side:
         self._log = log
 
     def require_alive(self) -> None:
-        """Fail, with what it wrote last, if the scheduler has ended."""
+        """Fail with the end of the log if the scheduler has exited."""
         if self._process.poll() is not None:
             raise RuntimeError(f"{self.name} has ended:\n{self.log()}")
 
     def log(self) -> str:
-        """Return the end of what it wrote."""
+        """Return the end of its log."""
         return self._log.read_text(errors="replace")[-6000:]
 
 

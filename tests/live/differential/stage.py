@@ -26,14 +26,14 @@ ATTEMPTS: Final = 3
 
 
 def path_of(kind: str, name: str = "", namespace: str = "", subresource: str = "") -> str:
-    """Return where an object lives; kinds that no scheduler asks for included."""
+    """Return the path of an object, also for kinds that no scheduler reads."""
     if kind == "RuntimeClass":
         return f"{RUNTIME_CLASSES}/{name}".rstrip("/")
     return BY_NAME[kind].path(name, namespace, subresource)
 
 
 class Stage:
-    """The one API server, and who has which uid there."""
+    """The API server, and the uids of its objects."""
 
     def __init__(self, client: ApiClient) -> None:
         self.client = client
@@ -59,7 +59,7 @@ class Stage:
             await self._settle()
 
     async def _bind(self, claim: Object) -> None:
-        """Tell a claim of its volume when that is there: the controller takes one without its volume for lost."""
+        """Set the volume of a claim once it exists: the controller marks a claim without its volume as lost."""
         metadata, volume = claim["metadata"], claim["spec"].get("volumeName")
         if volume:
             change = {"metadata": {"annotations": metadata.get("annotations", {})}, "spec": {"volumeName": volume}}
@@ -92,7 +92,7 @@ class Stage:
         return made
 
     async def _create(self, path: str, content: Object) -> Object:
-        """Make an object; admission learns of classes a little later than they are made, so it is asked again."""
+        """Create an object; retry, because admission observes new classes with a delay."""
         for _ in range(ATTEMPTS):
             try:
                 return await self._send("POST", path, content)
@@ -112,14 +112,14 @@ class Stage:
         await self.client.request("PATCH", path_of(kind, name, namespace, subresource), body, MERGE_PATCH)
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
-        """Read an object; none if there is none."""
+        """Read an object; ``None`` if it does not exist."""
         try:
             return await self._send("GET", path_of(kind, name, namespace))
         except NotFound:
             return None
 
     async def all_of(self, kind: str) -> list[Object]:
-        """Read all objects of a kind, as they would stand in a file."""
+        """Read all objects of a kind, as in a file."""
         items: list[Object] = (await self._send("GET", path_of(kind)))["items"]
         api = BY_NAME[kind].api_version if kind in BY_NAME else ""
         return [{"apiVersion": api, "kind": kind, **item} for item in items]
@@ -132,7 +132,7 @@ class Stage:
         return sorted(found, key=lambda event: (event.get("eventTime") or "", event["metadata"]["creationTimestamp"]))
 
     async def remove(self, kind: str, name: str, namespace: str = "") -> None:
-        """Delete an object at once, whoever holds on to it."""
+        """Delete an object immediately, without its finalizers."""
         try:
             await self.client.request("DELETE", path_of(kind, name, namespace) + "?gracePeriodSeconds=0")
             left = await self.get(kind, name, namespace)
@@ -147,7 +147,7 @@ class Stage:
         return [thing for found in lists for thing in found]
 
     async def tear_down(self) -> None:
-        """Delete everything, those first who hold on to others."""
+        """Delete all objects, owners and users of others first."""
         deadline = time.monotonic() + PATIENCE
         for kind in ("Pod", *reversed(ORDER)):
             if kind == "Namespace":
@@ -163,7 +163,7 @@ class Stage:
             await self.remove(kind, thing["metadata"]["name"], thing["metadata"].get("namespace", ""))
 
     async def _settle(self) -> None:
-        """Wait until claims and volumes stay as they are for a while."""
+        """Wait until claims and volumes have not changed for a while."""
         deadline = time.monotonic() + PATIENCE
         before: list[Object] | None = None
         while before != (now := await self._storage()):
@@ -188,7 +188,7 @@ class Stage:
         return thing["metadata"].get("namespace", "default") if known is not None and known.namespaced else ""
 
     def _with_uids(self, content: Any) -> Any:
-        """Put real uids where made-up ones stand."""
+        """Replace generated uids with real ones."""
         if isinstance(content, dict):
             return {key: self._with_uids(part) for key, part in content.items()}
         if isinstance(content, list):

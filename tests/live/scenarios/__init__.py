@@ -1,1 +1,1 @@
-"""What every combination of API server and scheduler has to do: one list of scenarios, and what runs them."""
+"""Scenarios for every combination of API server and scheduler: one list, and its runner."""

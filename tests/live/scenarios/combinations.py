@@ -1,4 +1,4 @@
-"""API servers and schedulers, ours and the real ones, each started with what it needs beside it."""
+"""API servers and schedulers, embedded and real, each started with its dependencies."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ WORKLOADS: Final = (
 )
 """Real controllers that scenarios need besides those of volumes and devices."""
 SERVED: Final = "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true"
-"""What kube-apiserver has to be told besides the gates, or it does not serve groups."""
+"""Flags of kube-apiserver besides the gates, needed to serve groups."""
 CONFIGURATION: Final = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -55,7 +55,7 @@ profiles:
 
 
 class Stage:
-    """A cluster that scenarios are played on, one after the other; ``run`` lets it and one of them go on."""
+    """A cluster for scenarios, one after the other; ``run`` runs it together with one of them."""
 
     def __init__(self, kubeconfig: Path, runner: asyncio.Runner) -> None:
         self.kubeconfig = kubeconfig
@@ -63,7 +63,7 @@ class Stage:
         self._runner = runner
 
     def run(self, play: Callable[[ApiClient], Awaitable[T]]) -> T:
-        """Play something with a client of its own."""
+        """Run a scenario with a separate client."""
 
         async def played() -> T:
             async with ApiClient(self.connection) as client:
@@ -74,7 +74,7 @@ class Stage:
 
 @contextmanager
 def stage(kubeconfig: Path, *background: Background) -> Iterator[Stage]:
-    """Prepare a cluster beside whose scenarios something else goes on as well."""
+    """Prepare a cluster with additional background work during scenarios."""
     with asyncio.Runner() as runner:
         prepared = Stage(kubeconfig, runner)
         loop = runner.get_loop()
@@ -93,7 +93,7 @@ async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    # Connections that were closed say so to the loop once more.
+    # Closed connections notify the loop a second time.
     await asyncio.sleep(0.1)
 
 
@@ -116,7 +116,7 @@ def real_server(gates: str = "") -> Iterator[Stage]:
 
 
 def gate_flags(gates: str) -> list[str]:
-    """Say which feature gates a program is to have on."""
+    """Return the feature gates to enable in a program."""
     return [f"--feature-gates={gates}"] if gates else []
 
 
@@ -157,7 +157,7 @@ def embedded_server(gates: str = "") -> Iterator[Stage]:
 
 
 def _await(kubeconfig: Path, process: subprocess.Popen[bytes], said: Path) -> None:
-    """Wait for the file that says where the server is, which is written whole once it listens."""
+    """Wait for the file with the server's address, which is written atomically once it listens."""
     deadline = time.monotonic() + START_SECONDS
     while not kubeconfig.exists() or not kubeconfig.read_text().endswith("\n"):
         if process.poll() is not None or time.monotonic() > deadline:

@@ -147,7 +147,7 @@ async def a_tainted_device_is_for_those_who_tolerate_it(scene: Scene) -> None:
 
 
 async def a_device_stands_for_an_extended_resource(scene: Scene) -> None:
-    """The pod asks for a resource as ever; the scheduler makes the claim."""
+    """The pod requests a resource as usual; the scheduler creates the claim."""
     await scene.nodes({"a": {}, "b": {}})
     await _class(scene, extendedResourceName="example.com/card")
     await _cards(scene, "b", _card("card-0"))

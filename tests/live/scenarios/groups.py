@@ -38,7 +38,7 @@ async def _members(scene: Scene, group: str, *names: str, cpu: str = "1", **spec
 
 
 async def _condition(scene: Scene, group: str, status: str, reason: str, saying: str = "") -> str:
-    """Wait until a group is told something; return what."""
+    """Wait until a group has a message; return it."""
 
     async def told() -> str | None:
         conditions = (await scene.get(GROUPS, group)).get("status", {}).get("conditions", ())
@@ -51,7 +51,7 @@ async def _condition(scene: Scene, group: str, status: str, reason: str, saying:
 
 
 async def _waits(scene: Scene, *names: str) -> None:
-    """See that pods have been told nothing and have no node, which a pod that came later already has."""
+    """Check that pods have no message and no node, although a later pod has a node."""
     await scene.pod("meanwhile")
     await scene.node_of("meanwhile")
     pods = await scene.pods()
@@ -94,7 +94,7 @@ async def a_basic_group_takes_the_room_there_is(scene: Scene) -> None:
     await scene.node("a", resources={"cpu": "2"})
     await _members(scene, "some", "one", "two", "three")
     await _group(scene, "some")
-    # What the group is told in the end is a race upstream: the rest is tried again before the first answer is known.
+    # The final message of the group is a race upstream: the other pods are retried before the first response arrives.
 
     async def settled() -> list[str]:
         pods = await scene.pods()

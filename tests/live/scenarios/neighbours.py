@@ -35,7 +35,7 @@ async def the_first_of_those_who_want_each_other_may_start(scene: Scene) -> None
 
 
 async def rivals_keep_apart(scene: Scene) -> None:
-    """Three nodes in two zones have room for two."""
+    """Three nodes in two zones have space for two pods."""
     await scene.nodes(ZONES)
     for name in ("first", "second", "third"):
         await scene.pod(name, labels={"app": "db"}, affinity=_far("app", "db"))
@@ -74,7 +74,7 @@ async def friends_may_be_in_other_namespaces(scene: Scene) -> None:
 
 
 async def rivals_of_the_same_revision_only(scene: Scene) -> None:
-    """Labels named by matchLabelKeys narrow whom a pod keeps away from."""
+    """Labels named by matchLabelKeys narrow the pods that a pod avoids."""
     await scene.nodes({"a1": {ZONE_LABEL: "a"}})
     for revision in ("1", "2"):
         apart = _far("app", "web", matchLabelKeys=["revision"])

@@ -9,7 +9,7 @@ PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 async def a_pod_that_names_its_node_runs_there(scene: Scene) -> None:
-    """No scheduler is asked, but what it takes is taken from the others."""
+    """No scheduler is involved, but its requests reduce the free resources."""
     await scene.node("only")
     await scene.pod("pinned", nodeName="only", requests={"cpu": "3"})
     await scene.running("pinned")

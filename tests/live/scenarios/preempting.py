@@ -1,4 +1,4 @@
-"""Important pods take the place of others, of as few and as unimportant ones as will do."""
+"""Important pods preempt others: as few and as unimportant ones as possible."""
 
 from moorage.cluster.controllers.kubelet import STOP_DELAY
 from moorage.kube.api.pod import Pod
@@ -10,7 +10,7 @@ LINGERS = {STOP_DELAY: "2s"}
 
 
 async def a_victim_makes_room(scene: Scene) -> None:
-    """While it stops it says why, and the node is promised to the pod it stops for."""
+    """A terminating victim has the reason in its status, and the node is nominated for the preemptor."""
     await _classes(scene, high=1000)
     await scene.node("only")
     await scene.pod("low", requests={"cpu": "3"}, annotations=LINGERS)

@@ -1,4 +1,4 @@
-"""Pods that ask for resources, in every way there is, go where there is enough left, and nowhere else."""
+"""Pods with every form of resource requests go to nodes with enough free resources, and nowhere else."""
 
 from tests.live.scenarios.scene import Data, Scene
 
@@ -29,7 +29,7 @@ async def requests_of_every_kind_are_counted(scene: Scene) -> None:
     for number, resource in enumerate(wanted):
         await scene.node(f"node-{number}", resources=scarce | {resource: plenty[resource]})
     for number, (resource, amount) in enumerate(wanted.items()):
-        # Extended resources and huge pages cannot be overcommitted, and huge pages need CPU or memory beside them.
+        # Extended resources and huge pages cannot be overcommitted, and huge pages also need CPU or memory.
         limits = {"limits": {resource: amount}, "requests": {"cpu": "100m", resource: amount}}
         await scene.pod(f"pod-{number}", container={"resources": limits})
     for number in range(len(wanted)):

@@ -1,6 +1,6 @@
-"""Where a scenario plays: a namespace and nodes of its own on any API server, as any client of it sees them.
+"""The environment of a scenario: a separate namespace and nodes on any API server, as seen by any client.
 
-Nothing here knows which server or scheduler is at work. All that a scenario creates is gone when its scene ends.
+It is independent of server and scheduler. All objects of a scenario are deleted when its scene ends.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Data = dict[str, Any]
 T = TypeVar("T")
 
 PATIENCE: Final = 90.0
-"""Seconds to wait for what takes a moment on a machine with nothing else to do."""
+"""Timeout in seconds for steps that take a moment on an idle machine."""
 GLANCE: Final = 0.03
 SCHEDULED: Final = "PodScheduled"
 NO_NODES: Final = "no nodes available to schedule pods"
@@ -87,7 +87,7 @@ class Scene:
         return f"{root}/{plural}" + (f"/{name}" if name else "")
 
     async def create(self, resource: str, name: str, *, namespace: str = "", **content: Any) -> Data:
-        """Create an object; ``metadata`` may say more than its name."""
+        """Create an object; ``metadata`` may contain more than its name."""
         metadata = {**content.pop("metadata", {}), "name": name}
         path = self.path(resource, namespace=namespace)
         body = await self.client.request("POST", path, msgspec.json.encode({"metadata": metadata, **content}))
@@ -119,7 +119,7 @@ class Scene:
         namespace: str = "",
         **spec: Any,
     ) -> None:
-        """Create a pod with one container, that starts and stops at once unless its annotations say otherwise."""
+        """Create a pod with one container that starts and stops immediately unless its annotations differ."""
         metadata = {"labels": dict(labels or {}), "annotations": AT_ONCE | dict(annotations or {})}
         content = {"metadata": metadata, "spec": pod_spec(requests, container, **spec)}
         await self.create(PODS, name, namespace=namespace, **content)
@@ -140,7 +140,7 @@ class Scene:
         await self.client.request("PATCH", path, msgspec.json.encode(patch), MERGE_PATCH)
 
     async def delete(self, resource: str, name: str) -> None:
-        """Ask for an object to be deleted."""
+        """Request the deletion of an object."""
         await self.client.request("DELETE", self.path(resource, name))
 
     async def pods(self) -> dict[str, Pod]:
@@ -180,9 +180,9 @@ class Scene:
             await self.node_of(f"on-{name}")
 
     async def rejection(self, name: str, saying: str = "", reason: str = "Unschedulable") -> str:
-        """Wait until a pod is told that there is no node for it; return what it is told.
+        """Wait until a pod is reported as unschedulable; return the message.
 
-        What a scheduler says while it does not know of all objects yet may differ from what it is ``saying`` then.
+        A scheduler that has not received all objects may report another message before the expected one (``saying``).
         """
 
         async def told() -> str | None:
@@ -226,7 +226,7 @@ class Scene:
         return found
 
     async def _story(self) -> str:
-        """Say where the pods of the scene are and what they were told."""
+        """Describe the pods of the scene: their nodes and messages."""
         lines = []
         for pod in (await self.pods()).values():
             condition = pod.condition(SCHEDULED)
@@ -263,7 +263,7 @@ AT_ONCE: Final = {START_DELAY: "0s", STOP_DELAY: "0s"}
 
 
 def pod_spec(requests: Mapping[str, str] | None = None, container: Data | None = None, **spec: Any) -> Data:
-    """Describe a pod of one container that asks for something."""
+    """Describe a pod of one container with requests."""
     main: Data = {"name": "main", "image": "app:1", **(container or {})}
     if requests:
         main["resources"] = {"requests": dict(requests)} | main.get("resources", {})

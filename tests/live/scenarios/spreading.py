@@ -74,7 +74,7 @@ async def a_soft_constraint_is_followed_where_it_can_be(scene: Scene) -> None:
 
 
 async def pods_of_a_service_are_spread_unasked(scene: Scene) -> None:
-    """A pod goes to the emptier node; a pod of the service goes where there is none of it yet."""
+    """A pod goes to the emptier node; a pod of the service goes to a node without pods of the service."""
     await scene.nodes({"a1": {}, "b1": {}})
     await scene.create("v1/services", "web", spec={"selector": WEB, "ports": [{"port": 80}]})
     await scene.pod("web-0", labels=WEB, nodeSelector={HOSTNAME_LABEL: "a1"})

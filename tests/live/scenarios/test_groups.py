@@ -1,4 +1,4 @@
-"""The four combinations once more, with the gates of groups on: the same scenarios of groups pass on each."""
+"""The four combinations with the gates of groups on: the same scenarios of groups pass on each."""
 
 from collections.abc import Iterator
 from itertools import count

@@ -1,11 +1,11 @@
-"""Pods that wait: they are told why, and bound when what they waited for happens."""
+"""Pending pods: their reason is reported, and they are bound after the event they need."""
 
 import asyncio
 
 from tests.live.scenarios.scene import NO_NODES, NODES, PODS, Scene
 
 BACKOFF = 1.5
-"""Longer than the schedulers' backoff: whoever was rejected before may be tried again at once."""
+"""Longer than the schedulers' backoff: rejected pods can be retried immediately."""
 
 
 async def without_nodes_pods_are_told_so(scene: Scene) -> None:

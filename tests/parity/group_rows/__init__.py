@@ -1,7 +1,7 @@
-"""Groups as histories: rows of given and when; the then is what kube-scheduler itself answers.
+"""Groups as histories: rows of given and when; the then is kube-scheduler's result.
 
-The numbers are those of the reference Moorage was written from. `python -m tests.parity.group_oracle --record` asks
-kube-scheduler and keeps what it says in rows.jsonl.gz.
+The numbers are those of the reference Moorage was written from. `python -m tests.parity.group_oracle --record` runs
+kube-scheduler and stores its results in rows.jsonl.gz.
 """
 
 from typing import Final

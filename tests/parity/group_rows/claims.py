@@ -1,4 +1,4 @@
-"""Groups whose devices are in the way: what is given back, and what is left alone."""
+"""Groups that need devices: the released devices, and the untouched ones."""
 
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ def _member(name: str, *entries: Json, cpu: str = "1") -> Json:
 
 
 POOL: Final = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
-#: A node of two CPUs with two devices, and a pod that gives way, which helps nobody.
+#: A node of two CPUs with two devices, and a lower-priority pod whose eviction does not help.
 WORLD: Final[list[Json]] = [
     node("n1", "2"),
     pod("low", priority=10, on="n1", cpu="1m"),

@@ -1,4 +1,4 @@
-"""What rows of groups are made of: objects and steps."""
+"""Parts of rows of groups: objects and steps."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -76,13 +76,13 @@ def lows(*places: str, **parts: Any) -> list[Json]:
 
 
 def apply(*things: Json | Iterable[Json]) -> list[Json]:
-    """Tell of objects, a second apart, so that no two are of equal age."""
+    """Add objects, a second apart, so that no two have the same age."""
     flat = [one for thing in things for one in ([thing] if isinstance(thing, dict) else thing)]
     return [step for one in flat for step in ({"do": "apply", "object": one}, *wait(1))]
 
 
 def at_once(things: list[Json]) -> list[Json]:
-    """Tell of objects at one moment: when a group comes after its members, chance picks the one whose age it gets."""
+    """Add objects at one moment: a group that comes after its members gets the age of a random one."""
     return [{"do": "apply", "object": thing} for thing in things]
 
 
