@@ -128,7 +128,7 @@ class UsageLedger:
             self.price_used += account.price if is_used else -account.price
 
     def _devices(self, account: NodeAccount, pod: Pod) -> tuple[tuple[int, ...], int]:
-        """Return the devices of a pod; without an annotation, the first devices with room."""
+        """Return the devices of a pod; without an annotation, the first devices with free capacity."""
         annotations = pod.annotations
         count, milli = int(annotations.get(GPU_COUNT, 0)), int(annotations.get(GPU_MILLI, 0))
         if not count:

@@ -133,10 +133,10 @@ def _run(ray: Any, trials: Iterable[Trial]) -> Ran:
 
 
 def _ended(ray: Any, waiting: dict[Any, Trial]) -> tuple[Trial, TrialResult]:
-    (done,), _ = ray.wait(list(waiting), num_returns=1)
-    trial = waiting.pop(done)
+    (finished,), _ = ray.wait(list(waiting), num_returns=1)
+    trial = waiting.pop(finished)
     try:
-        result: TrialResult = ray.get(done)
+        result: TrialResult = ray.get(finished)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayError as error:

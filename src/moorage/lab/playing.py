@@ -27,7 +27,7 @@ from moorage.scheduler.wiring.assembly import Observers, Tuning
 from moorage.scheduler.wiring.policy import Policy
 
 NEVER: Final = 10.0 * 365 * 86_400
-"""Pods that were rejected are woken by what helps them; the queue's wake-up for events that were lost stays away."""
+"""Disable the queue's periodic flush: virtual time loses no events, so queueing hints wake all rejected pods."""
 ROUNDING: Final = 1e-5
 """So far off the loop's clock may be, which counts from 1970."""
 ARRIVAL, DEPARTURE, NODE_DOWN, NODE_UP, NODE_EMPTY = range(5)
@@ -115,7 +115,7 @@ class Play:
         self._planned = 0
         self._running = self._returning = 0
         self._to_come = 0
-        """How many pods of the trace have not arrived yet."""
+        """Number of pods in the trace that have not arrived yet."""
         self._is_down: dict[str, Node] = {}
         self.offline = self._make_scheduler(policy)
         self.scheduler = self.offline.scheduler
@@ -198,7 +198,7 @@ class Play:
             self.plan(self.now + coming.seconds, NODE_UP, coming.node)
 
     def _next_moment(self) -> float | None:
-        """Return the time of the next event; ``None`` when all pods have arrived and none is pending."""
+        """Return the time of the next event; ``None`` when all pods have arrived and no pod is pending."""
         if not self._to_come and not self.waiting:
             return None
         moments = [self._agenda[0][0]] if self._agenda else []

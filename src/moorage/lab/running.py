@@ -98,9 +98,9 @@ def run_experiment(
     def missing() -> Iterator[Trial]:
         nonlocal done
         for trial in loaded.trials():
-            found = results.find(trial)
-            stored[str(trial.id)] = None if found is None else without_pods(found)
-            if found is None:
+            stored_result = results.find(trial)
+            stored[str(trial.id)] = None if stored_result is None else without_pods(stored_result)
+            if stored_result is None:
                 yield trial
                 continue
             done += 1

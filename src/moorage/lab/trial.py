@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class PolicyText(Struct, frozen=True):
-    """How to schedule, as it was written: a configuration, the plugins that it may name, and feature gates."""
+    """Scheduling settings in their source form: a configuration, its out-of-tree plugins, and feature gates."""
 
     name: str
     config: str = ""
     """A KubeSchedulerConfiguration in YAML; the defaults, if it is empty."""
     plugins: tuple[str, ...] = ()
-    """Plugins beside those that are installed, as ``module:Class``."""
+    """Plugins in addition to the installed ones, as ``module:Class``."""
     gates: dict[str, bool] = {}
 
 
 class Trial(Struct, frozen=True):
-    """What one trial needs; it can be pickled and sent to wherever it is to run."""
+    """The input of one trial; it can be pickled and sent to another process."""
 
     trace: Trace
     cluster: LabCluster
@@ -41,7 +41,7 @@ class Trial(Struct, frozen=True):
 
 
 def run_trial(trial: Trial) -> TrialResult:
-    """Run one trial in virtual time, in this process; a policy that fails costs its trial, and the row says why."""
+    """Run one trial in virtual time, in this process; if a policy fails, its row has the error."""
     from moorage.common.clock import VirtualClock
     from moorage.common.virtual_time import run_virtual
     from moorage.lab.measuring import Measures

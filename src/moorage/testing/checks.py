@@ -142,25 +142,25 @@ class _Trial:
             if isinstance(answer, Status):
                 assert answer.code in (*_REJECTING, Code.SKIP, Code.PENDING), f"{plugin.name}.pre_filter gave {answer}"
                 return
-        whole = self._verdict(plugin, cycle, nodes)
+        statuses = self._verdict(plugin, cycle, nodes)
         one_by_one = [plugin.filter(cycle, self.pod, node) for node in nodes]
-        self._agree("filter", "filter_nodes", one_by_one, whole)
+        self._agree("filter", "filter_nodes", one_by_one, statuses)
         self._agree(
-            "filter of a copied node", "filter", [plugin.filter(cycle, self.pod, n.copy()) for n in nodes], whole
+            "filter of a copied node", "filter", [plugin.filter(cycle, self.pod, n.copy()) for n in nodes], statuses
         )
-        seen = self._verdict(plugin, cycle, nodes.take(self.window))
-        self._agree("filter_nodes of a window", "the whole", seen, [whole[row] for row in self.window])
-        self._check_candidates(plugin, cycle, whole)
+        in_window = self._verdict(plugin, cycle, nodes.take(self.window))
+        self._agree("filter_nodes of a window", "the whole", in_window, [statuses[row] for row in self.window])
+        self._check_candidates(plugin, cycle, statuses)
         self._check_how_many(plugin, cycle)
         if isinstance(plugin, PreFilterExtensions):
-            self._check_what_if(plugin, plugin, cycle, whole)
+            self._check_what_if(plugin, plugin, cycle, statuses)
 
-    def _check_candidates(self, plugin: FilterPlugin, cycle: CycleState, whole: list[Status | None]) -> None:
-        running = np.zeros(len(whole), dtype=np.bool_)
+    def _check_candidates(self, plugin: FilterPlugin, cycle: CycleState, statuses: list[Status | None]) -> None:
+        running = np.zeros(len(statuses), dtype=np.bool_)
         running[self.window] = True
         narrowed = self._verdict(plugin, cycle, self.rig.nodes.among(running))
         for row in self.window:
-            self._agree("filter_nodes among candidates", "the whole", [narrowed[row]], [whole[row]])
+            self._agree("filter_nodes among candidates", "the whole", [narrowed[row]], [statuses[row]])
 
     def _check_how_many(self, plugin: FilterPlugin, cycle: CycleState) -> None:
         counts = plugin.how_many(cycle, self.pod, self.rig.nodes)
@@ -172,12 +172,12 @@ class _Trial:
                 metadata = replace(self.pod.metadata, uid=f"copy-{accepted}")
                 copy.add_pod(replace(self.pod, metadata=metadata).on_node(node.name))
                 accepted += 1
-            found = min(max(count, 0), MOST_COPIES)
-            text = f"how_many says that {node.name} takes {found} such pods, filter accepts {accepted}"
-            assert found == accepted, f"{plugin.name}: {text}"
+            reported = min(max(count, 0), MOST_COPIES)
+            text = f"how_many says that {node.name} takes {reported} such pods, filter accepts {accepted}"
+            assert reported == accepted, f"{plugin.name}: {text}"
 
     def _check_what_if(
-        self, plugin: PreFilterExtensions, filtering: FilterPlugin, cycle: CycleState, whole: list[Status | None]
+        self, plugin: PreFilterExtensions, filtering: FilterPlugin, cycle: CycleState, statuses: list[Status | None]
     ) -> None:
         what_if = cycle.clone()
         for node in self.rig.nodes:
@@ -186,7 +186,7 @@ class _Trial:
                 copy.remove_pod(pod)
                 plugin.remove_pod(what_if, self.pod, pod, copy)
         again = [filtering.filter(cycle, self.pod, node) for node in self.rig.nodes]
-        self._agree("filter after a what-if on a clone", "before it", again, whole)
+        self._agree("filter after a what-if on a clone", "before it", again, statuses)
 
     def _verdict(self, plugin: FilterPlugin, cycle: CycleState, nodes: NodeTable) -> list[Status | None]:
         verdict = plugin.filter_nodes(cycle, self.pod, nodes)
@@ -202,14 +202,16 @@ class _Trial:
             if status is not None:
                 assert status.code in (Code.SKIP, Code.ERROR), f"{plugin.name}.pre_score gave {status}"
                 return
-        whole = self._scores(plugin, cycle, nodes)
-        self._agree("score", "score_nodes", [plugin.score(cycle, self.pod, node) for node in nodes], whole)
-        seen = self._scores(plugin, cycle, nodes.take(self.window))
-        self._agree("score_nodes of a window", "the whole", seen, [whole[row] for row in self.window])
+        scores = self._scores(plugin, cycle, nodes)
+        self._agree("score", "score_nodes", [plugin.score(cycle, self.pod, node) for node in nodes], scores)
+        in_window = self._scores(plugin, cycle, nodes.take(self.window))
+        self._agree("score_nodes of a window", "the whole", in_window, [scores[row] for row in self.window])
         # Enough rows to avoid shortcuts for small tables.
         often = np.tile(np.arange(len(nodes)), 16)
-        self._agree("score_nodes of many rows", "the whole", self._scores(plugin, cycle, nodes.take(often)), whole * 16)
-        raw = np.array(whole, dtype=np.int64)
+        self._agree(
+            "score_nodes of many rows", "the whole", self._scores(plugin, cycle, nodes.take(often)), scores * 16
+        )
+        raw = np.array(scores, dtype=np.int64)
         _check_normalized(plugin.name, plugin.normalize_scores(cycle, self.pod, nodes, raw), len(nodes))
 
     def _scores(self, plugin: ScorePlugin, cycle: CycleState, nodes: NodeTable) -> list[int]:
@@ -220,9 +222,11 @@ class _Trial:
         plain: list[int] = scores.tolist()
         return plain
 
-    def _agree(self, left: str, right: str, found: Sequence[object], wanted: Sequence[object]) -> None:
-        for row, (one, other) in enumerate(zip(found, wanted, strict=True)):
-            assert one == other, f"{self.plugin.name}, row {row}: {left} says {one}, {right} says {other}"
+    def _agree(
+        self, left_name: str, right_name: str, left_results: Sequence[object], right_results: Sequence[object]
+    ) -> None:
+        for row, (left, right) in enumerate(zip(left_results, right_results, strict=True)):
+            assert left == right, f"{self.plugin.name}, row {row}: {left_name} says {left}, {right_name} says {right}"
 
 
 class _StandingTrial:
@@ -253,20 +257,20 @@ class _StandingTrial:
         metadata = replace(self.pod.metadata, name="namesake", uid="uid-of-a-namesake", labels=labels)
         namesake = replace(self.pod, metadata=metadata)
         if self.plugin.sign(namesake) == self.plugin.sign(self.pod):
-            same = self._answers(namesake) == self._answers(self.pod)
-            assert same, f"{self.plugin.name} signs two pods alike that it answers differently: sign what differs"
+            is_equal = self._answers(namesake) == self._answers(self.pod)
+            assert is_equal, f"{self.plugin.name} signs two pods alike that it answers differently: sign what differs"
 
-    def _check_change(self, what: str, changed: int, least: DependsOn | None, change: Callable[[], object]) -> None:
+    def _check_change(self, subject: str, changed: int, least: DependsOn | None, change: Callable[[], object]) -> None:
         """Change something at a row; others may not notice, nor this one if the plugin does not look at such things."""
         epoch, before = self.plugin.epoch(), self._answers(self.pod)
         change()
         if self.plugin.epoch() != epoch:
             return
-        for row, (one, other) in enumerate(zip(before, self._answers(self.pod), strict=True)):
+        for row, (old, new) in enumerate(zip(before, self._answers(self.pod), strict=True)):
             if row == changed and (least is None or self.plugin.depends_on > least):
                 continue
-            text = f"{self.plugin.name}, row {row}: {what} changed, and the answer with it, from {one} to {other}"
-            assert one == other, f"{text}; say so by depends_on, or by epoch"
+            text = f"{self.plugin.name}, row {row}: {subject} changed, and the answer with it, from {old} to {new}"
+            assert old == new, f"{text}; say so by depends_on, or by epoch"
 
     def _answers(self, pod: Pod) -> list[tuple[Status | None, int]]:
         plugin, nodes, cycle = self.plugin, self.rig.nodes, CycleState()
@@ -303,8 +307,8 @@ def _check_normalized(name: str, scores: IntArray, size: int) -> None:
 
 def _encoded(rig: Rig, pod: Pod) -> list[bytes]:
     """Write down nodes and pods: their labels are plain dicts, which nothing keeps a plugin from writing to."""
-    pods = (other for node in rig.nodes for other in node.pods.values())
-    return [msgspec.msgpack.encode(thing) for thing in (pod, *(node.node for node in rig.nodes), *pods)]
+    pods = (placed_pod for node in rig.nodes for placed_pod in node.pods.values())
+    return [msgspec.msgpack.encode(obj) for obj in (pod, *(node.node for node in rig.nodes), *pods)]
 
 
 def _picture(nodes: NodeTable) -> list[object]:

@@ -232,7 +232,7 @@ class Cluster:
         raise LookupError(f"{kind.name} is not enabled in {profile}; enabled plugins: {', '.join(plugins)}")
 
     def why_pending(self, name: str, namespace: str = "default") -> str:
-        """Return the scheduler's message for a pending pod; empty if there is none."""
+        """Return the scheduler's message for a pending pod; empty without a message."""
         pod = self.pod(name, namespace)
         condition = pod.condition("PodScheduled") if pod is not None else None
         return condition.message if condition is not None else ""

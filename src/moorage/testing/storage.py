@@ -210,11 +210,11 @@ def make_pool(
     out_of_reach: bool = False,
 ) -> CSIStorageCapacity:
     """Build a storage pool for nodes with these labels; without any, for all nodes."""
-    wanted = {_SHORT.get(key, key): text for key, text in (labels or {}).items()}
+    match_labels = {_SHORT.get(key, key): text for key, text in (labels or {}).items()}
     return CSIStorageCapacity(
         metadata=ObjectMeta(name=name, namespace="storage"),
         storage_class_name=storage_class,
-        node_topology=None if out_of_reach else LabelSelector(match_labels=wanted),
+        node_topology=None if out_of_reach else LabelSelector(match_labels=match_labels),
         capacity=capacity,
         maximum_volume_size=largest,
     )

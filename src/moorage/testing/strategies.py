@@ -58,13 +58,13 @@ def pods(name: str = "pod") -> st.SearchStrategy[Pod]:
 def clusters(draw: st.DrawFn, max_nodes: int = 5, max_pods: int = 5) -> tuple[KubeObject, ...]:
     """Draw the objects of a cluster: nodes, pods on them whether they fit or not, and namespaces with labels."""
     facts = draw(st.lists(_node_facts(), min_size=1, max_size=max_nodes))
-    found = [_node(f"n{index}", item) for index, item in enumerate(facts)]
+    nodes = [_node(f"n{index}", item) for index, item in enumerate(facts)]
     running = [
-        make_placed(draw(pods(f"p{index}")), draw(st.sampled_from(found)).name)
+        make_placed(draw(pods(f"p{index}")), draw(st.sampled_from(nodes)).name)
         for index in range(draw(st.integers(0, max_pods)))
     ]
     namespaces = [Namespace(metadata=ObjectMeta(name=name, labels={"team": name})) for name in NAMESPACES]
-    return (*namespaces, *found, *running)
+    return (*namespaces, *nodes, *running)
 
 
 def make_placed(pod: Pod, node_name: str) -> Pod:

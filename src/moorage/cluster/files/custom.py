@@ -21,14 +21,14 @@ DEFAULT_NAMESPACE: Final = "default"
 
 
 class CustomInput:
-    """Collects the custom resources of an input, and what defines them, in any order."""
+    """Collects the custom resources of an input and their definitions, in any order."""
 
     def __init__(self) -> None:
         self._objects: list[tuple[Data, str]] = []
         self._definitions: list[tuple[Data, str]] = []
 
     def add(self, content: Mapping[str, Any], title: str) -> None:
-        """Take an object as it was written; ``title`` names it in messages."""
+        """Accept an unprocessed object; ``title`` names it in messages."""
         # A copy: what completes it changes it.
         data: Data = msgspec.json.decode(msgspec.json.encode(without_nulls(content)))
         (self._definitions if kind_name(data) == DEFINITION else self._objects).append((data, title))
@@ -67,13 +67,13 @@ def added_kinds() -> dict[tuple[str, str], Kind]:
 
 def custom_object(kind: Kind, content: Mapping[str, Any]) -> KubeObject:
     """Return a custom resource as the struct of its kind; InputError if it does not fit in."""
-    whole = placed(kind, content)
-    if not whole["metadata"].get("name"):
+    complete_content = placed(kind, content)
+    if not complete_content["metadata"].get("name"):
         raise InputError(f"a {kind.name} of the input, metadata.name", "the object has no name", hint="write one")
     try:
-        return convert(kind.type, whole)
+        return convert(kind.type, complete_content)
     except msgspec.ValidationError as error:
-        title = f"{kind.name} {whole['metadata']['name']}"
+        title = f"{kind.name} {complete_content['metadata']['name']}"
         raise InputError(title, f"a plugin cannot read it: {error}") from error
 
 
@@ -86,7 +86,7 @@ def placed(kind: Kind, content: Mapping[str, Any]) -> Data:
 
 
 def definition_of(kind: Kind) -> Data:
-    """Define a kind that a plugin lists and nobody defined: its objects are taken as they are."""
+    """Define a kind that a plugin lists but the input does not define; its objects are not validated."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": kind.version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
     return {
@@ -103,7 +103,7 @@ def definition_of(kind: Kind) -> Data:
 
 
 def notes_on(custom: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Say which custom resources nobody reads, and which were taken without being checked."""
+    """Report custom resources that no plugin reads, and those that were accepted without validation."""
     defined = {
         (f"{spec['group']}/{version['name']}", str(spec["names"]["kind"]))
         for spec in (definition["spec"] for definition in definitions)

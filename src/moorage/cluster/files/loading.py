@@ -71,11 +71,11 @@ T = TypeVar("T", bound=KubeObject)
 
 @dataclass(frozen=True)
 class ClusterInput:
-    """A cluster as it was given: every object in order of appearance, namespaces that were only mentioned last.
+    """A cluster from input files: all objects in order of appearance, followed by namespaces that are only referenced.
 
-    ``custom`` has the custom resources as plain data and ``definitions`` what defines them, ``shaping`` what decides
-    how the pods of workloads look; ``ignored`` counts the kinds that were left out, ``selecting`` says of workloads of
-    which the scheduler only reads the selector why they make no pods.
+    ``custom`` has the custom resources as plain data, and ``definitions`` their definitions. ``shaping`` has the
+    objects that change the pods of workloads. ``ignored`` counts the ignored kinds. ``selecting`` explains why some
+    workloads create no pods: the scheduler only reads their selectors.
     """
 
     objects: tuple[KubeObject, ...]
@@ -85,22 +85,22 @@ class ClusterInput:
     ignored: Mapping[str, int] = field(default_factory=dict)
     selecting: Mapping[str, str] = field(default_factory=dict)
     refusals: Mapping[str, str] = field(default_factory=dict)
-    """What controllers were not allowed to make of the workloads, in one pass."""
+    """Rejected attempts of controllers to create pods for the workloads, in one pass."""
 
     def of(self, kind: type[T]) -> tuple[T, ...]:
         """Return the objects of one kind, in order of appearance."""
-        return tuple(thing for thing in self.objects if isinstance(thing, kind))
+        return tuple(obj for obj in self.objects if isinstance(obj, kind))
 
     def custom_objects(self) -> tuple[KubeObject, ...]:
         """Return the custom resources of the kinds that plugins have added by now."""
         kinds = added_kinds()
-        found = ((kinds.get(kind_name(content)), content) for content in self.custom)
-        return tuple(custom_object(kind, content) for kind, content in found if kind is not None)
+        pairs = ((kinds.get(kind_name(content)), content) for content in self.custom)
+        return tuple(custom_object(kind, content) for kind, content in pairs if kind is not None)
 
     @cached_property
     def now(self) -> float:
-        """A moment after everything the input mentions: pods that say no start time start now, as the last."""
-        return max((moment for thing in self.objects for moment in _moments(thing)), default=EPOCH) + 1.0
+        """A time after all times in the input; pods without a start time start now, as the last ones."""
+        return max((moment for obj in self.objects for moment in _moments(obj)), default=EPOCH) + 1.0
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -109,13 +109,13 @@ class ClusterInput:
 
     @cached_property
     def workloads(self) -> tuple[PodSource, ...]:
-        """What makes pods; one that was given without a template only selects some."""
-        return tuple(thing for thing in self.objects if isinstance(thing, WORKLOADS) and makes_pods(thing))
+        """Workloads that create pods; a workload without a template only selects pods."""
+        return tuple(obj for obj in self.objects if isinstance(obj, WORKLOADS) and makes_pods(obj))
 
     @cached_property
     def expected_pods(self) -> int:
-        """How many pods will want a node, about: those that wait, and those that workloads ask for."""
-        return len(self.pending) + sum(pods_wanted(thing, len(self.nodes)) for thing in self.workloads)
+        """Approximate number of pods that need a node: pending pods, and the replicas of workloads."""
+        return len(self.pending) + sum(pods_wanted(workload, len(self.nodes)) for workload in self.workloads)
 
     @cached_property
     def running(self) -> tuple[Pod, ...]:
@@ -133,9 +133,9 @@ class ClusterInput:
         return tuple(pod for pod in self.waiting if not pod.is_terminating)
 
 
-def _moments(thing: KubeObject) -> Iterator[float]:
-    metadata = thing.metadata
-    started = thing.status.start_time if isinstance(thing, Pod) else None
+def _moments(obj: KubeObject) -> Iterator[float]:
+    metadata = obj.metadata
+    started = obj.status.start_time if isinstance(obj, Pod) else None
     for text in (metadata.creation_timestamp, metadata.deletion_timestamp, started):
         if text is not None:
             yield parse_time(text)
@@ -154,9 +154,9 @@ def cluster_from(
 
 
 class Creation:
-    """Creates the objects of one input, one after the other; later also single ones, as they were changed.
+    """Creates the objects of one input in order, and later single objects after changes.
 
-    ``runs_workloads``: controllers will make pods of the workloads, so these have to be such as an API server admits.
+    ``runs_workloads``: controllers will create pods from the workloads, so an API server must be able to admit them.
     """
 
     def __init__(self, features: FeatureGates = _DEFAULT_GATES, *, runs_workloads: bool = True) -> None:
@@ -173,18 +173,18 @@ class Creation:
 
     def create(self, documents: Iterable[Document]) -> ClusterInput:
         """Create everything that some documents describe; InputError for the first bad one."""
-        made: list[tuple[KubeObject, Document]] = []
+        created: list[tuple[KubeObject, Document]] = []
         for document in documents:
-            thing = self._create(document)
+            obj = self._create(document)
             self._count += 1
-            if thing is not None:
-                made.append((thing, document))
+            if obj is not None:
+                created.append((obj, document))
         # Priority classes may come after the pods that name them.
-        classes = [thing for thing, _ in made if isinstance(thing, PriorityClass)]
+        classes = [obj for obj, _ in created if isinstance(obj, PriorityClass)]
         admission, adapt = PodAdmission(classes, self._features), pod_adapter(self._features)
-        objects = keep_as_given(self._admit(admission, thing, document) for thing, document in made)
+        objects = keep_as_given(self._admit(admission, obj, document) for obj, document in created)
         if adapt is not None:
-            objects = [adapt(thing) if isinstance(thing, Pod) else thing for thing in objects]
+            objects = [adapt(obj) if isinstance(obj, Pod) else obj for obj in objects]
         objects += self._missing_namespaces(objects)
         cluster = ClusterInput(tuple(objects), *self._custom.completed())
         shaping = tuple(self._shaping) if cluster.workloads else ()
@@ -195,7 +195,7 @@ class Creation:
     def create_one(
         self, document: Document, like: KubeObject | None, classes: Iterable[PriorityClass]
     ) -> KubeObject | None:
-        """Create one more object, or one anew with the identity it had; ``None`` if it is of no kind of ours."""
+        """Create one object, or recreate an object with its previous identity; ``None`` if its kind is unknown."""
         kind = _kind_of(document)
         if kind is None:
             return None
@@ -205,10 +205,10 @@ class Creation:
             metadata = replace(decoded.metadata, uid=was.uid, creation_timestamp=was.creation_timestamp)
             decoded = replace(decoded, metadata=metadata)
         self._count += 1
-        thing = self._completed(self._identified(decoded, kind), document)
-        if not isinstance(thing, Pod | PodGroup | CompositePodGroup):
-            return thing
-        admitted = self._admit(PodAdmission(classes, self._features), thing, document)
+        obj = self._completed(self._identified(decoded, kind), document)
+        if not isinstance(obj, Pod | PodGroup | CompositePodGroup):
+            return obj
+        admitted = self._admit(PodAdmission(classes, self._features), obj, document)
         adapt = pod_adapter(self._features)
         return adapt(admitted) if adapt is not None and isinstance(admitted, Pod) else admitted
 
@@ -217,38 +217,38 @@ class Creation:
         if kind is None:
             self._keep_aside(document)
             return None
-        thing = self._identified(_decode(document, kind), kind)
-        self._refuse_again(thing, kind, document)
-        return self._completed(thing, document)
+        obj = self._identified(_decode(document, kind), kind)
+        self._refuse_again(obj, kind, document)
+        return self._completed(obj, document)
 
-    def _completed(self, thing: KubeObject, document: Document) -> KubeObject:
-        _refuse_problems(thing, document.title)
+    def _completed(self, obj: KubeObject, document: Document) -> KubeObject:
+        _refuse_problems(obj, document.title)
         if not self._runs_workloads:
-            return with_defaults(thing)
-        if isinstance(thing, SELECTING):
-            return self._admit_selecting(thing, document)
-        if isinstance(thing, WORKLOADS):
-            return self._workloads.admit(thing, document.content, document.title)
-        return with_defaults(thing)
+            return with_defaults(obj)
+        if isinstance(obj, SELECTING):
+            return self._admit_selecting(obj, document)
+        if isinstance(obj, WORKLOADS):
+            return self._workloads.admit(obj, document.content, document.title)
+        return with_defaults(obj)
 
-    def _admit_selecting(self, thing: PodSource, document: Document) -> KubeObject:
+    def _admit_selecting(self, workload: PodSource, document: Document) -> KubeObject:
         """Take a workload in for the scheduler's sake at least: it reads the selector, whatever the rest is like."""
-        if makes_pods(thing):
+        if makes_pods(workload):
             try:
-                return self._workloads.admit(thing, document.content, document.title)
+                return self._workloads.admit(workload, document.content, document.title)
             except InputError as error:
                 self._selecting[document.title] = error.problem
-        return selecting_only(with_defaults(thing))
+        return selecting_only(with_defaults(workload))
 
-    def _admit(self, admission: PodAdmission, thing: KubeObject, document: Document) -> KubeObject:
-        if self._runs_workloads and isinstance(thing, WORKLOADS) and makes_pods(thing):
-            _check_template(admission, thing, document)
+    def _admit(self, admission: PodAdmission, obj: KubeObject, document: Document) -> KubeObject:
+        if self._runs_workloads and isinstance(obj, WORKLOADS) and makes_pods(obj):
+            _check_template(admission, obj, document)
         try:
-            if isinstance(thing, PodGroup):
-                return self._groups.admit(thing, admission)
-            if isinstance(thing, CompositePodGroup):
-                return self._groups.admit(thing, admission)
-            return admission.admit(thing) if isinstance(thing, Pod) else thing
+            if isinstance(obj, PodGroup):
+                return self._groups.admit(obj, admission)
+            if isinstance(obj, CompositePodGroup):
+                return self._groups.admit(obj, admission)
+            return admission.admit(obj) if isinstance(obj, Pod) else obj
         except InputError as error:
             raise InputError(f"{document.title}, {error.where}", error.problem, hint=error.hint) from error
 
@@ -256,10 +256,10 @@ class Creation:
         group = document.api_version.rpartition("/")[0]
         is_own = group in _OWN_GROUPS or group.endswith(".k8s.io")
         metadata = document.content.get("metadata")
-        given = metadata if isinstance(metadata, dict) else {}
+        own_metadata = metadata if isinstance(metadata, dict) else {}
         identity = {"uid": self._uid, "creationTimestamp": self._created, "resourceVersion": str(self._count + 1)}
-        content = {**document.content, "metadata": {**identity, **given}}
-        if is_own and document.kind in SHAPING_KINDS and given.get("name"):
+        content = {**document.content, "metadata": {**identity, **own_metadata}}
+        if is_own and document.kind in SHAPING_KINDS and own_metadata.get("name"):
             self._shaping.append(content)
         elif is_own and document.kind in IGNORED_KINDS:
             self._ignored[document.kind] += 1
@@ -274,60 +274,60 @@ class Creation:
     def _created(self) -> str:
         return format_time(EPOCH + self._count)
 
-    def _identified(self, thing: T, kind: Kind) -> T:
-        given = thing.metadata
+    def _identified(self, obj: T, kind: Kind) -> T:
+        original = obj.metadata
         metadata = replace(
-            given,
-            namespace=(given.namespace or DEFAULT_NAMESPACE) if kind.namespaced else "",
-            uid=given.uid or self._uid,
-            creation_timestamp=given.creation_timestamp or self._created,
+            original,
+            namespace=(original.namespace or DEFAULT_NAMESPACE) if kind.namespaced else "",
+            uid=original.uid or self._uid,
+            creation_timestamp=original.creation_timestamp or self._created,
             resource_version=str(self._count + 1),
         )
-        return replace(thing, metadata=metadata)
+        return replace(obj, metadata=metadata)
 
-    def _refuse_again(self, thing: KubeObject, kind: Kind, document: Document) -> None:
-        if not thing.name:
+    def _refuse_again(self, obj: KubeObject, kind: Kind, document: Document) -> None:
+        if not obj.name:
             raise InputError(
                 f"{document.title}, metadata.name",
                 "the object has no name",
                 hint="write one; generateName is not enough",
             )
-        if (length := max(len(thing.name), len(thing.namespace))) > MAX_NAME:
+        if (length := max(len(obj.name), len(obj.namespace))) > MAX_NAME:
             problem = f"a name or namespace of {length:,} characters"
             raise InputError(f"{document.title}, metadata", problem, hint=f"write at most {MAX_NAME}")
-        first = self._places.setdefault((kind.name, thing.key), document.source)
+        first = self._places.setdefault((kind.name, obj.key), document.source)
         if first != document.source:
-            problem = f"{kind.name} {thing.key!r} is there already, from {first}"
+            problem = f"{kind.name} {obj.key!r} is there already, from {first}"
             raise InputError(document.source, problem, hint="remove one of them, or name it differently")
 
     def _missing_namespaces(self, objects: Iterable[KubeObject]) -> list[Namespace]:
-        known = {thing.name for thing in objects if isinstance(thing, Namespace)}
-        missing = dict.fromkeys(thing.namespace for thing in objects if thing.namespace)
-        made = []
+        names = {obj.name for obj in objects if isinstance(obj, Namespace)}
+        missing = dict.fromkeys(obj.namespace for obj in objects if obj.namespace)
+        namespaces = []
         for name in missing:
-            if name not in known:
+            if name not in names:
                 namespace = Namespace(ObjectMeta(name=name))
-                made.append(default_namespace(self._identified(namespace, BY_NAME["Namespace"])))
+                namespaces.append(default_namespace(self._identified(namespace, BY_NAME["Namespace"])))
                 self._count += 1
-        return made
+        return namespaces
 
 
-def _check_template(admission: PodAdmission, thing: PodSource, document: Document) -> None:
-    """Refuse a template of which no pod can be made: the controllers would try in vain for ever."""
+def _check_template(admission: PodAdmission, workload: PodSource, document: Document) -> None:
+    """Reject a template that cannot produce a valid pod: the controllers would retry forever."""
     where = f"{document.title}, the pod template"
     try:
-        pod = example_pod(thing)
+        pod = example_pod(workload)
         _refuse_problems(pod, where)
         admission.admit(default_pod(pod))
     except msgspec.ValidationError as error:
         raise InputError(where, str(error)) from error
     except InputError as error:
-        place = error.where if error.where.startswith(where) else f"{where}, {error.where}"
-        raise InputError(place, error.problem, hint=error.hint) from error
+        location = error.where if error.where.startswith(where) else f"{where}, {error.where}"
+        raise InputError(location, error.problem, hint=error.hint) from error
 
 
-def _refuse_problems(thing: KubeObject, title: str) -> None:
-    for problem in problems_of(thing):
+def _refuse_problems(obj: KubeObject, title: str) -> None:
+    for problem in problems_of(obj):
         raise InputError(f"{title}, {problem.path}", problem.text, hint=problem.hint)
 
 
@@ -335,7 +335,7 @@ def _kind_of(document: Document) -> Kind | None:
     """Find the kind by group and name; ``None`` for custom resources and kinds the scheduler does not listen to."""
     name, api_version = document.kind, document.api_version
     if not name or not api_version:
-        missing = " and ".join(key for key, found in (("apiVersion", api_version), ("kind", name)) if not found)
+        missing = " and ".join(key for key, value in (("apiVersion", api_version), ("kind", name)) if not value)
         raise InputError(
             document.title,
             f"this is not a Kubernetes object: it has no {missing}",
@@ -346,7 +346,7 @@ def _kind_of(document: Document) -> Kind | None:
         return None
     kind = BY_NAME.get(name)
     if kind is None:
-        read = [known for known in BY_NAME if known not in IGNORED_KINDS]
+        read = [kind_name for kind_name in BY_NAME if kind_name not in IGNORED_KINDS]
         hint = did_you_mean(name, [*BY_NAME, *IGNORED_KINDS]) or f"kinds that are read: {', '.join(read)}"
         raise InputError(document.title, f"{api_version} has no kind {name!r}", hint=hint)
     if kind.group != group or (api_version in _OLD_DEVICE_APIS and name != "DeviceTaintRule"):
@@ -357,21 +357,21 @@ def _kind_of(document: Document) -> Kind | None:
 
 def _decode(document: Document, kind: Kind) -> KubeObject:
     try:
-        thing = convert(kind.type, document.content)
-        if isinstance(thing, AppsWorkload | ReplicationController):
-            _ = thing.spec.template  # kept as JSON, and so not looked into yet
+        obj = convert(kind.type, document.content)
+        if isinstance(obj, AppsWorkload | ReplicationController):
+            _ = obj.spec.template  # kept as JSON, and so not looked into yet
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$")
-        path, found = _locate(document.content, place.rstrip("`").lstrip("."), text)
-        raise InputError(f"{document.title}, {path}" if path else document.title, f"{text}{found}") from error
-    return thing
+        text, _, location = str(error).partition(" - at `$")
+        path, quoted = _locate(document.content, location.rstrip("`").lstrip("."), text)
+        raise InputError(f"{document.title}, {path}" if path else document.title, f"{text}{quoted}") from error
+    return obj
 
 
 _STEP: Final = re.compile(r"\[\.\.\.\]|\[(\d+)\]|([^.\[\]]+)")
 
 
 def _locate(content: Any, path: str, text: str) -> tuple[str, str]:
-    """Follow msgspec's path into the document, putting in the key where it only says ``[...]``; quote what is there."""
+    """Follow msgspec's path into the document, replace ``[...]`` by the actual key, and quote the value."""
     walked = ""
     for step in _STEP.finditer(path):
         if step[1] is not None:
@@ -386,6 +386,6 @@ def _locate(content: Any, path: str, text: str) -> tuple[str, str]:
 def _culprit(content: Mapping[str, Any], text: str) -> str:
     """Find the entry of a mapping that has the type the message complains of."""
     names = {"str": str, "int": int, "float": float, "bool": bool, "array": list, "object": dict, "null": type(None)}
-    got = re.search(r"got `(\w+)`", text)
-    wanted = names.get(got[1], object) if got else object
-    return next((key for key, item in content.items() if type(item) is wanted or wanted is object), "")
+    match = re.search(r"got `(\w+)`", text)
+    wrong_type = names.get(match[1], object) if match else object
+    return next((key for key, item in content.items() if type(item) is wrong_type or wrong_type is object), "")

@@ -57,18 +57,18 @@ class WorkloadAdmission:
         self._admission = Admission(Store(), features)
 
     def admit(self, obj: PodSource, content: Mapping[str, Any], title: str) -> KubeObject:
-        """Return a workload as it would be stored; InputError says what is wrong with it."""
+        """Return a workload in its stored form; raise InputError if it is invalid."""
         kind = BY_TYPE[type(obj)]
         # A copy: what completes it changes it.
         data: Data = msgspec.json.decode(msgspec.json.encode(without_nulls(content)))
-        given = obj.metadata
+        metadata = obj.metadata
         data["metadata"] |= {
-            "name": given.name,
-            "namespace": given.namespace,
-            "uid": given.uid,
-            "creationTimestamp": given.creation_timestamp,
-            "resourceVersion": given.resource_version,
-            "generation": given.generation or 1,
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "uid": metadata.uid,
+            "creationTimestamp": metadata.creation_timestamp,
+            "resourceVersion": metadata.resource_version,
+            "generation": metadata.generation or 1,
         }
         data |= {"apiVersion": kind.api_version, "kind": kind.name}
         try:
@@ -108,7 +108,7 @@ def makes_pods(obj: PodSource) -> bool:
 
 
 def pods_wanted(obj: PodSource, nodes: int) -> int:
-    """Return how many pods a workload asks for, about."""
+    """Return the approximate number of pods that a workload requests."""
     match obj:
         case DaemonSet():
             return nodes
@@ -129,14 +129,14 @@ def example_pod(obj: PodSource) -> Pod:
 
 
 def keep_as_given(objects: Iterable[KubeObject]) -> list[KubeObject]:
-    """Have workloads that came with pods keep them.
+    """Let workloads in the input keep their pods.
 
-    Pods say which revision they are of by a hash that other controllers compute differently, so those of a cluster that
-    was dumped would all be replaced.
+    Pods refer to their revision by a hash that other controllers compute differently. Without this, all pods of a
+    dumped cluster would be replaced.
     """
-    given = list(objects)
-    owners = {owner.uid for pod in given if isinstance(pod, Pod) for owner in pod.metadata.owner_references}
-    return [_not_updating(obj) if _is_revised(obj) and obj.uid in owners else obj for obj in given]
+    all_objects = list(objects)
+    owners = {owner.uid for pod in all_objects if isinstance(pod, Pod) for owner in pod.metadata.owner_references}
+    return [_not_updating(obj) if _is_revised(obj) and obj.uid in owners else obj for obj in all_objects]
 
 
 def _is_revised(obj: KubeObject) -> bool:
@@ -154,27 +154,27 @@ class PatientCollector(GarbageCollector):
 
     def __init__(self, clock: Clock, described: Iterable[KubeObject]) -> None:
         super().__init__(clock)
-        things = list(described)
-        there = {obj.uid for obj in things} - selector_uids(things)
+        objects = list(described)
+        there = {obj.uid for obj in objects} - selector_uids(objects)
         self._without_owner = {
             obj.uid
-            for obj in things
+            for obj in objects
             if any(item.kind in _OWNER_NAMES and item.uid not in there for item in obj.metadata.owner_references)
         }
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Look at what has owners, unless they were never there."""
+        """Check objects with owners, unless the owners never existed."""
         return () if obj.uid in self._without_owner else super().affected(obj, cache)
 
 
 def controllers_for(objects: Iterable[KubeObject], clock: Clock) -> tuple[Controller, ...]:
     """Return the controllers that have something to do in a cluster; none, if there are only nodes and pods."""
-    given = list(objects)
-    kinds = {type(obj) for obj in given}
-    has_workloads = any(isinstance(obj, WORKLOADS) and makes_pods(obj) for obj in given)
-    made: list[Controller] = []
+    all_objects = list(objects)
+    kinds = {type(obj) for obj in all_objects}
+    has_workloads = any(isinstance(obj, WORKLOADS) and makes_pods(obj) for obj in all_objects)
+    controllers: list[Controller] = []
     if has_workloads:
-        made += [
+        controllers += [
             DeploymentController(clock),
             ReplicaSetController(clock),
             ReplicaSetController(clock, ReplicationController),
@@ -182,16 +182,16 @@ def controllers_for(objects: Iterable[KubeObject], clock: Clock) -> tuple[Contro
             DaemonSetController(clock),
             JobController(clock),
             CronJobController(clock),
-            PatientCollector(clock, given),
+            PatientCollector(clock, all_objects),
         ]
-    if has_workloads or PersistentVolumeClaim in kinds or _any_ephemeral(given):
-        made += [ClaimController(), VolumeController(), EphemeralVolumeController()]
+    if has_workloads or PersistentVolumeClaim in kinds or _any_ephemeral(all_objects):
+        controllers += [ClaimController(), VolumeController(), EphemeralVolumeController()]
     if has_workloads or kinds & {ResourceClaim, ResourceClaimTemplate}:
-        made += [PodClaimController(), ClaimUseController()]
-    budgets = [obj for obj in given if isinstance(obj, PodDisruptionBudget)]
+        controllers += [PodClaimController(), ClaimUseController()]
+    budgets = [obj for obj in all_objects if isinstance(obj, PodDisruptionBudget)]
     if has_workloads and budgets:
-        made.append(DisruptionController(clock))
-    return tuple(made)
+        controllers.append(DisruptionController(clock))
+    return tuple(controllers)
 
 
 def _any_ephemeral(objects: Iterable[KubeObject]) -> bool:

@@ -19,7 +19,7 @@ from moorage.lab.learn.sources import TrialOf, episode_source, generated
 NODE: Final = "node"
 SCORES: Final = "scores"
 BOUND: Final = 1e9
-"""No number of an observation is larger: environments are asked to say so."""
+"""Upper bound of every number in an observation; observation spaces declare it."""
 
 Mask = NDArray[np.int8]
 Observed = dict[str, Float32Array]
@@ -27,19 +27,19 @@ Info = dict[str, Any]
 
 
 class SchedulingEnv(gymnasium.Env[Observed, Any]):
-    """Pods arrive, the filters of a profile say which nodes will do, and the agent chooses one of them.
+    """A Gymnasium environment: the filters of a profile select feasible nodes, and the agent chooses one for each pod.
 
-    ``trials`` is a preset of ``moorage lab generate`` (with so many ``nodes`` and ``pods``, which ask for ``load``
-    times what the nodes have), or a function that makes a trial of a seed; ``config`` is the profile whose filters
-    count.
+    ``trials`` is a preset of ``moorage lab generate`` or a function that returns a trial for a seed. A preset uses
+    ``nodes`` and ``pods``; the pods request ``load`` times the capacity of the nodes. ``config`` selects the profile
+    whose filters apply.
 
-    An observation has ``nodes``, a row for each node of the cluster, and ``pod``; columns that are not said otherwise
-    are those of :class:`ObservedColumns`. Rows that no node has are zeros. Only pods with a choice are asked about: one
-    that fits on a single node gets it, one that fits nowhere waits, as without an agent.
+    An observation has ``nodes``, with one row per node of the cluster, and ``pod``. The default columns are those of
+    :class:`ObservedColumns`. Unused rows are zeros. The agent only decides about pods with a choice: a pod with a
+    single feasible node gets it, and a pod without a feasible node stays pending, as without an agent.
 
-    An action is the row of a node, or with ``action="scores"`` a number between -1 and 1 for each row, of which the
-    largest among nodes that will do wins. A node that will not do costs a penalty, and the pod is given up: it is never
-    placed. ``info["action_mask"]`` and :meth:`action_masks` say which rows will do.
+    An action is the row of a node. With ``action="scores"`` it is a number between -1 and 1 for each row, and the
+    feasible node with the largest number wins. An infeasible node costs a penalty, and the pod is dropped: it is never
+    placed. ``info["action_mask"]`` and :meth:`action_masks` mark the feasible rows.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}
@@ -94,7 +94,7 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
             raise
 
     def step(self, action: Any) -> tuple[Observed, float, bool, bool, Info]:
-        """Give the pod its node, and go on to the next pod that has a choice."""
+        """Place the pod on its node, and continue to the next pod that has a choice."""
         episode = self._running()
         row = self._best(action) if self._by_scores else int(action)
         will_do = episode.answer(row)
@@ -103,11 +103,11 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
         return self._observed(), float(reward), episode.question is None, False, self._info()
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Say which rows will do for the pod; none, when the episode is over."""
+        """Return a mask of the rows that are feasible for the pod; all False when the episode is over."""
         return self._mask().astype(np.bool_)
 
     def node_names(self) -> list[str]:
-        """Say which node each row is."""
+        """Return the node name of each row."""
         return list(self._running().nodes.names)
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
 
 
 def chosen_by(policy: ScoringFunction, observation: Observed, mask: NDArray[Any]) -> int:
-    """Return the row that a policy prefers among those that will do: what LearnedScore makes of the same policy."""
+    """Return the feasible row that a policy prefers, as LearnedScore does with the same policy."""
     rows = np.flatnonzero(mask)
     scores = np.asarray(policy(observation["nodes"][rows], observation["pod"]), dtype=np.float64)
     return int(rows[scores.reshape(len(rows)).argmax()])

@@ -52,7 +52,7 @@ class Episode:
 
     @property
     def question(self) -> ChoiceQuestion | None:
-        """What is asked now; ``None`` when the episode is over."""
+        """The current question; ``None`` when the episode is over."""
         future = self._stopping.question
         return future.result() if future.done() else None
 
@@ -62,7 +62,7 @@ class Episode:
         return self._play.now
 
     def answer(self, row: int) -> bool:
-        """Say which row the pod gets; False if that will not do."""
+        """Place the pod on a row; return False if the row is infeasible."""
         return self._stopping.answer(row)
 
     def go_on(self) -> None:
@@ -76,7 +76,7 @@ class Episode:
             self._playing.result()
 
     def facts(self, resources: tuple[str, ...]) -> StepFacts:
-        """Say what happened since the last question."""
+        """Return the facts since the last question."""
         nodes = self.nodes
         totals = {name: int(nodes.allocatable[name].sum()) for name in resources}
         having = [name for name in resources if totals[name]]

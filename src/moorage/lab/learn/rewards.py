@@ -1,4 +1,4 @@
-"""What a step is worth: facts about it, and the rewards that are known by name."""
+"""Rewards: the facts about a step, and the rewards that are available by name."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -9,16 +9,16 @@ from msgspec import Struct
 from moorage.common.errors import InputError, did_you_mean
 
 PENALTY: Final = -1.0
-"""What an action costs that names a node which will not do."""
+"""Penalty for an action that selects an infeasible node."""
 
 
 class StepFacts(Struct, frozen=True):
-    """What happened between two questions."""
+    """Facts about the time between two questions."""
 
     placed: float
-    """What the pods that got a node ask for, as a share of all there is: the mean over the resources that are seen."""
+    """Requests of the pods that got a node, as a share of total capacity: the mean over the observed resources."""
     waiting: float
-    """How many pods have waited for how many seconds: two pods for three seconds are 6."""
+    """Waiting time in pod-seconds: two pods that wait for three seconds count as 6."""
     seconds: float
     """How much time passed in the cluster."""
 

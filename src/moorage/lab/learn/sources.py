@@ -24,7 +24,7 @@ SIZES: Final = ((8, 32), (16, 64), (32, 128))
 
 
 def generated(preset: str, nodes: int, pods: int, load: float) -> TrialOf:
-    """Make trials of a preset on nodes of three sizes, on which the pods ask for so many times what there is."""
+    """Return trials of a preset on nodes of three sizes; the pods request ``load`` times the capacity."""
     if nodes < 2 or pods < 1 or load <= 0:
         problem = f"{nodes} nodes, {pods} pods and a load of {load:g} leave nothing to choose"
         raise InputError("trials", problem, hint="give two nodes or more, a pod or more, and a load such as 1.2")
@@ -43,7 +43,7 @@ def _node(index: int) -> Node:
 
 
 def at_load(trace: Trace, milli: int, load: float) -> Trace:
-    """Have the pods of a trace arrive so fast that they ask for ``load`` times so many thousandths of CPU."""
+    """Compress the arrivals of a trace until the pods request ``load`` times the given CPU, in thousandths."""
     cpu_seconds = sum(pod.cpu_milli * (pod.runs or 0.0) for pod in trace.pods)
     last = max((pod.arrives for pod in trace.pods), default=0.0)
     if not cpu_seconds or not last:

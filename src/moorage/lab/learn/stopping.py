@@ -1,7 +1,8 @@
-"""A scheduler that stops between filter and score: somebody else says which of the nodes that will do a pod gets.
+"""A scheduler that stops between filter and score, so that an external agent chooses among the feasible nodes.
 
-Everything else is the scheduler's own. The search has been made when the question is asked; the attempt then goes on
-with what was found and with the node that was named, from reserve to bind, or to preemption if no node will do.
+Everything else is the regular scheduler. The search is complete when the agent gets the question. The attempt then
+continues with the result of the search and the chosen node, from reserve to bind; without feasible nodes, it continues
+with preemption.
 """
 
 import asyncio
@@ -20,14 +21,14 @@ from moorage.scheduler.queue.entities import QueuedPodInfo
 
 
 class ChoiceQuestion(Struct, frozen=True):
-    """A pod, and the nodes that will do, as a mask over all rows: at least two, or there is nothing to ask."""
+    """A pod and its feasible nodes, as a mask over all rows; at least two nodes are feasible."""
 
     pod: Pod
     feasible: BoolArray
 
 
 class StoppingScheduler:
-    """Has the pods of a scheduler tried one by one, and asks before each choice; ``drop`` takes a pod away for good."""
+    """Schedules pods one by one, and pauses before each choice; ``drop`` removes a pod permanently."""
 
     def __init__(self, scheduler: Scheduler, drop: Callable[[Pod], None]) -> None:
         self._scheduler = scheduler
@@ -39,10 +40,10 @@ class StoppingScheduler:
         self.question: asyncio.Future[ChoiceQuestion] = self._loop.create_future()
         self._answer: asyncio.Future[int | None] | None = None
         self.placed: list[Pod] = []
-        """Who got a node since the last question."""
+        """Pods that got a node since the last question."""
 
     def answer(self, row: int) -> bool:
-        """Say which row the pod gets, and return whether that will do: if not, the pod is given up."""
+        """Place the pod on a row, and return whether the row is feasible; if not, drop the pod."""
         assert self._answer is not None, "nothing was asked"
         question = self.question.result()
         will_do = 0 <= row < len(question.feasible) and bool(question.feasible[row])
@@ -53,7 +54,7 @@ class StoppingScheduler:
         return will_do
 
     async def try_pod(self, queued: QueuedPodInfo) -> Outcome:
-        """Try one pod: find the nodes that will do, ask, and have the attempt go on from there."""
+        """Schedule one pod: find the feasible nodes, wait for the choice, and continue the attempt."""
         outcome = await self._stopped(queued)
         if isinstance(outcome, Placed):
             self.placed.append(queued.pod)
@@ -87,7 +88,7 @@ class StoppingScheduler:
     async def _go_on(
         self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult, row: int | None
     ) -> Outcome:
-        """Have the scheduler try the pod with what was found, which nothing has changed since."""
+        """Schedule the pod with the search result, which is still current."""
         find, choose = runner.find, runner.choose
         runner.find = lambda _pod: result  # type: ignore[assignment, misc]  # the name of an argument is another
         if row is not None:

@@ -164,7 +164,7 @@ def _pareto(scene: Scene) -> str:
     front = pareto_front([(dot.x.median, dot.y.median) for dot in dots])
     title = "What is gained at what cost (the Pareto front)"
     drawn = scatter(title, dots, front, (costs.title, costs.shown), (gains.title, gains.shown))
-    best = ", ".join(dots[place].name for place in front)
+    best = ", ".join(dots[index].name for index in front)
     note = f"{costs.title} to the right, {gains.title} upwards: left and up is better. Nobody beats {best}."
     return f'<h2>What it costs</h2><div class="figures wide">{_figure(title, drawn, note)}</div>'
 
@@ -192,12 +192,12 @@ def _elsewhere(scene: Scene, baseline: str) -> str:
     parts = []
     by_seed = {result.trial.seed: result for result in scene.by_name[baseline] if result.pods}
     for name in scene.names:
-        other = next((r for r in scene.by_name[name] if r.trial.seed in by_seed and r.pods), None)
-        if name == baseline or other is None:
+        compared = next((r for r in scene.by_name[name] if r.trial.seed in by_seed and r.pods), None)
+        if name == baseline or compared is None:
             continue
-        before = {row.pod: row for row in by_seed[other.trial.seed].pods}
-        differences = differences_of(before, {row.pod: row for row in other.pods})
-        parts.append(_compared_pods(name, baseline, other.trial.seed, differences))
+        before = {row.pod: row for row in by_seed[compared.trial.seed].pods}
+        differences = differences_of(before, {row.pod: row for row in compared.pods})
+        parts.append(_compared_pods(name, baseline, compared.trial.seed, differences))
     return f"<h2>Which pods went elsewhere</h2>{''.join(parts)}" if parts else ""
 
 
