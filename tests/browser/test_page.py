@@ -106,8 +106,8 @@ def test_a_click_on_the_map_opens_a_node_and_so_do_the_keys(look: Look) -> None:
         window.open(served.url, "nodes")
         window.page.focus("canvas.map")
         window.page.keyboard.press("End")
-        assert "n3" in window.page.inner_text("#said")
-        assert "example.com/gpu 0 of 2" in window.page.inner_text("#said")
+        assert "n3" in window.page.inner_text("#announcement")
+        assert "example.com/gpu 0 of 2" in window.page.inner_text("#announcement")
         window.page.keyboard.press("Enter")
         window.wait_for("Near misses")
         assert "node/n3" in window.page.url

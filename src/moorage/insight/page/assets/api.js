@@ -1,12 +1,11 @@
-// The data: one JSON API, and a stream that says when there is something new. The token, if one is needed, stays in
-// this tab.
+// Client of the page's JSON API and of its stream of version events. The optional token is stored in this tab only.
 
 const BASE = new URL("api/", document.baseURI);
 const TOKEN = "moorage-token";
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 10000;
 
-export class Refused extends Error {
+export class ApiError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
@@ -22,42 +21,42 @@ function headers(more = {}) {
   return token ? { ...more, Authorization: `Bearer ${token}` } : more;
 }
 
-function address(name, asked) {
+function address(name, query) {
   const url = new URL(name, BASE);
-  for (const [key, value] of Object.entries(asked)) {
+  for (const [key, value] of Object.entries(query)) {
     if (value !== undefined && value !== "") url.searchParams.set(key, value);
   }
   return url;
 }
 
-export async function get(name, asked = {}, signal) {
-  return answered(await fetch(address(name, asked), { headers: headers(), signal, cache: "no-store" }));
+export async function get(name, query = {}, signal) {
+  return readBody(await fetch(address(name, query), { headers: headers(), signal, cache: "no-store" }));
 }
 
 export async function post(name, body) {
-  const said = { method: "POST", headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(body) };
-  return answered(await fetch(address(name, {}), said));
+  const options = { method: "POST", headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(body) };
+  return readBody(await fetch(address(name, {}), options));
 }
 
-async function answered(response) {
+async function readBody(response) {
   if (response.ok) return response.json();
   let message = `the server responded with status ${response.status}`;
   try {
     const body = await response.json();
     message = body.error ?? body.message ?? message;
   } catch {
-    // Not JSON: a proxy, perhaps. The status will do.
+    // Not JSON, for example the error page of a proxy: report the status only.
   }
-  throw new Refused(response.status, message);
+  throw new ApiError(response.status, message);
 }
 
-// Follows the stream of versions for as long as the page is open: onVersion(number), onLink(true or false).
+// Follow the stream of versions while the page is open. Calls onVersion(number) and onLink(isConnected, error).
 export async function follow(onVersion, onLink) {
   let pause = FIRST_PAUSE;
   for (;;) {
     try {
       const response = await fetch(address("events", {}), { headers: headers(), cache: "no-store" });
-      if (!response.ok) throw new Refused(response.status, "no stream");
+      if (!response.ok) throw new ApiError(response.status, "no stream");
       pause = FIRST_PAUSE;
       onLink(true);
       await read(response.body.getReader(), onVersion);

@@ -1,7 +1,7 @@
-// Starts the page: which view is shown, the light, the link to the server, and the time of a simulation.
+// Entry point of the page: routing, theme, connection to the server, and the time bar of a simulation.
 
-import { follow, keepToken, Refused } from "./api.js";
-import { empty, fill, h, say } from "./dom.js";
+import { follow, keepToken, ApiError } from "./api.js";
+import { empty, fill, h, announce } from "./dom.js";
 import { store } from "./store.js";
 import { timeBar } from "./time.js";
 import { compareView } from "./view-compare.js";
@@ -32,7 +32,7 @@ let isLinked = true;
 let isTroubled = false;
 let retrying = null;
 
-// Whoever types an address may leave it half written.
+// A hand-typed address may contain an incomplete escape sequence.
 function decoded(text) {
   try {
     return decodeURIComponent(text);
@@ -43,12 +43,11 @@ function decoded(text) {
 
 function route() {
   const [name = "", argument = ""] = location.hash.replace(/^#\/?/, "").split("/");
-  const [, title, make] = VIEWS.find(([known]) => known === name) ?? [];
+  const [, title, make] = VIEWS.find(([view]) => view === name) ?? [];
   current?.close?.();
-  const what = make ? make(decoded(argument)) : { element: empty("Page not found", "", h("a", { href: "#/" }, "Back to the overview")) };
-  current = what;
-  fill(main, h("div.view", {}, what.element));
-  document.title = `${what.title ?? title ?? "Moorage"} · Moorage`;
+  current = make ? make(decoded(argument)) : { element: empty("Page not found", "", h("a", { href: "#/" }, "Back to the overview")) };
+  fill(main, h("div.view", {}, current.element));
+  document.title = `${current.title ?? title ?? "Moorage"} · Moorage`;
   for (const link of document.querySelectorAll("#nav a")) {
     const isHere = link.dataset.name === name || (link.dataset.name === "waiting" && name === "pod") || (link.dataset.name === "nodes" && name === "node");
     if (isHere) {
@@ -75,7 +74,7 @@ function navigation() {
   document.getElementById("title").title = store.about.title;
 }
 
-function light() {
+function setUpTheme() {
   const button = document.getElementById("theme");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const chosen = () => localStorage.getItem("moorage-theme") ?? (dark.matches ? "dark" : "light");
@@ -109,26 +108,26 @@ function linked(isUp, error) {
       banner("");
       navigation();
       route();
-      say("The server responds again.");
+      announce("The server responds again.");
     }, failed);
   }
   isLinked = isUp;
 }
 
-// Nobody was recognised, or somebody who may not read this: another token may help.
+// Unauthenticated or unauthorized: another token may help.
 function isLocked(error) {
-  return error instanceof Refused && (error.status === 401 || error.status === 403);
+  return error instanceof ApiError && (error.status === 401 || error.status === 403);
 }
 
 function failed(error) {
   if (isLocked(error)) return askForToken(error);
-  // No event may come for a while that would have us ask again.
+  // The next version event may be far away; retry without it.
   retrying ??= setTimeout(() => {
     retrying = null;
     if (isLinked) store.refresh().catch(failed);
   }, RETRY);
-  if (error instanceof Refused) banner(`${error.message}; the page retries automatically.`);
-  isTroubled = error instanceof Refused;
+  if (error instanceof ApiError) banner(`${error.message}; the page retries automatically.`);
+  isTroubled = error instanceof ApiError;
   return undefined;
 }
 
@@ -145,14 +144,14 @@ function askForToken(error) {
 }
 
 async function begin() {
-  light();
+  setUpTheme();
   for (let pause = 500; ; pause = Math.min(pause * 2, 5000)) {
     try {
       await store.begin();
       break;
     } catch (error) {
       if (isLocked(error)) return askForToken(error);
-      banner(`${error instanceof Refused ? error.message : "The server does not respond"}; the page retries automatically.`);
+      banner(`${error instanceof ApiError ? error.message : "The server does not respond"}; the page retries automatically.`);
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }
@@ -161,7 +160,7 @@ async function begin() {
   navigation();
   store.subscribe(update);
   timeBar(document.getElementById("time"));
-  // Its address would be that of a view, of which there is none by that name.
+  // The router would treat #main as the name of a view.
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
     main.focus();

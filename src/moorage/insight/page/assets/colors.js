@@ -1,4 +1,4 @@
-// Colours of the map: one scale for how full something is, and a few that tell kinds apart.
+// Colours of the map: a scale for utilization and a palette for categories.
 
 const SCALES = {
   light: ["#e6eef7", "#bcd5ec", "#7fb2da", "#3f86c0", "#1c5a9a", "#0b2f63"],
@@ -14,17 +14,17 @@ export function theme() {
   return document.documentElement.dataset.theme === "dark" ? "dark" : "light";
 }
 
-// Thousands of tiles ask for a colour: a hundred and one of each scale are worked out once.
+// A map has thousands of tiles: compute the steps of each scale once.
 const STEPS = 100;
-const known = Object.fromEntries(Object.entries(SCALES).map(([name, stops]) => [name, Array.from({ length: STEPS + 1 }, (_, step) => {
-  const place = (step / STEPS) * (stops.length - 1);
-  const low = Math.min(Math.floor(place), stops.length - 2);
-  return mixed(stops[low], stops[low + 1], place - low);
+const steps = Object.fromEntries(Object.entries(SCALES).map(([name, stops]) => [name, Array.from({ length: STEPS + 1 }, (_, step) => {
+  const position = (step / STEPS) * (stops.length - 1);
+  const low = Math.min(Math.floor(position), stops.length - 2);
+  return mixed(stops[low], stops[low + 1], position - low);
 })]));
 
 export function scale(share) {
   const name = theme();
-  return share > 1.0005 ? OVER[name] : known[name][Math.round(Math.max(0, Math.min(1, share)) * STEPS)];
+  return share > 1.0005 ? OVER[name] : steps[name][Math.round(Math.max(0, Math.min(1, share)) * STEPS)];
 }
 
 export function gradient() {

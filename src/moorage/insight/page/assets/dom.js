@@ -1,8 +1,8 @@
-// Building the page out of elements. Whatever comes from a cluster becomes text, never markup.
+// Helpers that build elements. Data from the cluster is inserted as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// h("a.name", {href: "#/"}, "text", child, ...): a tag with classes, its attributes, and what is in it.
+// h("a.name", {href: "#/"}, "text", child, ...): create an element from a tag with classes, attributes and children.
 export function h(tag, attributes = {}, ...children) {
   const [name, ...classes] = tag.split(".");
   return filled(document.createElement(name || "div"), classes, attributes, children);
@@ -33,7 +33,7 @@ function append(element, children) {
   }
 }
 
-// Puts new content into a place; whoever had the focus there keeps it, if it is there again.
+// Replace the children of an element. The focus is restored if the new content has an element with the same data-key.
 export function fill(place, ...children) {
   const key = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   const fresh = document.createDocumentFragment();
@@ -42,7 +42,7 @@ export function fill(place, ...children) {
   if (key) place.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
 }
 
-// Has a function called only when what it depends on has changed.
+// Wrap a function so that it runs only when its arguments change.
 export function whenChanged(draw) {
   let last;
   return (...facts) => {
@@ -62,8 +62,8 @@ export function nodeLink(name) {
   return h("a.node", { href: `#/node/${encodeURIComponent(name)}`, "data-key": `node ${name}` }, name);
 }
 
-export function say(text) {
-  document.getElementById("said").textContent = text;
+export function announce(text) {
+  document.getElementById("announcement").textContent = text;
 }
 
 export function empty(title, text, ...more) {
@@ -77,7 +77,8 @@ export function count(number, one, many = `${one}s`) {
 const SIZES = [["Ti", 2 ** 40], ["Gi", 2 ** 30], ["Mi", 2 ** 20], ["Ki", 2 ** 10]];
 
 export function amount(resource, value) {
-  if (resource === "cpu") return trimmed(value / 1000);
+  // Millicores below one core, as in manifests: one decimal would show 250m as 0.3.
+  if (resource === "cpu") return value > 0 && value < 1000 ? `${Math.round(value)}m` : trimmed(value / 1000);
   if (resource === "memory" || resource.startsWith("hugepages-") || resource === "ephemeral-storage") {
     for (const [unit, size] of SIZES) if (Math.abs(value) >= size) return trimmed(value / size) + unit;
   }

@@ -1,4 +1,4 @@
-// Lines over time, as SVG: small, with the last value said in words.
+// Small SVG charts of time series; the caption shows the value at the selected time.
 
 import { duration, h, svg } from "./dom.js";
 

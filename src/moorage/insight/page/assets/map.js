@@ -1,7 +1,7 @@
-// The map: a tile for every node, in groups, on a canvas. Thousands of nodes are drawn in a few milliseconds.
+// The node map: a canvas with one tile per node, in groups. Thousands of nodes are drawn in a few milliseconds.
 
 import { kind, scale, theme } from "./colors.js";
-import { amount, count, percent, say } from "./dom.js";
+import { amount, count, percent, announce } from "./dom.js";
 
 const GAP = 1;
 const TITLE = 22;
@@ -13,7 +13,7 @@ const SMALLEST = 4;
 export const TAINTS = "taints";
 export const STRANDED = "stranded";
 
-// What a node is coloured by: a share from 0 to 1, or a kind. ``load`` is the state's, ``layout`` the nodes'.
+// Return the value that colours a node: its utilization from 0 to 1, or null if the node lacks the resource.
 export function shareOf(layout, load, by, row) {
   if (by === STRANDED) return stranded(layout, load, row);
   const whole = layout.allocatable[by]?.[row] ?? 0;
@@ -21,8 +21,8 @@ export function shareOf(layout, load, by, row) {
   return (by === "pods" ? load.pods[row] : load.requested[by]?.[row] ?? 0) / whole;
 }
 
-// Free room that nobody can use, because another resource of the node is used up: the largest free share minus the
-// smallest.
+// Free capacity that is unusable because another resource of the node is exhausted: the largest free share minus
+// the smallest.
 function stranded(layout, load, row) {
   const free = [];
   for (const name of Object.keys(layout.allocatable)) {
@@ -59,7 +59,7 @@ export class NodeMap {
     this.watch.disconnect();
   }
 
-  // Takes the nodes and a moment; ``marks`` are rows to be framed, with the colour of the frame.
+  // Show the nodes at one time. ``marks`` maps rows to the colour of their frame.
   show(layout, load, options = this.options, marks = new Map()) {
     const isNew = layout !== this.layout || JSON.stringify(options) !== JSON.stringify(this.options);
     Object.assign(this, { layout, load, options, marks });
@@ -77,7 +77,7 @@ export class NodeMap {
     return none.length ? [...found, ["without", none]] : found;
   }
 
-  // Works out where every tile goes: panels in columns, the shortest column next.
+  // Compute the position of every tile. The next panel goes to the shortest column.
   place() {
     const width = Math.floor(this.canvas.parentElement?.clientWidth ?? 0);
     if (!this.layout || width < 40) return;
@@ -119,7 +119,7 @@ export class NodeMap {
     this.ratio = ratio;
   }
 
-  // Draws all tiles aside; what is under the pointer is framed on top of that, without drawing them again.
+  // Draw all tiles on a hidden canvas. Moving the pointer then only copies it and adds one frame.
   draw() {
     if (!this.order) return;
     const began = performance.now();
@@ -221,7 +221,7 @@ export class NodeMap {
       event.preventDefault();
       const next = Math.max(0, Math.min(last, steps[event.key]));
       this.point(this.order[next]);
-      say(this.describe(this.order[next]));
+      announce(this.describe(this.order[next]));
     } else if (event.key === "Enter" && this.pointed >= 0) {
       onOpen(this.layout.names[this.pointed]);
     } else if (event.key === "Escape") {

@@ -1,4 +1,4 @@
-// The map with its choices, its legend, what is under the pointer, and the same as a table.
+// The node map with its selectors, legend, tooltip line and optional table.
 
 import { gradient, kind, OVER, theme } from "./colors.js";
 import { amount, count, fill, h, nodeLink, percent } from "./dom.js";
@@ -20,7 +20,7 @@ function resources(layout) {
   return [...known, ...names.filter((name) => !order.includes(name)).sort()];
 }
 
-// ``withTable``: the whole view, not a part of the overview. ``marks`` are rows to be framed.
+// ``withTable`` adds a table with the same data below the map.
 export function mapPicker({ run = 0, height = 460, withTable = false, title = "Nodes" } = {}) {
   const canvas = h("canvas.map", {});
   const hint = h("p.hint", { "aria-hidden": "true" });
@@ -60,7 +60,7 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
   function fillChoices(now) {
     const known = resources(layout);
     choices(by, [...known.map((name) => [name, name]), [STRANDED, "fragmentation"], [TAINTS, "taints"]], now.by);
-    choices(group, [...Object.keys(layout.labels).map((name) => [name, name.replace(/^.*\//, "")]), ["-", "nothing"]], now.group);
+    choices(group, [...Object.keys(layout.labels).map((name) => [name, name.replace(/^.*\//, "")]), ["-", "none"]], now.group);
     choices(size, [["", "equal"], ...known.map((name) => [name, name])], now.size);
   }
 

@@ -1,10 +1,10 @@
-// Groups of waiting pods as cards: how many, why, and what would help.
+// Cards for groups of pending pods: the count, the reasons and a possible fix.
 
 import { count, h, podLink } from "./dom.js";
 import { duration } from "./dom.js";
 import { store } from "./store.js";
 
-// Upstream's sentences name nodes as "node(s)"; at a glance the rest is what matters.
+// kube-scheduler's reasons start with "node(s)"; drop it in headings.
 export function reason(text) {
   return text.replace(/^node\(s\) /, "");
 }

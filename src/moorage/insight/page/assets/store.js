@@ -1,4 +1,4 @@
-// What the page knows: the nodes, a moment, and the lines. Whoever shows it is told when there is something new.
+// State of the page: nodes, cluster state at one time, decisions and time series. Subscribers are notified of changes.
 
 import { get } from "./api.js";
 
@@ -45,7 +45,7 @@ class Store {
     await this.refresh();
   }
 
-  // Fetches the moment that is wanted now. While one is on its way, the next waits: a slow server is asked no faster.
+  // Fetch the state at the selected time. One request runs at a time, so that a slow server is not overloaded.
   refresh() {
     if (this.busy) {
       this.again = true;
@@ -82,7 +82,7 @@ class Store {
     this.decisions = this.isPlayed ? decisions : [...this.decisions, ...decisions].slice(-MOST_DECISIONS);
   }
 
-  // The server was started anew: what we knew is another's.
+  // The server restarted: discard the data of the former process.
   async restart() {
     this.layouts = [];
     this.lines = null;
@@ -98,7 +98,7 @@ class Store {
     return this.refresh();
   }
 
-  // A moment as people write it: a time of day on a live cluster, else the time since the begin.
+  // Return a Date on a live cluster, otherwise the seconds since the start.
   clock(time) {
     if (this.about.kind !== "live") return time;
     return new Date((time + this.about.clockStart) * 1000);

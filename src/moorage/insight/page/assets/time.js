@@ -1,4 +1,4 @@
-// The time of a simulation: a slider, forwards and backwards, and a way to let it run.
+// Time bar of a simulation: a slider and playback in both directions.
 
 import { duration, fill, h } from "./dom.js";
 import { store } from "./store.js";
@@ -44,7 +44,7 @@ export function timeBar(place) {
     label.textContent = `${duration(store.at)} of ${duration(seconds)}`;
   }
 
-  // The whole run takes half a minute, however long it lasted; no moment is asked for before the last has come.
+  // Playback takes 30 seconds for any simulation. The next state is requested after the previous response.
   setInterval(() => {
     if (!direction || store.busy) return;
     const next = store.at + direction * speed * (seconds / WHOLE) * (TICK / 1000);

@@ -1,4 +1,4 @@
-// Two configurations side by side at one moment, and which pods fare differently.
+// Two configurations side by side at one time, and the pods with different results.
 
 import { get } from "./api.js";
 import { count, empty, fill, h, nodeLink, podLink } from "./dom.js";

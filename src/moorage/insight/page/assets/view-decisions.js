@@ -1,4 +1,4 @@
-// The stream of decisions, the newest first, and the lines.
+// Recent decisions, newest first, and the charts.
 
 import { duration, empty, fill, h, nodeLink, podLink } from "./dom.js";
 import { charts } from "./lines.js";

@@ -1,4 +1,4 @@
-// A node: how full it is, what is on it, and what almost was.
+// A node: utilization, pods and near misses.
 
 import { get } from "./api.js";
 import { amount, count, empty, fill, h, percent, podLink } from "./dom.js";

@@ -1,4 +1,4 @@
-// The map, as large as the window allows.
+// The node map in the size of the window.
 
 import { h } from "./dom.js";
 import { mapPicker } from "./picker.js";

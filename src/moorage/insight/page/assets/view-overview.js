@@ -1,4 +1,4 @@
-// At a glance: why pods wait and what would help, how full the nodes are, and how it goes.
+// Overview: reasons of pending pods with possible fixes, node utilization and charts.
 
 import { amount, count, empty, fill, h, percent, whenChanged } from "./dom.js";
 import { charts } from "./lines.js";

@@ -1,4 +1,4 @@
-// A pod: what explain says of it, every plugin's word on every node, its scores against the runner-up, its attempts.
+// A pod: its explanation, the result of every plugin for every node, scores compared with the runner-up, attempts.
 
 import { get } from "./api.js";
 import { amount, count, empty, fill, h, nodeLink } from "./dom.js";
@@ -92,10 +92,10 @@ function wakes(pod) {
 
 function attempts(pod) {
   return h("section.card", {}, h("h2", {}, "Attempts"), pod.attempts.length ? decisionTable([...pod.attempts].reverse(), false)
-    : empty("No attempts recorded", store.about.kind === "still" ? "This is a static cluster: the page shows the result of an attempt now." : "The pod was scheduled before recording started, or too long ago."));
+    : empty("No attempts recorded", store.about.kind === "still" ? "The cluster is static: the page shows the result of one attempt on its current state." : "The pod was scheduled before recording started, or too long ago."));
 }
 
-// Every node and every plugin: who objects with which words, and how the others are scored.
+// All nodes: the reasons of rejecting plugins, and the scores of feasible nodes.
 function nodeTable(table) {
   const filter = h("input", { type: "search", placeholder: "Filter nodes by name…", "aria-label": "Filter nodes by name…", oninput: () => draw() });
   const place = h("div", {});

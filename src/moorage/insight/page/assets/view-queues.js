@@ -1,4 +1,4 @@
-// The queue: where pods wait, which events would bring them back, and groups.
+// The scheduling queue: pods per queue, events that trigger a retry, and pod groups.
 
 import { empty, fill, h, whenChanged } from "./dom.js";
 import { store } from "./store.js";
@@ -13,6 +13,11 @@ const PLACES = [
   ["incomplete", "Incomplete", "their pod group does not exist"],
   ["pending", "Group in progress", "arrived while their group was being scheduled"],
 ];
+
+// Long event names wrap after the slash.
+function breakable(event) {
+  return event.split("/").map((part, at) => (at ? ["/", h("wbr"), part] : part));
+}
 
 export function queuesView() {
   const boxes = h("div.facts.places", { role: "group", "aria-label": "Queues" });
@@ -38,7 +43,7 @@ export function queuesView() {
   });
   const drawEvents = whenChanged((found) => fill(events, h("h2", {}, "Events that trigger a retry"), found.length ? h("div.scroll", {}, h("table", {},
     h("thead", {}, h("tr", {}, h("th", {}, "Event"), h("th.number", {}, "Pods"), h("th", {}, "Would be retried by"))),
-    h("tbody", {}, found.map((item) => h("tr", {}, h("td", {}, h("code", {}, item.event)), h("td.number", {}, item.pods.toLocaleString("en")), h("td.long", {}, item.plugins.join(", "))))))) : empty("No events", "No pod was rejected.")));
+    h("tbody", {}, found.map((item) => h("tr", {}, h("td", {}, h("code", {}, breakable(item.event))), h("td.number", {}, item.pods.toLocaleString("en")), h("td.long", {}, item.plugins.join(", "))))))) : empty("No events", "No pod was rejected.")));
   const drawGroups = whenChanged((found) => fill(groups, h("h2", {}, "Pod groups"), found.length ? h("div.scroll", {}, h("table", {},
     h("thead", {}, h("tr", {}, h("th", {}, "Group"), h("th.number", {}, "Pending"), h("th.number", {}, "On nodes"), h("th", {}, "Queue"))),
     h("tbody", {}, found.map((item) => h("tr", {}, h("td", {}, item.name), h("td.number", {}, item.waiting), h("td.number", {}, item.placed), h("td", {}, item.place)))))) : empty("No pending pod groups", "")));

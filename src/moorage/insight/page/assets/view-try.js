@@ -1,7 +1,7 @@
-// Edit and try: drop pods in, drain nodes, change weights, on a copy of the cluster. Nothing is touched.
+// What-if form: add pods, drain nodes or change weights on a copy of the cluster.
 
 import { post } from "./api.js";
-import { count, empty, fill, h, nodeLink, podLink, say } from "./dom.js";
+import { count, empty, fill, h, nodeLink, podLink, announce } from "./dom.js";
 import { OVER, theme } from "./colors.js";
 import { mapPicker } from "./picker.js";
 import { store } from "./store.js";
@@ -18,7 +18,7 @@ spec:
 const SHOWN = 200;
 const kept = { drop: "", copies: "1", drain: "", weights: {}, edits: [], told: "" };
 
-// Goes to this view with something to try, and tries it.
+// Open this view with a prepared simulation and run it.
 export function prepare(wish) {
   Object.assign(kept, { drop: "", drain: "", weights: {}, edits: [], told: "" }, wish, { isWanted: true });
   location.hash = "#/try";
@@ -71,7 +71,7 @@ export function tryView() {
       answer = await post("try", wish);
       fill(result, outcome(answer));
       showMap();
-      say(summary(answer));
+      announce(summary(answer));
     } catch (error) {
       answer = null;
       mapPlace.hidden = true;

@@ -1,4 +1,4 @@
-// Who waits: all reasons, page by page, and the pods of one of them.
+// Pending pods: all reasons, page by page, and the pods of one reason.
 
 import { get } from "./api.js";
 import { count, duration, empty, fill, h, podLink } from "./dom.js";
@@ -7,7 +7,7 @@ import { store } from "./store.js";
 
 const PAGE = 50;
 
-// A list that is fetched page by page and filtered by a text; asked for anew when the state has changed.
+// A filtered, paginated list. It is fetched again when the state changes.
 function paged({ label, load, draw, none }) {
   const field = h("input", { type: "search", placeholder: label, "aria-label": label, oninput: () => {
     first = 0;
