@@ -1,1 +1,1 @@
-"""`--shadow`: a second configuration decides beside the one in charge, in a process of its own, and touches nothing."""
+"""`--shadow`: a second configuration decides in parallel, in a separate process, and changes nothing."""

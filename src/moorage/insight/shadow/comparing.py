@@ -1,4 +1,4 @@
-"""In the shadow's process: both configurations on one cluster, and what each would do with a pod."""
+"""In the shadow's process: both configurations on one cluster, and the decision of each about a pod."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class Opinion(NamedTuple):
-    """What one configuration makes of a pod: the node it would choose, and what it says of some nodes."""
+    """The decision of one configuration about a pod: its node, and its verdicts on some nodes."""
 
     found: SearchResult
     node: str
@@ -44,7 +44,7 @@ class Opinion(NamedTuple):
     names: list[str]
 
     def entry(self, name: str) -> NodeEntry:
-        """Say what it makes of a node."""
+        """Return the verdict on a node."""
         if name in self.names:
             if self.scores is None:
                 return NodeEntry()
@@ -61,14 +61,14 @@ class Opinion(NamedTuple):
         return NodeEntry(plugin=status.plugin, code=status.code.label, reasons=status.reasons)
 
     def is_best(self, name: str) -> bool:
-        """Tell whether nothing is better than this node."""
+        """Return whether no node is better than this node."""
         if name not in self.names:
             return False
         return self.scores is None or bool(self.scores.totals[self.names.index(name)] == self.scores.totals.max())
 
 
 def opinion_of(runner: ProfileRunner, pod: Pod) -> Opinion:
-    """Have a configuration decide on a pod, and say of every node that would do what it is worth."""
+    """Decide on a pod with a configuration, and return the scores of all feasible nodes."""
     found = runner.find(pod)
     if isinstance(found, NoNode):
         return Opinion(found, "", None, [])
@@ -144,7 +144,7 @@ class ShadowCluster:
             self._scheduler.cache.forget(known)
 
     def compare(self, question: Question) -> Comparison | None:
-        """Say what the shadow would have done; ``None`` if it does not know the pod, or has no such profile."""
+        """Return the shadow's decision; ``None`` if it has no such pod or no such profile."""
         pod = self._pods.find(question.key)
         ours = None if pod is None else self._scheduler.runners.get(pod.scheduler_name)
         theirs = None if pod is None else self._in_charge.get(pod.scheduler_name)
@@ -162,7 +162,7 @@ class ShadowCluster:
         except MoorageError as error:
             return msgspec.structs.replace(begun, result=ERROR, shadow_node="", message=str(error))
         if question.node and shadow.is_best(question.node):
-            return begun  # equals: it would be all the same to the shadow
+            return begun  # equals: the shadow has no preference
         return self._different(begun, theirs, pod, shadow)
 
     def _different(self, begun: Comparison, theirs: ProfileRunner, pod: Pod, shadow: Opinion) -> Comparison:
@@ -185,7 +185,7 @@ class ShadowCluster:
         )
 
     def _would_choose(self, in_charge: Opinion, node: str) -> bool:
-        """Tell whether the one in charge decides here as it did there; where it looks at some nodes only, it may."""
+        """Return whether the active configuration could choose the node; with sampling, any feasible node counts."""
         if not node:
             return not in_charge.node
         return in_charge.is_best(node) or (self._is_limited and node in in_charge.names)
@@ -203,6 +203,6 @@ def cause(in_charge: Opinion, shadow: Opinion, node: str, other: str) -> str:
 
 
 def _leads(opinion: Opinion, node: str, other: str) -> Mapping[str, int]:
-    """Say by how much each plugin prefers the other node."""
+    """Return by how much each plugin prefers the other node."""
     here, there = opinion.entry(node).scores or {}, opinion.entry(other).scores or {}
     return {name: there[name].weighted - here[name].weighted for name in here if name in there}

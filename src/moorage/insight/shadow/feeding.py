@@ -1,7 +1,7 @@
-"""What the shadow is told: every change that is applied, every pod that is assumed or forgotten, and questions.
+"""The messages to the shadow: every applied change, every assumed or forgotten pod, and requests.
 
-All of it is taken from outside. Within an attempt the question goes first: the shadow has to see the cluster as the
-attempt did, before the pod was assumed.
+All of it is observed from outside. Within an attempt the request goes first: the shadow has to see the cluster of the
+attempt, before the pod was assumed.
 """
 
 from collections.abc import Callable
@@ -35,12 +35,12 @@ class ShadowFeed(AttemptObserver):
         self.send: Callable[[bytes], None] | None = None
         """Takes a message; must not block. ``None`` while there is no shadow."""
         self.may_ask: Callable[[], bool] = lambda: False
-        """Tells whether another question may be asked now; whoever says no counts it."""
+        """Returns whether another request may be sent now; a refusal counts it."""
         self._is_applying = False
         self._held: list[bytes] | None = None
         self._numbers = 0
         self.asked: dict[int, float] = {}
-        """The questions that were not answered yet, and when each was asked, by the machine's clock."""
+        """The pending requests, and the time of each by the machine's clock."""
         self._fits_nowhere = False
 
     def around_apply(self, apply: Apply) -> Apply:
@@ -50,7 +50,7 @@ class ShadowFeed(AttemptObserver):
             if self.send is None:
                 apply(before, after, is_final=is_final)
                 return
-            # What applying it means for pods that are assumed, the shadow works out itself.
+            # The shadow works out itself how the change affects assumed pods.
             self._is_applying = True
             try:
                 apply(before, after, is_final=is_final)
@@ -90,7 +90,7 @@ class ShadowFeed(AttemptObserver):
             self.send(message)
 
     def trying(self, queued: QueuedPodInfo) -> None:
-        """Hold back what an attempt changes until it is known whether the shadow is asked about it."""
+        """Hold back the changes of an attempt until it is decided whether the shadow gets a request about it."""
         if self.send is not None:
             self._held = []
 
@@ -99,11 +99,11 @@ class ShadowFeed(AttemptObserver):
         self._fits_nowhere = isinstance(found, NoNode)
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """Ask about the attempt, if it is one of those, and then say what it changed."""
+        """Send a request about the attempt, if it is eligible, and then its changes."""
         held, self._held = self._held, None
         if held is None or self.send is None:
             return
-        # What was refused on its node only after that was chosen says nothing about the choice.
+        # A rejection on the node after its choice does not affect the choice.
         is_choice = isinstance(outcome, Placed) or (isinstance(outcome, Unschedulable) and self._fits_nowhere)
         if is_choice and self._is_wanted(queued) and self.may_ask():
             self._numbers += 1

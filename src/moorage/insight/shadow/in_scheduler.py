@@ -91,9 +91,9 @@ class SchedulerShadow(DaemonService, ShadowEvents):
             self._log.put(comparison)
 
     def dropped(self, reason: str, count: int) -> None:
-        """Count what was not asked, or not answered."""
+        """Count requests that were not sent, or got no response."""
         self._registry[DROPPED].number(reason).inc(count)
 
     def is_up(self, *, up: bool) -> None:
-        """Show whether it is asked."""
+        """Show whether the shadow receives requests."""
         self._registry[UP].number().set(int(up))

@@ -19,7 +19,7 @@ class _Message(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Known(_Message, frozen=True, tag="k"):
-    """An object as it is now."""
+    """The current state of an object."""
 
     kind: str
     thing: Raw
@@ -88,10 +88,10 @@ class ShadowBroken(Struct, frozen=True, tag="broken"):
 
 
 class Comparison(Struct, frozen=True, omit_defaults=True, rename="camel", tag="compared"):
-    """What both made of one pod; also a line of `--shadow-log`.
+    """Both decisions about one pod; also a line of `--shadow-log`.
 
     ``node`` is the choice of the one in charge, ``shadow_node`` the other one; empty where a pod fits nowhere.
-    ``because`` is the plugin that made the difference. ``in_charge`` and ``shadow`` are what each says of both nodes.
+    ``because`` is the plugin that made the difference. ``in_charge`` and ``shadow`` are the verdicts on both nodes.
     """
 
     number: int

@@ -1,6 +1,6 @@
 """`moorage promote`: the configuration that ran in shadow becomes the one in charge, and the former one can come back.
 
-Where configurations are kept is a file, or a key of a ConfigMap; the former one stays beside it until it is taken back.
+Configurations are in a file, or in a key of a ConfigMap; the former one stays next to it until it is restored.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from moorage.scheduler.config.types import SchedulerConfiguration
 from moorage.scheduler.wiring.policy import FIXED
 
 PREVIOUS: Final = ".previous"
-"""What the name of the former configuration ends in."""
+"""The suffix of the name of the former configuration."""
 
 LoadConfig = Callable[[str, str], SchedulerConfiguration]
 """Reads a configuration from its text, and checks it; the second is where it is from."""
@@ -41,7 +41,7 @@ class KeptConfigs(Struct, frozen=True):
 
 
 class Place(Protocol):
-    """Where the configuration in charge is kept, and the former one beside it."""
+    """The location of the configuration in charge, with the former one next to it."""
 
     def read(self) -> KeptConfigs:
         """Read both."""
@@ -53,7 +53,7 @@ class Place(Protocol):
 
 
 class Promotion(Struct, frozen=True):
-    """What would be written, and how it differs from what is in charge; ``notes`` are worth reading before."""
+    """The new configuration, and its difference from the one in charge; ``notes`` are worth reading before."""
 
     current: str
     previous: str | None
@@ -68,7 +68,7 @@ def promotion(kept: KeptConfigs, shadow: str, shadow_name: str, load: LoadConfig
 
 
 def undoing(kept: KeptConfigs, load: LoadConfig) -> Promotion:
-    """Bring the former configuration back; InputError if there is none."""
+    """Restore the former configuration; raise InputError if it does not exist."""
     if kept.previous is None:
         problem = "there is nothing to undo: nothing was promoted, or that has been taken back"
         raise InputError(kept.name, problem, hint=f"the previous one is saved as {kept.name}{PREVIOUS}")
@@ -93,9 +93,9 @@ def _lines(config: SchedulerConfiguration) -> list[str]:
 
 
 def _with_carried(kept: KeptConfigs, shadow: str, name: str, load: LoadConfig) -> tuple[str, tuple[str, ...]]:
-    """Add to a shadow what the one in charge says of lease and connection: it would lead under another name.
+    """Add lease and connection of the configuration in charge to a shadow: it would lead under another name.
 
-    A shadow neither elects nor serves, so it need not mention them; what it says otherwise is refused.
+    A shadow neither elects nor serves, so it need not mention them; different settings are refused.
     """
     wanted = load(shadow, name)
     try:
@@ -129,7 +129,7 @@ def _mapping(text: str, name: str) -> dict[str, Any]:
 
 
 class FilePlace:
-    """A file, and beside it FILE.previous. A file that is a link stays one: what it leads to is replaced."""
+    """A file, and next to it FILE.previous. A file that is a link stays one: its target is replaced."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -141,7 +141,7 @@ class FilePlace:
         return KeptConfigs(str(self._path), read_config_text(self._path), previous)
 
     def write(self, current: str, previous: str | None) -> None:
-        """Replace both files, the former one first: at any moment one of the two is what was in charge."""
+        """Replace both files, the former one first: at any moment one of the two is the configuration in charge."""
         if previous is not None:
             _replace(self._previous, previous, like=self._path)
         _replace(self._path.resolve(), current, like=self._path)
@@ -150,7 +150,7 @@ class FilePlace:
 
 
 def _replace(path: Path, text: str, *, like: Path) -> None:
-    """Write a file all at once: whoever follows it never sees half of it."""
+    """Write a file atomically: readers that follow it never see half of it."""
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -169,7 +169,7 @@ def _replace(path: Path, text: str, *, like: Path) -> None:
 
 
 class ConfigMapPlace:
-    """A key of a ConfigMap, and beside it KEY.previous; both are written by one request, on what was read."""
+    """A key of a ConfigMap, and next to it KEY.previous; one request writes both, based on the version read."""
 
     def __init__(self, connection: Connection, namespace: str, name: str, key: str) -> None:
         self._connection = connection
@@ -190,14 +190,14 @@ class ConfigMapPlace:
         return KeptConfigs(f"{self._where}, {self._key}", self.value(self._key), self.data.get(self._key + PREVIOUS))
 
     def value(self, key: str) -> str:
-        """Return what stands under a key; InputError if nothing does."""
+        """Return the value of a key; raise InputError if the key is missing."""
         if key not in self.data:
             hint = f"it has {', '.join(self.data) or 'none at all'}"
             raise InputError(self._where, f"it has no key {key!r}", hint=hint)
         return self.data[key]
 
     def write(self, current: str, previous: str | None) -> None:
-        """Replace both keys, unless somebody else was faster."""
+        """Replace both keys, unless another client was faster."""
         data = {self._key: current, self._key + PREVIOUS: previous}
         body = msgspec.json.encode({"metadata": {"resourceVersion": self._version}, "data": data})
         try:

@@ -71,7 +71,7 @@ def report_lines(report: ShadowReport) -> Iterator[str]:
 
 
 def _difference(item: Comparison) -> str:
-    """Say how one decision differs, with the scores of both where both nodes were scored."""
+    """Describe how one decision differs, with the scores of both where both nodes were scored."""
     if not item.shadow_node:
         return f"on {item.node}, and would fit nowhere: {item.because} rejects it there"
     if not item.node:

@@ -1,7 +1,7 @@
-"""The shadow as the scheduler sees it: a process that is fed, listened to, started again, and switched off for good.
+"""The scheduler's side of the shadow: a process that gets messages, restarts, and can be switched off for good.
 
-Nothing here is waited for by a pod. The scheduler writes into a buffer of bounded size; when the shadow does not empty
-it, or does not answer, or grows too large, it is killed.
+No pod waits for anything here. The scheduler writes into a buffer of bounded size; when the shadow does not empty
+it, or does not respond, or grows too large, it is killed.
 """
 
 import asyncio
@@ -37,21 +37,21 @@ from moorage.scheduler.wiring.assembly import find_watched_kinds
 
 WORKER: Final = "moorage.insight.shadow.worker"
 MAX_BUFFER: Final = 32 << 20
-"""So many bytes may wait for the shadow; more, and it has lost touch with the cluster."""
+"""The limit of bytes buffered for the shadow; above it, the shadow has lost touch with the cluster."""
 MAX_QUESTIONS: Final = 256
 ANSWER_SECONDS: Final = 30.0
 START_SECONDS: Final = 120.0
 FLUSH_SECONDS: Final = 0.01
 LOOK_SECONDS: Final = 1.0
 SLICE: Final = 200
-"""So many objects are sent at a time when the shadow gets to know the cluster."""
+"""The number of objects per batch when the shadow receives the cluster."""
 MAX_STARTS: Final = 3
 """How often it is started in :data:`FORGIVEN_SECONDS` before it is switched off."""
 FORGIVEN_SECONDS: Final = 600.0
 MIN_SECONDS: Final = 2.0
 """It is not started more often than this."""
 MAX_ERRORS: Final = 50
-"""After so many errors in a row there is no point in asking on."""
+"""The number of consecutive errors after which requests end."""
 
 BUSY: Final = "busy"
 STARTING: Final = "starting"
@@ -61,7 +61,7 @@ log = structlog.get_logger(__name__)
 
 
 class ShadowPlan(msgspec.Struct, frozen=True):
-    """What to run, and how much of the machine it may have."""
+    """The command to run, and its share of the machine."""
 
     file: Path
     plugins: tuple[str, ...] = ()
@@ -69,24 +69,24 @@ class ShadowPlan(msgspec.Struct, frozen=True):
 
 
 class ShadowEvents:
-    """Who counts what becomes of the shadow: metrics, and its log. The base of those: each overrides what it wants."""
+    """Base of the observers of the shadow: metrics, and its log. Each overrides the methods it needs."""
 
     def compared(self, comparison: Comparison) -> None:
         """Take a comparison."""
 
     def dropped(self, reason: str, count: int) -> None:
-        """Count questions that were not asked, or not answered."""
+        """Count requests that were not sent, or got no response."""
 
     def is_up(self, *, up: bool) -> None:
-        """Learn whether there is a shadow that is asked."""
+        """Receive whether a shadow is active."""
 
 
 class ShadowOff(Exception):
-    """The shadow is broken; the message says how."""
+    """The shadow is broken; the message describes how."""
 
 
 class Shadow:
-    """Runs a shadow beside a scheduler; :meth:`run` it until it is cancelled. ``request`` says who is in charge."""
+    """Runs a shadow next to a scheduler; :meth:`run` it until it is cancelled. ``request`` names the one in charge."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Shadow:
         feed.may_ask = self._may_ask
 
     def restart(self) -> None:
-        """Begin anew, switched off or not: another configuration is in charge."""
+        """Start again, switched off or not: another configuration is in charge."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -127,7 +127,7 @@ class Shadow:
                 starts, is_final = [], False
             finally:
                 await self._end()
-            # Whoever saves a file every second does not get a new process every time.
+            # Saving a file every second does not start a new process every time.
             await asyncio.sleep(max(0.0, starts_at + MIN_SECONDS - monotonic()))
             if is_final:
                 log.error("the shadow is disabled until its file changes", file=str(self._plan.file))
@@ -208,14 +208,14 @@ class Shadow:
             raise ShadowOff(str(error)) from error
 
     async def _introduce(self) -> None:
-        """Send all that is known, a little at a time: changes meanwhile are sent, too, and come later."""
+        """Send all objects in small batches: changes in that time are sent, too, and come later."""
         objects = self._scheduler.objects
         for kind in find_watched_kinds(objects):
             keys = [thing.key for thing in objects[kind].list()]
             name = kind_of(kind).full_name
             for first in range(0, len(keys), SLICE):
                 for key in keys[first : first + SLICE]:
-                    # As it is now: it may have changed since, or be gone.
+                    # The current state: the object may have changed since, or be gone.
                     if (thing := objects[kind].find(key)) is not None:
                         self._put(encode_frame(Known(name, as_raw(thing))))
                 await asyncio.sleep(0)
@@ -253,7 +253,7 @@ class Shadow:
                     raise ShadowUnusable(f"{MAX_ERRORS} errors in a row, the last: {answer.message}")
 
     async def _look_after(self, process: ChildProcess) -> None:
-        """Require that it answers, and that it does not grow."""
+        """Require that the shadow responds, and that it does not grow."""
         begun = monotonic()
         while True:
             with suppress(TimeoutError):
@@ -278,14 +278,14 @@ class Shadow:
                     await self._changed.wait()
 
     def _version(self) -> str:
-        """Return what tells one content of the file from another; a file that is missing is another, too."""
+        """Return a fingerprint of the file's content; a missing file has its own fingerprint."""
         try:
             return hashlib.sha256(self._plan.file.read_bytes()).hexdigest()
         except OSError as error:
             return type(error).__name__
 
     async def _end(self) -> None:
-        """Kill the process, and ask nothing more."""
+        """Kill the process, and send no more requests."""
         self._feed.send = None
         if self._feed.asked:
             self._events.dropped(LOST, len(self._feed.asked))
@@ -298,7 +298,7 @@ class Shadow:
 
 
 class ShadowUnusable(ShadowOff):
-    """The shadow is broken in a way that starting it again does not mend."""
+    """The shadow is broken in a way that a restart does not fix."""
 
 
 def _first(group: BaseExceptionGroup[ShadowOff]) -> ShadowOff:

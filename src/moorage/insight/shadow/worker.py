@@ -123,7 +123,7 @@ class ShadowWorker:
 
 
 def read_shadow(setup: ShadowSetup, gates: FeatureGates) -> Policy:
-    """Read the shadow's configuration; ConfigError if it has extenders: they would be asked twice about every pod."""
+    """Read the shadow's configuration; ConfigError if it has extenders: they would be called twice about every pod."""
     registry = collect_plugins(paths=setup.plugins or setup.in_charge.plugins)
     policy = load_policy(registry, Path(setup.file), features=gates)
     if policy.config.extenders:

@@ -1,4 +1,4 @@
-"""Other configurations and other plugin code for a daemon that runs: taken up or refused, and said either way."""
+"""Apply or refuse other configurations and other plugin code in a running daemon, and report the result."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ TIMESTAMP: Final = "moorage_config_last_reload_success_timestamp_seconds"
 INFO: Final = "moorage_config_info"
 
 TURN_SECONDS: Final = 0.0002
-"""How long the thread that reads another configuration runs before a cycle may go on."""
+"""How long the thread that reads another configuration runs before a cycle may continue."""
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +67,7 @@ class Reloads:
         return fixed
 
     def taken(self, fixed: list[str]) -> None:
-        """Say that a change is in force."""
+        """Report that a change is in force."""
         self._registry.count(TOTAL, "success")
         self._succeeded()
         note = f"the active configuration is {self._hash}"
@@ -78,7 +78,7 @@ class Reloads:
         self._record("ConfigurationReloaded", note, is_warning=bool(fixed))
 
     def refused(self, problem: str) -> None:
-        """Say why a change was refused."""
+        """Report why a change was refused."""
         self._registry.count(TOTAL, "refused")
         self._registry[SUCCESSFUL].number().set(0)
         log.error("invalid configuration rejected; the previous one stays active", err=problem)
@@ -89,7 +89,7 @@ class Reloads:
         self._registry[TIMESTAMP].number().set(self._parts.scheduler.services.clock.wall())
 
     def _record(self, reason: str, note: str, *, is_warning: bool) -> None:
-        """Record an event on the lease, by whoever holds it: nobody else may write."""
+        """Record an event on the lease if this process holds it: no other process may write."""
         lease = self._supervisor.lease
         if lease is not None and self._supervisor.state.is_held():
             component = self.options.config.profiles[0].scheduler_name or ""
@@ -98,7 +98,7 @@ class Reloads:
 
 @contextmanager
 def taking_turns() -> Iterator[None]:
-    """Have cycles go on while a thread reads files and imports plugins, which takes longer than a cycle.
+    """Keep cycles running while a thread reads files and imports plugins, which takes longer than a cycle.
 
     Only one thread of Python runs at a time, and by default each may for 5 ms while others wait.
     """
@@ -124,7 +124,7 @@ log = structlog.get_logger(__name__)
 
 
 class FilesFollowed:
-    """The contents of some files as they were last looked at; a file that is away for a moment counts as unchanged."""
+    """The last contents of some files; a file that is missing for a moment counts as unchanged."""
 
     def __init__(self, files: Callable[[], Iterable[Path]]) -> None:
         self._files = files
@@ -139,7 +139,7 @@ class FilesFollowed:
             stamp = _stamp(file)
             known = self._seen.get(file)
             if stamp is None:
-                # Many editors remove a file, or move it away, before they write it anew.
+                # Many editors remove or move a file before they write it again.
                 if known is not None and known[1] and file in self._missing:
                     self._seen[file] = None, ""
                     changed.append(file)
@@ -173,7 +173,7 @@ def _digest(file: Path) -> str:
 
 
 class Told(Protocol):
-    """Who is to know what became of a change."""
+    """The receivers of the result of a change."""
 
     def taken(self, fixed: list[str]) -> None:
         """Learn that a change is in force; ``fixed`` cannot change while the scheduler runs."""
@@ -185,9 +185,9 @@ class Told(Protocol):
 
 
 class FileFollower:
-    """Has changes of a configuration file and of plugins' code taken up, one at a time.
+    """Applies changes of a configuration file and of plugins' code, one at a time.
 
-    ``apply`` loads both and has them used; it returns what cannot change while running, or raises MoorageError.
+    ``apply`` loads and applies both; it returns the parts that cannot change while running, or raises MoorageError.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class FileFollower:
         self._told = told
         self._asked = asyncio.Event()
         self._is_stale = False
-        """Whether other code than what runs was found, and refused."""
+        """Whether the daemon refused code that differs from the running code."""
 
     def ask(self) -> None:
         """Have everything read again soon, whether or not it has changed."""
@@ -224,7 +224,7 @@ class FileFollower:
                 fixed = await self._apply()
         except MoorageError as error:
             self._told.refused(explain(error))
-        except Exception as error:  # the scheduler is no longer blocked with what it has, whatever became of this
+        except Exception as error:  # a failed reload must not stop the scheduler: its current setup stays active
             log.exception("reload failed")
             self._told.refused(f"internal error: {type(error).__name__}: {error}")
         else:

@@ -83,7 +83,7 @@ def run_daemon(options: Options, ends: Ends, services: Iterable[ServiceFactory] 
         try:
             runner.run(Daemon(options, ends, services).run())
         except ApiError as error:
-            log.error("command failed", err=str(error))  # noqa: TRY400 - the message says what to fix
+            log.error("command failed", err=str(error))  # noqa: TRY400 - the message names the fix
             return EXIT_FAILURE
     return 0
 

@@ -1,4 +1,4 @@
-"""SIGUSR2: write cache and queue to the log, and compare them with what the API server has."""
+"""SIGUSR2: write cache and queue to the log, and compare them with the API server."""
 
 import asyncio
 from collections.abc import Iterator
@@ -29,12 +29,12 @@ class Debugger:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Dump and compare, beside everything else."""
+        """Dump and compare in the background."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self.run(), name="debugger")
 
     async def run(self) -> None:
-        """Dump and compare; a server that does not answer only costs the comparison."""
+        """Dump and compare; if the API server does not respond, skip the comparison."""
         self.dump()
         try:
             nodes = await self._client.list(Node)

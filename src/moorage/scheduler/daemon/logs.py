@@ -28,7 +28,7 @@ EventDict = MutableMapping[str, Any]
 def configure_logs(
     options: LoggingOptions, stream: TextIO | None = None, clock: Callable[[], float] = time.time
 ) -> None:
-    """Have everything that is logged from now on written in the form and amount asked for."""
+    """Configure the format and verbosity of all later log lines."""
     VERBOSITY.modules = dict(options.modules or {})
     VERBOSITY.set(options.verbosity)
     render = _json_line if options.format == "json" else _text_line
@@ -55,7 +55,7 @@ class _NamedLoggers:
 
 
 class _NamedLogger:
-    """Writes lines. One that cannot be written is lost: whoever logs must not fail because nobody listens any more."""
+    """Writes lines. A line that cannot be written is lost: logging must not fail because the reader is gone."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self._stream = stream
@@ -71,7 +71,7 @@ class _NamedLogger:
 
 
 def _filter(logger: Any, method: str, event: EventDict) -> EventDict:
-    """Drop what is more than was asked for."""
+    """Drop records above the configured verbosity."""
     event["module"] = logger.name
     level = event.pop("v", None)
     if method in ("info", "debug"):

@@ -1,4 +1,4 @@
-"""What the command line asks for, checked and typed: configuration, gates, and how to serve, log and measure."""
+"""The options of the command line, checked and typed: configuration, gates, and how to serve, log and measure."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,7 +62,7 @@ class RequestHeaders(Struct, frozen=True):
 
 
 class AuthenticationOptions(Struct, frozen=True):
-    """How to find out who asks; times in seconds."""
+    """How to authenticate clients; times in seconds."""
 
     kubeconfig: str = ""
     skip_lookup: bool = False
@@ -73,7 +73,7 @@ class AuthenticationOptions(Struct, frozen=True):
 
 
 class AuthorizationOptions(Struct, frozen=True):
-    """How to find out who may ask; times in seconds."""
+    """How to authorize clients; times in seconds."""
 
     kubeconfig: str = ""
     always_allow: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
@@ -125,7 +125,7 @@ class Options(Struct, frozen=True):
 
 def complete_options(flags: FlagValues) -> Options:
     """Check flags against each other and read the files they name."""
-    # Plugins and what they are made of: the supervisor reads options, too, and does without them.
+    # Plugins and their dependencies: the supervisor reads options, too, and does without them.
     from moorage.scheduler.wiring.policy import build_catalogue, collect_plugins, require_plugins
 
     gates = choose_gates(flags["feature-gates"], flags["emulated-version"], flags["min-compatibility-version"])

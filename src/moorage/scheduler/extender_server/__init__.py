@@ -1,1 +1,1 @@
-"""`moorage extender`: plugins served to a stock kube-scheduler, which asks them as an extender."""
+"""`moorage extender`: plugins served to a stock kube-scheduler, which calls them as an extender."""

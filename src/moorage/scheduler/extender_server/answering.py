@@ -1,7 +1,7 @@
-"""The verbs of an extender, answered by the plugins of one profile on the cache of a scheduler that never schedules.
+"""The verbs of an extender, served by the plugins of one profile on the cache of a scheduler that never schedules.
 
-A question is answered in one go, so that nothing changes meanwhile. Pods that kube-scheduler has assumed but not bound
-are not in the cache: their bindings tell of them.
+A request is handled without interruption, so that nothing changes during it. Pods that kube-scheduler has assumed but
+not bound are not in the cache: their bindings report them.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ UNKNOWN_NODE: Final = Status.unschedulable("node(s) were not known to the extend
 
 
 class Answering:
-    """Answers what kube-scheduler asks about pods and nodes."""
+    """Handles kube-scheduler's requests about pods and nodes."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         ((_, self._cycle),) = scheduler.runners.items()
@@ -45,7 +45,7 @@ class Answering:
         self._phases = BindingPhases(self._profile, ())
 
     def filter(self, question: NodeQuestion) -> tuple[list[str], dict[str, Status]]:
-        """Say which nodes will do, in the order of the question, and why the others will not; PluginError if one broke.
+        """Return feasible nodes in request order, and the status of each rejected node; raise PluginError on failure.
 
         A node that the cache does not have yet is rejected for now: kube-scheduler tries the pod again.
         """
@@ -66,9 +66,9 @@ class Answering:
         return kept, rejected
 
     def prioritize(self, question: NodeQuestion) -> list[tuple[str, int]]:
-        """Score nodes by all score plugins, each from 0 to 100 times its weight; PluginError if one broke.
+        """Score nodes by all score plugins, each from 0 to 100 times its weight; raise PluginError if a plugin fails.
 
-        The filters are not asked again: all of these nodes will do. One that is not known yet is worth nothing.
+        The filters do not run again: all of these nodes are feasible. A node missing from the cache scores zero.
         """
         known, pod = self._rows(question.nodes), self._adapt(question.pod)
         pre = self._cycle.filtering.pre_filter(pod)
@@ -125,7 +125,7 @@ class Answering:
         return {name: info.row for name, info in found if info is not None}
 
     def _scope(self, rows: list[int]) -> NodeScope | None:
-        """Return the part of the cluster that is asked about; ``None`` is all of it, for which answers stand."""
+        """Return the requested part of the cluster; ``None`` is all of it, which has cached results."""
         if len(rows) == len(self._cache):
             return None
         mask = np.zeros(len(self._cache), dtype=np.bool_)
@@ -134,7 +134,7 @@ class Answering:
         return NodeScope(mask, len(rows), order[mask[order]])
 
     def _agree(self, cycle: CycleState, pod: Pod, info: NodeInfo, proposed: ProposedVictims) -> ProposedVictims | None:
-        """Decide on one node: whoever is proposed goes; of the others who could, those stay that the plugins let."""
+        """Decide on one node: proposed victims go; of the other candidates, those stay that the plugins accept."""
         leaving = {uid for uid in proposed.uids if uid in info.pods}
         pool = [other for other in info.pods.values() if other.priority < pod.priority or other.uid in leaving]
         what_if = WhatIf(self._handle, cycle, pod, info, pool)

@@ -1,4 +1,4 @@
-"""What an extender can serve of a configuration: filters, scores and binding of some plugins, and nothing else."""
+"""The parts of a configuration that an extender serves: filters, scores and binding of some plugins, nothing else."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -36,12 +36,12 @@ REFUSED: Final[Mapping[ExtensionPoint, str]] = {
     ExtensionPoint.PLACEMENT_SCORE: "kube-scheduler does not ask extenders about groups",
     ExtensionPoint.POD_GROUP_POST_FILTER: "kube-scheduler does not ask extenders about groups",
 }
-"""Extension points that no verb of the extender's protocol stands for, and why."""
+"""Extension points without a verb in the extender's protocol, and why."""
 ANSWERED: Final = tuple(point for point in ExtensionPoint if point not in REFUSED)
 
 
 class Verbs(Struct, frozen=True):
-    """What kube-scheduler is to ask: what the plugins have an answer to."""
+    """The verbs that kube-scheduler should call: those that the plugins support."""
 
     filters: bool
     scores: bool
@@ -65,7 +65,7 @@ def served_by(policy: Policy, names: Sequence[str], profile_name: str = "") -> S
     points = {point: [name for name in enabled[point] if name in names] for point in ANSWERED}
     filters = bool(points[ExtensionPoint.FILTER] or points[ExtensionPoint.PRE_FILTER])
     binds = bool(points[ExtensionPoint.BIND])
-    # What every scheduler must have; the budgets that preemption looks at are listed for us, too.
+    # The plugins every scheduler must have; the budgets that preemption reads are listed for us, too.
     points[ExtensionPoint.QUEUE_SORT] = [SORT]
     points[ExtensionPoint.BIND].append(BINDER)
     points[ExtensionPoint.POST_FILTER] = [PREEMPTION] if filters else []

@@ -1,4 +1,4 @@
-"""The extender at work: a cache that follows the API server, and a web server that answers from it."""
+"""The running extender: a cache that follows the API server, and a web server on top of it."""
 
 import asyncio
 import signal
@@ -42,7 +42,7 @@ MAX_CONNECTIONS: Final = 128
 STOP_SECONDS: Final = 5.0
 RELOAD_SECONDS: Final = 60.0
 OPEN_PAGES: Final = ("/healthz", "/livez", "/readyz")
-"""What is answered to whoever asks: probes have no certificates."""
+"""Paths open to all clients: probes have no certificates."""
 EVERYWHERE: Final = ("0.0.0.0", "::")
 EXIT_FAILURE: Final = 1
 
@@ -64,7 +64,7 @@ log = structlog.get_logger(__name__)
 
 
 class ExtenderOptions(Struct, frozen=True):
-    """Where to serve, with which certificates, to whom, and under which address kube-scheduler finds it."""
+    """The address, certificates and allowed clients of the server, and its address for kube-scheduler."""
 
     address: str = "127.0.0.1"
     port: int = 8890
@@ -75,7 +75,7 @@ class ExtenderOptions(Struct, frozen=True):
     url: str = ""
 
     def check(self) -> None:
-        """Refuse to serve strangers by mistake: whoever may ask may also have pods bound."""
+        """Refuse to serve unknown clients by mistake: every client may also have pods bound."""
         if bool(self.cert_file) != bool(self.key_file):
             raise InputError("--tls-cert-file", "a certificate and its key belong together", hint="give both or none")
         if self.client_ca_file and not self.cert_file:
@@ -88,12 +88,12 @@ class ExtenderOptions(Struct, frozen=True):
 
     @property
     def scheme(self) -> str:
-        """How the extender is asked."""
+        """How kube-scheduler calls the extender."""
         return "https" if self.cert_file else "http"
 
 
 def run_extender(served: Served, options: ExtenderOptions, connection: Connection) -> int:
-    """Serve until told to stop; return the exit code."""
+    """Serve until stopped; return the exit code."""
     import uvloop
 
     options.check()
@@ -101,7 +101,7 @@ def run_extender(served: Served, options: ExtenderOptions, connection: Connectio
         try:
             runner.run(ExtenderServer(served, options, connection).run())
         except (ApiError, PluginError) as error:
-            log.error("command failed", err=str(error))  # noqa: TRY400 - the message says what to fix
+            log.error("command failed", err=str(error))  # noqa: TRY400 - the message names the fix
             return EXIT_FAILURE
     return 0
 
@@ -134,7 +134,7 @@ class ExtenderServer:
         self._stopping.set()
 
     async def serve(self) -> None:
-        """Listen at once, answer questions once the cache is full, until stopped."""
+        """Listen at once, handle requests once the cache is full, until stopped."""
         async with AsyncExitStack() as ending:
             parts = self._assembled()
             ending.callback(parts.close)
@@ -204,7 +204,7 @@ class ExtenderServer:
         return ServingOptions(options.address, options.port, cert_file=options.cert_file, key_file=options.key_file)
 
     async def _reload(self, tls: ServingTls) -> None:
-        """Take other certificates as they come; what cannot be used now leaves those that are in use."""
+        """Load new certificates when they appear; while new ones are unusable, keep the current ones."""
         while True:
             await asyncio.sleep(RELOAD_SECONDS)
             try:
@@ -236,7 +236,7 @@ class ExtenderServer:
         self._router.add("GET", "/metrics", exposition_page(self._registry.collect, of_process=True))
 
     def answer(self, request: HttpRequest) -> AnyReply:
-        """Answer a request; questions at once, everything else in a task."""
+        """Handle a request; scheduling verbs at once, everything else in a task."""
         if self._authority and request.path not in OPEN_PAGES and not _shows_certificate(request):
             return _refused(401, "a client certificate of the authority in --client-ca-file is needed")
         question = self._verbs.get(request.path)
@@ -274,7 +274,7 @@ class ExtenderServer:
         try:
             return Reply(200, wire.priorities(answering.prioritize(question)))
         except PluginError as error:
-            # There is no place for an error in the answer: kube-scheduler leaves the extender out and logs the code.
+            # The response has no field for an error: kube-scheduler leaves the extender out and logs the code.
             self._failed("prioritize", question.pod.key, error)
             return _refused(500, str(error))
 
@@ -303,7 +303,7 @@ class ExtenderServer:
 
 
 def _shows_certificate(request: HttpRequest) -> bool:
-    """Tell whether a client showed a certificate: TLS has verified it by the one authority that we have given it."""
+    """Return whether a client showed a certificate: TLS has verified it by the one configured authority."""
     connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
     return connection is not None and connection.getpeercert(binary_form=True) is not None
 

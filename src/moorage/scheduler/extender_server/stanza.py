@@ -16,7 +16,7 @@ class Address(Struct, frozen=True):
 
 
 def stanza(served: Served, address: Address) -> str:
-    """Write how kube-scheduler is told of the extender, with what to think of in comments."""
+    """Write the extender's entry for kube-scheduler's configuration, with notes for the operator in comments."""
     verbs = served.verbs
     extender: dict[str, Any] = {"urlPrefix": address.url}
     if verbs.filters:

@@ -1,6 +1,6 @@
-"""The extender's protocol as a server reads it: what kube-scheduler sends, and what it is answered.
+"""The extender's protocol on the server's side: kube-scheduler's requests, and the responses.
 
-Go does not mind the case of keys, so neither is it minded here.
+Go ignores the case of keys, and so does this module.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ MAX_SHOWN: Final = 200
 
 
 class NodeQuestion(Struct, frozen=True):
-    """A pod and the nodes that it is about: what filter and prioritize are asked."""
+    """A pod and its candidate nodes: the request of filter and prioritize."""
 
     pod: Pod
     nodes: tuple[str, ...]
@@ -48,7 +48,7 @@ class BindRequest(Struct, frozen=True):
 
 
 def node_question(body: bytes) -> NodeQuestion:
-    """Read what filter and prioritize are asked; InputError if it is nothing of the kind."""
+    """Read a request of filter or prioritize; raise InputError if it is invalid."""
     fields = _fields(body)
     names = _part(fields, "nodenames", list[str] | None)
     if names is None:
@@ -57,7 +57,7 @@ def node_question(body: bytes) -> NodeQuestion:
 
 
 def victim_question(body: bytes) -> VictimQuestion:
-    """Read what preempt is asked; InputError if it is nothing of the kind."""
+    """Read a request of preempt; raise InputError if it is invalid."""
     fields = _fields(body)
     listed = _part(fields, "nodenametometavictims", dict[str, dict[str, Any] | None] | None)
     if listed is None:
@@ -66,7 +66,7 @@ def victim_question(body: bytes) -> VictimQuestion:
 
 
 def bind_request(body: bytes) -> BindRequest:
-    """Read what bind is asked; InputError if it is nothing of the kind."""
+    """Read a request of bind; raise InputError if it is invalid."""
     fields = _fields(body)
     texts = [_part(fields, name, str | None) or "" for name in ("podname", "podnamespace", "poduid", "node")]
     for name, text in zip(("PodName", "PodNamespace", "PodUID", "Node"), texts, strict=True):
@@ -117,7 +117,7 @@ def _pod(fields: Mapping[str, Raw]) -> Pod:
 
 
 def filter_result(kept: Iterable[str], failed: Mapping[str, str], unresolvable: Mapping[str, str]) -> bytes:
-    """Write what filter answers: the names that will do, and why the others will not."""
+    """Write the response of filter: the names of feasible nodes, and the reasons of the rest."""
     result = {
         "Nodes": None,
         "NodeNames": list(kept),

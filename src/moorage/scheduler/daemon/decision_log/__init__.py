@@ -1,1 +1,1 @@
-"""`--decision-log`: every decision as a line of JSON, written beside the scheduler."""
+"""`--decision-log`: every decision as a line of JSON, written in the background."""

@@ -41,7 +41,7 @@ MAX_BINDINGS: Final = 1024
 
 
 class BestRows:
-    """The rows with the highest totals of the last choice of a profile, and what their totals are made of."""
+    """The rows with the highest totals of the last choice of a profile, and the parts of their totals."""
 
     def __init__(self) -> None:
         self._notes = ScoreNotes()
@@ -69,7 +69,7 @@ class BestRows:
             return {}
         best = self._best
         if info.row not in best:
-            # It is one of many equals, or extenders had their say.
+            # It is one of many equals, or extenders changed the scores.
             best = {info.row: self._sum(info.row, max(best.values())), **dict(list(best.items())[:RUNNERS_UP])}
         names = sorted(best, key=lambda row: (row != info.row, -best[row]))
         return {runner.cache.nodes[row].name: self._entry(row, best[row]) for row in names}
@@ -130,7 +130,7 @@ class DecisionLog(AttemptObserver):
         self._began = 0.0
 
     def post_filtered(self, queued: QueuedPodInfo, result: PostFiltered) -> None:
-        """Remember whom preemption would evict."""
+        """Remember the victims that preemption would evict."""
         if result.nominated_node:
             victims = tuple(sorted(victim.key for victim in result.victims))
             self._nomination = Nomination(result.nominated_node, victims)
@@ -193,7 +193,7 @@ class DecisionLog(AttemptObserver):
 
 
 def rejected_nodes(diagnosis: Diagnosis) -> tuple[RejectedNodes, ...]:
-    """Put the nodes that were rejected into groups, the largest first; what a pre-filter said is said elsewhere."""
+    """Put the rejected nodes into groups, the largest first; the record has pre-filter results elsewhere."""
     if diagnosis.pre_filter is not None:
         return ()
     groups = diagnosis.statuses.grouped(diagnosis.node_count, EXAMPLES)
@@ -222,7 +222,7 @@ class OpenDecisionLog:
     """The observer that makes lines, and the file that they go to."""
 
     def __init__(self, path: str, limits: LogLimits, clock: Clock, counters: CountsLines) -> None:
-        # The two reasons are counted by different threads, so each has a cell of its own.
+        # Different threads count the two reasons, so each has its own cell.
         dropped = {reason: counters(DROPPED, reason) for reason in (BUFFER, DISK)}
         self._file = LineWriter(RotatedFile(Path(path), limits), lambda reason, count: dropped[reason].inc(count))
         self.observer = DecisionLog(self._file.put, clock)

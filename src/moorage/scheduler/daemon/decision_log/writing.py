@@ -1,6 +1,6 @@
-"""Lines into a file that is rotated, by a thread of its own: whoever gives a line never waits, and never fails.
+"""Write lines into a rotated file from a separate thread: the caller never waits and never fails.
 
-What comes faster than the disk takes it is dropped and counted, and so is what a full disk refuses.
+Lines that come faster than the disk accepts them are dropped and counted, and so are lines that a full disk refuses.
 """
 
 import os
@@ -100,7 +100,7 @@ class LineWriter:
         self._thread = threading.Thread(target=self._run, name=flag.removeprefix("--"), daemon=True)
 
     def start(self) -> None:
-        """Open the file and begin; InputError if there is none to write to."""
+        """Open the file and start; raise InputError if the file is not writable."""
         try:
             self._file.open()
         except OSError as error:
@@ -149,7 +149,7 @@ class LineWriter:
 
 
 def check_limits(size: int, files: int) -> LogLimits:
-    """Check the limits that flags give; InputError says which is out of bounds."""
+    """Check the limits from flags; raise InputError that names the limit out of bounds."""
     if size < MIN_SIZE:
         hint = "write a size such as 100Mi"
         raise InputError("--decision-log-max-size", f"{size} bytes is too small", hint=hint)

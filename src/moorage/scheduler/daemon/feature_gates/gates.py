@@ -1,7 +1,7 @@
-"""Which feature gates a command line asks for: those we honour, and those that change nothing here.
+"""The feature gates of a command line: supported gates, and gates that change nothing here.
 
-kube-scheduler takes every gate of Kubernetes, and manifests set one list for all components; so gates of the kubelet or
-the API server are accepted here, too. What cannot be switched off here is refused by name, never ignored.
+kube-scheduler accepts every gate of Kubernetes, and manifests set one list for all components; so gates of the kubelet
+or the API server are accepted here, too. A gate that cannot be switched off here is refused by name, never ignored.
 """
 
 import re
@@ -59,7 +59,7 @@ PERMANENT: Final[Mapping[str, str]] = {
 
 
 class GateChoice(Struct, frozen=True):
-    """The gates in force, and what is worth telling: gates that change nothing, and those nobody supports any more."""
+    """The gates in force, and gates worth a log line: those without effect, and those no longer supported."""
 
     features: FeatureGates
     moot: Mapping[str, str] = field(default_factory=dict)
@@ -101,7 +101,7 @@ def _unknown(asked: Mapping[str, bool]) -> Iterator[ConfigError]:
 
 
 def _locked(asked: Mapping[str, bool], release: str) -> Iterator[ConfigError]:
-    # What other components' gates were in earlier releases is not known here, and changes nothing.
+    # The history of other components' gates is not available here, and changes nothing.
     for name, value in asked.items() if release == RELEASE else ():
         if (name in LOCKED_ON and not value) or (name in LOCKED_OFF and value):
             text = f"cannot set feature gate {name} to {go_bool(value)}, feature is locked to {go_bool(not value)}"

@@ -19,7 +19,7 @@ they are accepted, and their having no effect is logged.
 `DRAFractionalCapacityRange` is on if `--min-compatibility-version` is 1.37.
 """
 
-#: What switching a gate changes here.
+#: The effect of switching a gate here.
 HONOURED: Final = {
     "DRAExtendedResource": "whether devices serve extended resources of pods",
     "DRAAdminAccess": "whether claims may ask for access to devices in use",

@@ -1,4 +1,4 @@
-"""What the value of a flag can be: how it is read, how it is printed, and what a second mention of the flag does."""
+"""Types of flag values: how to read them, how to print them, and the effect of a repeated flag."""
 
 import ipaddress
 import re
@@ -25,12 +25,12 @@ class NamedCertificate(NamedTuple):
 
 
 class FlagKind(Struct, frozen=True):
-    """A type of flag: ``read`` raises ValueError with its complaint, ``bare`` is what a flag without a value means."""
+    """A type of flag: ``read`` raises ValueError with its complaint, ``bare`` is the value of a flag without one."""
 
     name: str
     read: Callable[[str], Any]
     bare: str | None = None
-    #: Joins a further mention to what was read before; without it, the last mention wins.
+    #: Joins a further mention to the earlier value; without it, the last mention wins.
     join: Callable[[Any, Any], Any] | None = None
 
 

@@ -46,7 +46,7 @@ class FlagValues(Mapping[str, Any]):
 
 
 def parse(arguments: Sequence[str]) -> FlagValues:
-    """Read a command line; UsageError says what is wrong with it."""
+    """Read a command line; raise UsageError with its first error."""
     given: dict[str, Any] = {}
     rest = list(arguments)
     extra: list[str] = []
@@ -61,7 +61,7 @@ def parse(arguments: Sequence[str]) -> FlagValues:
             _short(argument, rest, given)
         else:
             extra.append(argument)
-    # Asking for help or the version is answered whatever else is there.
+    # Help and version take precedence over all other flags.
     if extra and not {"help", "version"} & given.keys():
         quoted = " ".join(f'"{word}"' for word in extra)
         raise UsageError(f'"{COMMAND}" does not take any arguments, got [{quoted}]')
@@ -152,5 +152,5 @@ _INSTEAD: Final = {
 
 
 def instead_of(flag: str) -> str:
-    """Say what took the place of a flag; nothing if there never was such a one."""
+    """Return a hint about the replacement of a flag; empty if no such flag ever existed."""
     return _INSTEAD.get(flag, "")

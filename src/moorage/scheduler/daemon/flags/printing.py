@@ -38,7 +38,7 @@ def help_page() -> str:
 
 
 def flagz_values(values: FlagValues) -> dict[str, str]:
-    """Return every flag with its value, sorted, in Go's spelling: lists stand in brackets, whatever they list."""
+    """Return every flag with its value, sorted, in Go's spelling: lists of any type are in brackets."""
     return {name: _flagz_value(FLAGS[name], values[name]) for name in sorted(values)}
 
 

@@ -1,4 +1,4 @@
-"""Every flag: its name, type, default, group and what it does. Upstream's names, defaults and groups; our words."""
+"""Every flag: its name, type, default, group and purpose. Upstream's names, defaults and groups; our words."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -29,7 +29,7 @@ _NO_CURVES: Final = "OpenSSL chooses the key exchange"
 
 
 class Flag(Struct, frozen=True):
-    """One flag. ``moot`` says why it changes nothing here: it is accepted, and that is logged."""
+    """One flag. ``moot`` is the reason why it changes nothing here: it is accepted, and that is logged."""
 
     name: str
     kind: FlagKind

@@ -1,4 +1,4 @@
-"""Where metrics are counted: plain numbers, bound once, read when somebody scrapes.
+"""Cells that count metrics: plain numbers, bound once, read at each scrape.
 
 prometheus_client's own metrics take a lock for every observation and look children up by label; one loop needs no
 lock, and a pod is placed in less time than that would take. So cells count, and prometheus_client only exposes.
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UnknownMetricFamily
 
 UNEXPECTED = "unexpected"
-"""What a label value becomes that is not among those allowed."""
+"""The replacement for a label value that is not allowed."""
 
 LabelValues = tuple[str, ...]
 Reading = Callable[[], Iterable[tuple[LabelValues, float]]]
-"""Reads the values of a gauge when they are asked for."""
+"""Reads the values of a gauge at each scrape."""
 
 
 def _shown(bound: float) -> str:
@@ -40,7 +40,7 @@ class CellMetric:
         self._readings: list[Reading] = []
 
     def number(self, *labels: str) -> NumberCell:
-        """Return the counter or gauge of some label values, to be kept by whoever counts often."""
+        """Return the counter or gauge of some label values; frequent callers keep it."""
         cell = self._numbers.get(labels)
         if cell is None:
             assert len(labels) == len(self.spec.labels), self.spec.name
@@ -48,7 +48,7 @@ class CellMetric:
         return cell
 
     def histogram(self, *labels: str) -> HistogramCell:
-        """Return the histogram of some label values, to be kept by whoever observes often."""
+        """Return the histogram of some label values; frequent callers keep it."""
         cell = self._histograms.get(labels)
         if cell is None:
             assert len(labels) == len(self.spec.labels), self.spec.name
@@ -56,11 +56,11 @@ class CellMetric:
         return cell
 
     def read_from(self, reading: Reading) -> None:
-        """Have values read when they are asked for: what is known anyway costs nothing to count."""
+        """Read values at each scrape: values that exist anyway cost nothing to count."""
         self._readings.append(reading)
 
     def reset(self) -> None:
-        """Begin again at zero; what is read from elsewhere is as it is."""
+        """Reset to zero; values read from elsewhere stay unchanged."""
         for number in self._numbers.values():
             number.reset()
         for histogram in self._histograms.values():
@@ -141,7 +141,7 @@ class CellRegistry:
         self._metrics[metric].histogram(*labels).observe(value)
 
     def register(self, spec: MetricSpec) -> None:
-        """Take in a metric of a plugin's own; ValueError if its name stands for another."""
+        """Register a plugin's metric; raise ValueError if another metric has its name."""
         known = self._metrics.setdefault(spec.name, CellMetric(spec, self._allowed(spec))).spec
         if known != spec:
             was = f"a {known.kind.value} with the labels {', '.join(known.labels)}"
@@ -173,13 +173,13 @@ class CellRegistry:
                 yield family
 
     def fold(self) -> None:
-        """Count all observations made since the last time; whoever runs for long does so every few seconds."""
+        """Count all observations since the last call; long-running processes call this every few seconds."""
         self._feed()
         for metric in self._metrics.values():
             metric.fold()
 
     def reset(self) -> None:
-        """Begin again at zero, as DELETE /metrics asks."""
+        """Reset to zero, for DELETE /metrics."""
         self._feed()
         for metric in self._metrics.values():
             metric.reset()

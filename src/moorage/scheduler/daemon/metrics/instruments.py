@@ -1,4 +1,4 @@
-"""Who counts what: observers of the queue, the attempts, the informers and the event handlers."""
+"""Observers that count: of the queue, the attempts, the informers and the event handlers."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence, Set
@@ -105,11 +105,11 @@ class AttemptInstruments(AttemptObserver):
         self._sampler.cycle_begins()
 
     def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
-        """Remember the runner: at its end it is known who had a say."""
+        """Remember the runner: at its end it lists the plugins that ran."""
         self._found = runner, found
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """Count an attempt that failed; one that goes on to its binding is counted when that ends."""
+        """Count an attempt that failed; an attempt that continues to its binding is counted when the binding ends."""
         took = perf_counter() - self._began
         self._algorithm.observe(took)
         if took > SLOW_SECONDS:
@@ -151,7 +151,7 @@ class AttemptInstruments(AttemptObserver):
         cells[1].observe(perf_counter() - since)
 
     def _note_evaluations(self) -> tuple[int, int]:
-        """Note who had a say; return how many nodes were looked at and how many of them would do."""
+        """Note the plugins that ran; return the numbers of evaluated and feasible nodes."""
         if self._found is None:
             return 0, 0
         (cycle, found), self._found = self._found, None
@@ -171,7 +171,7 @@ class AttemptInstruments(AttemptObserver):
         return key, self._evaluated.setdefault(key, NumberCell())
 
     def _evaluations(self) -> list[tuple[tuple[str, ...], float]]:
-        """Work out from the cycles who was asked how often: counting each plugin in each cycle would cost more."""
+        """Derive from the cycles how often each plugin ran: counting each plugin in each cycle would cost more."""
         counts: dict[tuple[str, ...], float] = defaultdict(float)
         for (runner, skipped_filters, skipped_scores), cycles in self._evaluated.items():
             profile = runner.profile
@@ -253,7 +253,7 @@ class QueueInstruments(QueueObserver):
         cell.observe(seconds)
 
     def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
-        """Log a plugin that raised when asked for a hint, or whether a pod may enter."""
+        """Log a plugin that raised in a queueing hint or in PreEnqueue."""
         log.error("plugin failed in the queue", plugin=plugin, pod=pod.key, error=str(problem))
 
 
@@ -306,7 +306,7 @@ _ACTIONS: Final = {(False, True): Action.ADD, (True, True): Action.UPDATE, (True
 
 RecordSeconds = Callable[[float], None]
 ChangeKey = tuple[type[KubeObject], bool, bool, bool]
-"""The kind, whether it is a pod with a node, and whether there was none before or is none any more."""
+"""The kind, whether it is a pod with a node, and whether the event is an addition or a deletion."""
 
 
 class ChangeTimes(Protocol):
@@ -356,7 +356,7 @@ NO_ANSWER: Final = "<error>"
 class RequestMeter:
     """Counts and times the requests of a client; watches, which last, are not timed.
 
-    Every pod costs two requests, so they are only noted, and counted when somebody asks or a few seconds have passed.
+    Every pod costs two requests, so they are only noted, and counted at a scrape or after a few seconds.
     """
 
     def __init__(self, host: str, registry: CellRegistry) -> None:

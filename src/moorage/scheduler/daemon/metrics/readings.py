@@ -1,4 +1,4 @@
-"""What is known anyway and read only when somebody scrapes: sizes of queues and cache, versions, gates, forms."""
+"""Values that exist anyway and are read only at a scrape: sizes of queues and cache, versions, gates, forms."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -63,7 +63,7 @@ def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
 
 
 def _gauges(name: str, scheduler: Scheduler) -> Values:
-    """Ask the plugins that know; of several profiles the first, as all see the same nodes."""
+    """Query the plugins with these values; of several profiles the first, as all see the same nodes."""
     plugins = (plugin for runner in scheduler.runners.values() for plugin in runner.profile.plugins.values())
     source = next((plugin for plugin in plugins if isinstance(plugin, GaugeSource)), None)
     readings = () if source is None else source.gauges()
@@ -71,14 +71,14 @@ def _gauges(name: str, scheduler: Scheduler) -> Values:
 
 
 def read_client(registry: CellRegistry, recorder: EventRecorder, lease: str, leads: Callable[[], bool]) -> None:
-    """Read whether we lead by a lease, empty where nobody elects, and how many events were dropped."""
+    """Read whether we lead by a lease, empty without leader election, and the number of dropped events."""
     registry["moorage_events_dropped_total"].read_from(lambda: [((), float(recorder.dropped))])
     if lease:
         registry["leader_election_master_status"].read_from(lambda: [((lease,), float(leads()))])
 
 
 def read_informers(registry: CellRegistry, informers: Informers, deliveries: Deliveries) -> None:
-    """Read where the watches stand, and what has not been applied yet."""
+    """Read the positions of the watches, and the number of changes not applied yet."""
 
     def versions() -> Values:
         for informer in informers.all:
@@ -110,7 +110,7 @@ def read_process(registry: CellRegistry, features: FeatureGates) -> None:
 
 
 def forms(profiles: Iterable[Profile]) -> Iterator[tuple[LabelValues, float]]:
-    """Say of every plugin that filters or scores whether it does so by columns or node by node."""
+    """Report for every plugin that filters or scores whether it does so by columns or node by node."""
     for profile in profiles:
         per_node = {*profile.per_node_plugins()}
         for plugin in profile.node_plugins:
@@ -118,7 +118,7 @@ def forms(profiles: Iterable[Profile]) -> Iterator[tuple[LabelValues, float]]:
 
 
 class PodResources:
-    """What pods ask for and are limited to, for /metrics/resources; nothing while somebody else leads."""
+    """The requests and limits of pods, for /metrics/resources; nothing while another scheduler leads."""
 
     def __init__(self, pods: ObjectCache[Pod]) -> None:
         self._pods = pods

@@ -1,4 +1,4 @@
-"""Timing single plugins in one cycle out of ten: whatever plugins are asked then is asked in the other nine, too.
+"""Time single plugins in one cycle out of ten: the sampled cycles call the same plugins as the other nine.
 
 In sampled cycles every plugin has a timer, which the engine's one boundary for calls of plugins looks for.
 """
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 SHARE: Final = 0.1
 RUN: Final = 10
-"""So many cycles in a row are timed, or not: to give all plugins a timer takes longer than a cycle."""
+"""The number of consecutive cycles with or without timing: adding timers to all plugins takes longer than a cycle."""
 ERROR: Final = Code.ERROR.label
 SUCCESS: Final = Code.SUCCESS.label
 SAMPLED: Final = frozenset(
@@ -44,7 +44,7 @@ SAMPLED: Final = frozenset(
 class PluginSampler:
     """Observes plugin_execution_duration_seconds: the ``CallTimer`` of plugins.
 
-    A pod is bound, or helped, a little after its cycle, so now and then another run decides about those calls.
+    A pod is bound, or helped, a little after its cycle, so sometimes another run decides about those calls.
     """
 
     def __init__(self, registry: CellRegistry, chance: Random) -> None:
@@ -117,7 +117,7 @@ class PluginSampler:
 
 
 def status_of(answer: object) -> str:
-    """Return the code of what a plugin answered; anything that is no Status is a success."""
+    """Return the code of a plugin's result; any result other than a Status is a success."""
     if answer is None:
         return SUCCESS
     if isinstance(answer, Status):

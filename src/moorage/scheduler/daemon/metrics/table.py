@@ -1,4 +1,4 @@
-"""Every metric: name, type, labels, buckets and stability as kube-scheduler has them, and a few of our own."""
+"""Every metric: name, type, labels, buckets and stability of kube-scheduler's metrics, and a few additional ones."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -123,7 +123,7 @@ _ALL: Final = (
             ALPHA,
             exponential(0.01, 2, 20),
         ),
-        # What is alpha is hidden in the very release that deprecates it.
+        # An alpha metric is hidden in the very release that deprecates it.
         deprecated="1.37.0",
         is_hidden=True,
     ),

@@ -1,1 +1,1 @@
-"""Serving over HTTPS: health, metrics and pages for operators, to those whom the API server lets in."""
+"""Serving over HTTPS: health, metrics and pages for operators, for clients that the API server authorizes."""

@@ -1,4 +1,4 @@
-"""Who may come in: authentication and authorization, both delegated to the API server."""
+"""Access control: authentication and authorization, both delegated to the API server."""
 
 from collections.abc import Sequence
 from time import perf_counter
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 class AccessControl(Struct):
-    """Lets requests in or turns them away. Without reviewers, tokens are nobody's and nothing is allowed."""
+    """Accepts or rejects requests. Without reviewers, no token is valid and nothing is allowed."""
 
     always_allow: Sequence[str]
     tokens: TokenReviewer | None = None
@@ -55,7 +55,7 @@ class AccessControl(Struct):
         self.client_authorities, self.proxy_authorities, self.proxy_headers = authorities, proxies, clients.headers
 
     async def admit(self, request: HttpRequest, page: StreamingHandler) -> Reply | ReplyStream:
-        """Answer a request with a page, or turn it away."""
+        """Return a page for a request, or reject it."""
         try:
             user = await self._known(request)
             if user is None:
@@ -90,7 +90,7 @@ class AccessControl(Struct):
         self.meter.observe(seconds, perf_counter() - began, result)
 
     async def identify(self, request: HttpRequest) -> User | None:
-        """Find out who asks: a proxy's user, a certificate's, a token's, or nobody; ``None`` for a false token."""
+        """Return the user of a proxy, certificate or token, or the anonymous user; ``None`` for an invalid token."""
         chain = peer_chain(request)
         if chain:
             user = self._certified(request, chain)
@@ -112,7 +112,7 @@ class AccessControl(Struct):
         return certificate_user(certificate) if self.client_authorities.issued(chain) else None
 
     async def allows(self, user: User, verb: str, path: str) -> bool:
-        """Decide whether somebody may do something to a path."""
+        """Decide whether a user may use a verb on a path."""
         if any(path == allowed or _covers(allowed, path) for allowed in self.always_allow) or MASTERS in user.groups:
             return True
         if self.access is None:

@@ -22,7 +22,7 @@ class FamilyCollector(Collector):
 
 
 class Exposition:
-    """What one page exposes; with ``of_process``, what is known of any Python process as well."""
+    """The metrics of one page; with ``of_process``, those of any Python process as well."""
 
     def __init__(self, collect: Collect, *, of_process: bool = False) -> None:
         self._registry = CollectorRegistry(auto_describe=False)

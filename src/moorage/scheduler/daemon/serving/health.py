@@ -1,4 +1,4 @@
-"""Health checks by name, and what /healthz, /livez and /readyz say of them, in the words of Kubernetes components."""
+"""Health checks by name, and the texts of /healthz, /livez and /readyz, in the words of Kubernetes components."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -8,16 +8,16 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 HealthCheck = Callable[[], str | None]
-"""Looks whether something is well: ``None``, or what is wrong."""
+"""Checks the health of a component: ``None``, or a description of the problem."""
 
 
 def ping() -> str | None:
-    """Be well: whoever can ask gets an answer."""
+    """Succeed always: a response proves that the server runs."""
     return None
 
 
 class Report(NamedTuple):
-    """The answer to a health check."""
+    """The result of a health check."""
 
     is_healthy: bool
     text: str
@@ -47,7 +47,7 @@ class HealthChecks:
                 lines.append(f"[+]{name} ok")
             else:
                 failed = True
-                # Anybody may ask for health, so why something failed is in the logs only.
+                # Health pages are public, so the reasons of failures are in the logs only.
                 lines.append(f"[-]{name} failed: reason withheld")
         if unknown := sorted({*exclude} - self._endpoints[endpoint].keys()):
             names = ", ".join(f'"{name}"' for name in unknown)
@@ -57,7 +57,7 @@ class HealthChecks:
         return Report(True, "\n".join([*lines, f"{endpoint} check passed", ""]) if verbose else "ok")
 
     def report_one(self, endpoint: str, name: str) -> Report | None:
-        """Run a single check; ``None`` if there is none of that name."""
+        """Run a single check; return ``None`` if no check has that name."""
         check = self._endpoints[endpoint].get(name)
         if check is None:
             return None

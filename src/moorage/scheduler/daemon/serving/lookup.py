@@ -1,4 +1,4 @@
-"""What the cluster publishes for servers like ours: whose client certificates and which proxies to believe."""
+"""The trust settings that the cluster publishes for servers like ours: client CAs and trusted proxies."""
 
 from pathlib import Path
 from typing import Final
@@ -35,7 +35,7 @@ class TrustedConfigMap(Struct, frozen=True):
 
 
 def from_flags(options: AuthenticationOptions) -> TrustedClients:
-    """Read what the command line says."""
+    """Read the settings of the command line."""
     headers = options.headers
     return TrustedClients(
         client_ca=_read("--client-ca-file", options.client_ca_file),
@@ -45,7 +45,7 @@ def from_flags(options: AuthenticationOptions) -> TrustedClients:
 
 
 async def looked_up(client: ApiClient, given: TrustedClients) -> TrustedClients:
-    """Add what the command line left out from what the cluster publishes."""
+    """Add settings that the command line omits from those that the cluster publishes."""
     try:
         data = msgspec.json.decode(await client.request("GET", CONFIG_MAP), type=TrustedConfigMap).data or {}
     except UNREADABLE as error:

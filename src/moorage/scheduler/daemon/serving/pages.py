@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from moorage.scheduler.daemon.serving.exposition import Exposition
 
 HEALTH_PATHS: Final = ("/healthz", "/livez", "/readyz")
-"""Pages that are the supervisor's to answer."""
+"""Pages that the supervisor serves itself."""
 
 
 class Exposed(Protocol):
-    """What has metrics to show."""
+    """A source of metrics."""
 
     def collect(self) -> "Iterable[Metric]":
         """Go through the families there are now."""
@@ -53,7 +53,7 @@ class PageSources(Struct, frozen=True):
 
 
 class HealthPages:
-    """Answers whether the process is well, and how often it was."""
+    """Serves the health of the process, and the counts of its health checks."""
 
     def __init__(self, health: HealthChecks) -> None:
         self._health = health
@@ -83,7 +83,7 @@ class HealthPages:
 
 
 class Pages:
-    """Answers requests for all other pages."""
+    """Serves all other pages."""
 
     def __init__(self, sources: PageSources) -> None:
         self._sources = sources

@@ -1,4 +1,4 @@
-"""Asking the API server who somebody is and what they may do; answers are cached for a while."""
+"""Query the API server for the identity and permissions of users; results are cached for a while."""
 
 import asyncio
 import hashlib
@@ -18,7 +18,7 @@ from moorage.scheduler.framework.metering import Meter
 
 MAX_CACHED: Final = 4096
 MAX_UNDER_WAY: Final = 64
-"""Questions to the API server at a time: whoever can connect to us must not be able to keep it busy."""
+"""Concurrent requests to the API server: clients of this server must not be able to keep it busy."""
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -26,9 +26,9 @@ V = TypeVar("V")
 
 
 class CachedReviews(Generic[V]):
-    """Answers by question: true for some seconds, asked for once however many wait, and only so many at a time.
+    """Results by request: valid for some seconds, fetched once for all waiting callers, with limited concurrency.
 
-    Questions are kept as digests: they contain secrets, and may be of any length.
+    Requests are stored as digests: they contain secrets, and may be of any length.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -37,19 +37,19 @@ class CachedReviews(Generic[V]):
         self._under_way: dict[bytes, asyncio.Task[V]] = {}
 
     def find(self, key: bytes) -> V | None:
-        """Return an answer that is still true."""
+        """Return a result that is still valid."""
         found = self._known.find(key)
         return found[1] if found is not None and found[0] > self._clock.now() else None
 
     async def ask(self, key: bytes, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
-        """Ask, or wait with those who have asked already; TooManyRequests if too much is being asked."""
+        """Fetch a result, or wait for a fetch in progress; raise TooManyRequests if too many are in progress."""
         task = self._under_way.get(key)
         if task is None:
             if len(self._under_way) >= MAX_UNDER_WAY:
                 raise TooManyRequests("too many requests are being reviewed, please try again later", status=429)
             task = self._under_way[key] = asyncio.ensure_future(self._answer(key, ask, ttl))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        # Whoever hangs up does not take the answer from the others.
+        # A client that disconnects does not cancel the result for the others.
         return await asyncio.shield(task)
 
     async def _answer(self, key: bytes, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
@@ -71,7 +71,7 @@ class ReviewedUser(msgspec.Struct, frozen=True):
 
 
 class TokenStatus(msgspec.Struct, frozen=True):
-    """What a TokenReview says."""
+    """The result of a TokenReview."""
 
     authenticated: bool = False
     user: ReviewedUser = ReviewedUser()
@@ -79,7 +79,7 @@ class TokenStatus(msgspec.Struct, frozen=True):
 
 
 class AccessStatus(msgspec.Struct, frozen=True):
-    """What a SubjectAccessReview says."""
+    """The result of a SubjectAccessReview."""
 
     allowed: bool = False
     reason: str = ""
@@ -98,7 +98,7 @@ class AccessAnswer(msgspec.Struct, frozen=True):
 
 
 class TokenReviewer:
-    """Finds out whose token it is. ``None`` for nobody's; ApiError if the API server does not say."""
+    """Finds the user of a token. ``None`` for an invalid token; ApiError if the API server returns no result."""
 
     def __init__(self, client: ApiClient, meter: Meter, clock: Clock, ttl: float) -> None:
         self._client = client
@@ -137,7 +137,7 @@ class TokenReviewer:
 
 
 class AccessReviewer:
-    """Finds out whether somebody may do something; ApiError if the API server does not say."""
+    """Finds out whether a user may do something; ApiError if the API server returns no result."""
 
     def __init__(self, client: ApiClient, meter: Meter, clock: Clock, allowed_ttl: float, denied_ttl: float) -> None:
         self._client = client
@@ -146,7 +146,7 @@ class AccessReviewer:
         self._reviews: CachedReviews[AccessStatus] = CachedReviews(clock)
 
     async def decide(self, user: User, verb: str, path: str) -> AccessStatus:
-        """Ask whether a user may do something to a path."""
+        """Return whether a user may use a verb on a path."""
         key = hashlib.sha256(msgspec.json.encode((user, verb, path))).digest()
         status = self._reviews.find(key)
         if status is not None:
@@ -170,7 +170,7 @@ class AccessReviewer:
 
 
 async def measured(meter: Meter, what: str, ask: Callable[[], Awaitable[bytes]]) -> bytes:
-    """Count a request and how long it took, by the code of its answer."""
+    """Count a request and its duration, by status code."""
     began, code = perf_counter(), "<error>"
     try:
         answer = await ask()
@@ -185,7 +185,7 @@ async def measured(meter: Meter, what: str, ask: Callable[[], Awaitable[bytes]])
 
 
 def decoded(answer: bytes, kind: type[V]) -> V:
-    """Read a review; ServerError if it is none."""
+    """Read a review; raise ServerError if the object is not a review."""
     try:
         return msgspec.json.decode(answer, type=kind)
     except UNREADABLE as error:

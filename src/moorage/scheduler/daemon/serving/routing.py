@@ -12,18 +12,18 @@ StreamingHandler = Callable[[HttpRequest], Coroutine[Any, Any, Reply | ReplyStre
 
 
 def text_reply(text: str, status: int = 200) -> Reply:
-    """Answer with plain text."""
+    """Return a plain text response."""
     return Reply(status, text.encode(), PLAIN)
 
 
 class Router:
-    """Finds the page for a request. A path that ends in a slash stands for everything right below it, too."""
+    """Finds the page for a request. A path that ends in a slash also matches everything right below it."""
 
     def __init__(self) -> None:
         self._pages: dict[str, dict[str, PageHandler]] = {}
 
     def add(self, method: str, path: str, page: PageHandler) -> None:
-        """Serve a page; whoever may GET it may also ask for its HEAD."""
+        """Serve a page; GET also allows HEAD."""
         pages = self._pages.setdefault(path, {})
         pages[method] = page
         if method == "GET":
@@ -31,7 +31,7 @@ class Router:
 
     @property
     def paths(self) -> list[str]:
-        """What is served, in order."""
+        """The served paths, in order."""
         return sorted(self._pages)
 
     def has(self, path: str) -> bool:
@@ -42,7 +42,7 @@ class Router:
         return self._pages.get(path) or self._pages.get(f"{path.rpartition('/')[0]}/")
 
     async def answer(self, request: HttpRequest) -> Reply:
-        """Answer a request: 404 where nothing is served, 405 for what cannot be done there."""
+        """Handle a request: 404 for an unknown path, 405 for an unsupported method."""
         pages = self._at(unquote(request.path))
         if pages is None:
             return text_reply("404 page not found\n", 404)

@@ -1,4 +1,4 @@
-"""Starting the server: who may come in, with which certificates, on which address."""
+"""Start the server: access control, certificates and address."""
 
 import asyncio
 import os
@@ -79,7 +79,7 @@ class Server:
             await self.reload()
 
     async def reload(self) -> None:
-        """Take certificates and client CAs as they are now; done by itself once a minute."""
+        """Load the current certificates and client CAs; runs automatically once a minute."""
         if self._certificates is not None:
             await self._certificates.reload()
 
@@ -148,7 +148,7 @@ class Certificates:
         return self._tls
 
     async def reload(self) -> None:
-        """Take everything as it is now; what cannot be used, because it is being written, leaves all as it was."""
+        """Load all current files; if one is unusable because of a write in progress, keep the previous state."""
         try:
             trusted = await self._published(from_flags(self._options))
             is_new = self._tls is not None and self._tls.load(trusted.bundles)

@@ -61,7 +61,7 @@ class ServingTls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """What the next connection is made with."""
+        """The context of the next connection."""
         return self._context
 
     def load(self, client_cas: Sequence[bytes]) -> bool:
@@ -115,7 +115,7 @@ def _context(options: ServingOptions, client_cas: Sequence[bytes]) -> ssl.SSLCon
         except (OSError, ValueError) as error:
             raise InputError("--client-ca-file", f"invalid certificate: {error}") from error
         context.verify_mode = ssl.CERT_OPTIONAL
-        # A client that resumes a session shows its certificate alone, not by whom it was verified.
+        # A client that resumes a session shows its certificate alone, without its verified chain.
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET
     return context
@@ -175,7 +175,7 @@ def _named_contexts(options: ServingOptions, client_cas: Sequence[bytes]) -> dic
 def _chooser(
     by_name: Mapping[str, ssl.SSLContext], default: Callable[[], ssl.SSLContext]
 ) -> Callable[[ssl.SSLObject | ssl.SSLSocket, str | None, ssl.SSLContext], None]:
-    """Choose the certificate by the name a client asks for, if any: whole names first, then wildcards."""
+    """Choose the certificate by the server name of a client, if any: whole names first, then wildcards."""
 
     def choose(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
         wildcard = f"*.{(name or '').partition('.')[2]}"
@@ -194,7 +194,7 @@ def _names_in(entry: NamedCertificate) -> list[str]:
 
 
 def _self_signed() -> tuple[bytes, bytes]:
-    # Whoever brings certificates of their own need not wait for the library that makes them.
+    # With configured certificates, startup does not wait for the library that generates them.
     from moorage.scheduler.daemon.serving.self_signed import self_signed
 
     return self_signed()

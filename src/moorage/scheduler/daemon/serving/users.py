@@ -1,4 +1,4 @@
-"""Who asks: users as Kubernetes knows them, from a client certificate, a proxy's headers, or nobody at all."""
+"""Users in the sense of Kubernetes, from a client certificate, a proxy's headers, or anonymous."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -25,7 +25,7 @@ class User(Struct, frozen=True):
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def authenticated(self) -> "User":
-        """Return the same user as a member of those whom we know."""
+        """Return the same user as a member of the authenticated group."""
         return self if AUTHENTICATED in self.groups else replace(self, groups=(*self.groups, AUTHENTICATED))
 
 
@@ -73,7 +73,7 @@ def _issued(authority: "x509.Certificate", certificate: "x509.Certificate") -> b
 
 
 def certificate_user(certificate: "x509.Certificate") -> User:
-    """Return whom a client certificate names: the common name, and each organization as a group."""
+    """Return the user of a client certificate: the common name, and each organization as a group."""
     from cryptography.x509.oid import NameOID
 
     return User(_common_name(certificate), groups=tuple(_all(certificate.subject, NameOID.ORGANIZATION_NAME)))
@@ -82,7 +82,7 @@ def certificate_user(certificate: "x509.Certificate") -> User:
 def proxied_user(
     headers: Iterable[tuple[str, str]], certificate: "x509.Certificate", names: ProxyHeaders
 ) -> User | None:
-    """Return whom a proxy names; ``None`` if it names nobody, or is not believed."""
+    """Return the user that a proxy names; ``None`` without a name, or if the proxy is not trusted."""
     proxy = _common_name(certificate)
     if names.allowed_names and proxy not in names.allowed_names:
         return None

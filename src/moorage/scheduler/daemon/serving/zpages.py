@@ -1,4 +1,4 @@
-"""/statusz and /flagz: a text for people, or a document for programs that ask for one in their Accept header."""
+"""/statusz and /flagz: a text for people, or a document for programs that request one in their Accept header."""
 
 import json
 import time
@@ -34,7 +34,7 @@ class ZPage(Struct, frozen=True):
     content: Mapping[str, Any]
 
     def answer(self, request: HttpRequest) -> Reply:
-        """Answer in the first form of those asked for that there is."""
+        """Respond in the first supported form of the Accept header."""
         for media_type, wanted in _asked_for(request.header(b"accept")):
             if media_type in ("*/*", "text/*", "text/plain"):
                 return self._text()

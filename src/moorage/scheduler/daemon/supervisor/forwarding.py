@@ -1,4 +1,4 @@
-"""Pages that only the scheduler can write: the supervisor admits who asks, and passes the request on."""
+"""Pages that only the scheduler can write: the supervisor authorizes the client, and forwards the request."""
 
 import asyncio
 from itertools import count
@@ -11,7 +11,7 @@ from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Incidents
 
 MAX_ASKED: Final = 64
 PAGE_SECONDS: Final = 3.0
-"""A scheduler that has been blocked for so long does not answer for its pages."""
+"""A scheduler that has been blocked for this long does not serve its pages."""
 PASSED_ON: Final = (b"accept",)
 """Headers that pages look at; credentials stay here."""
 
@@ -27,7 +27,7 @@ class Forwarding:
         self._asked: dict[int, asyncio.Future[Reply]] = {}
 
     async def page(self, request: HttpRequest) -> Reply:
-        """Have the scheduler answer; if it cannot, say so."""
+        """Forward a request to the scheduler; if it cannot respond, return an error."""
         if len(self._asked) >= MAX_ASKED:
             return text_reply("too many requests are waiting for the scheduler\n", 503)
         number = next(self._numbers)
@@ -54,13 +54,13 @@ class Forwarding:
         return text_reply(f"the scheduler has been blocked{where} for {self._watchdog.blocked:.0f} s\n", 503)
 
     def answered(self, message: Answered) -> None:
-        """Take what the scheduler answered; nobody may wait for it any more."""
+        """Accept a response of the scheduler; its client may be gone."""
         waiting = self._asked.get(message.number)
         if waiting is not None and not waiting.done():
             waiting.set_result(Reply(message.status, message.body, message.content_type, message.headers))
 
     def end(self) -> None:
-        """Let nobody wait for a scheduler that is gone."""
+        """Fail all requests that wait for a scheduler that is gone."""
         for waiting in self._asked.values():
             if not waiting.done():
                 waiting.set_result(text_reply("the scheduler has ended\n", 503))

@@ -1,4 +1,4 @@
-"""Which plugin a stack is in: where the code of each plugin stands, and the first of it on the way down a stack."""
+"""Find the plugin of a stack: the location of each plugin's code, and its first frame on the way down a stack."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ def coroutine_stack(coroutine: Any) -> list[Frame]:
 
 
 def plugin_in(stack: Sequence[Frame], spans: Iterable[Span]) -> tuple[str, Frame | None]:
-    """Name the plugin that a stack is in, and where in it: the outermost call of its code, "" if there is none."""
+    """Return the plugin of a stack and the location in it: the outermost call of its code, or "" without a plugin."""
     known = list(spans)
     for frame in reversed(stack):
         for span in known:

@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     ExtendPages: TypeAlias = Callable[[StreamingHandler, Forward], tuple[StreamingHandler, int]]
 
 END_SECONDS: Final = 25.0
-"""What a scheduler that was asked to end gets for it; a kubelet waits for 30 seconds before it kills."""
+"""The time a scheduler has to stop; a kubelet waits for 30 seconds before it kills."""
 BLOCKED_END_SECONDS: Final = 5.0
-"""What it gets if its loop does not turn: nothing can come to an end there."""
+"""The time a scheduler has if its loop is blocked: it cannot finish anything."""
 FINISH_SECONDS: Final = 3.5
-"""What is left for giving the lease back."""
+"""The time that remains to release the lease."""
 
 log = structlog.get_logger(__name__)
 
@@ -121,7 +121,7 @@ class Supervisor:
         return code if self._code is None else self._code
 
     async def _finish(self) -> None:
-        """Give the lease back, now that nobody writes any more, and stop serving."""
+        """Release the lease, now that all writes have ended, and stop serving."""
         self._gone.set()
         self._forwarding.end()
         if self._tasks:
@@ -158,7 +158,7 @@ class Supervisor:
         try:
             await work
         except LeadershipLost as error:
-            log.error("command failed", err=str(error))  # noqa: TRY400 - the message says all there is to say
+            log.error("command failed", err=str(error))  # noqa: TRY400 - the message is complete
             self._end()
         except Exception as error:  # whatever it is, run() raises it once the scheduler is gone
             self._error = error
@@ -191,7 +191,7 @@ class Supervisor:
         self._end()
 
     async def _serve(self, setup: Setup) -> None:
-        # By now the scheduler imports what it is made of: this is done beside it, and is not in its memory.
+        # The scheduler imports its modules now: this runs in parallel, and is not in its memory.
         from moorage.scheduler.daemon.serving.pages import HealthPages
         from moorage.scheduler.daemon.serving.routing import Router
         from moorage.scheduler.daemon.serving.server import MAX_BODY, Server
@@ -215,7 +215,7 @@ class Supervisor:
         return self._elector is not None and self._elector.election.is_overdue()
 
     def _is_known(self) -> bool:
-        """Whether the API server knows that we stand for election, if it is to elect."""
+        """Whether the API server has our candidacy, if it coordinates the election."""
         setup = self._setup
         needs = setup is not None and setup.lease is not None and setup.lease.is_coordinated
         return not needs or (self._candidacy is not None and self._candidacy.is_synced)
@@ -261,7 +261,7 @@ class Supervisor:
                 await electing
 
     async def _get_ready(self, elector: LeaderElector) -> None:
-        """Look at the lease until the scheduler is ready; an API server that does not answer holds up nothing."""
+        """Check the lease until the scheduler is ready; an unresponsive API server delays nothing."""
         looking = asyncio.ensure_future(elector.look())
         try:
             await self._is_ready.wait()

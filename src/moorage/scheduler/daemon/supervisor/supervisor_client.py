@@ -1,4 +1,4 @@
-"""The scheduler's end: it shows that its loop turns, leads when the supervisor has the lease, and answers for pages."""
+"""The scheduler's end: it sends heartbeats of its loop, leads while the supervisor has the lease, and serves pages."""
 
 import asyncio
 import faulthandler
@@ -41,7 +41,7 @@ RecordEvent = Callable[[EventNote], None]
 
 
 class SupervisorClient:
-    """What a scheduler has of its supervisor. ``stopping`` is set when it is to end, whoever said so."""
+    """The scheduler's view of its supervisor. ``stopping`` is set by any request to stop."""
 
     def __init__(self, ends: Ends, setup: Setup, meter: Meter) -> None:
         self.state = ends.state
@@ -49,7 +49,7 @@ class SupervisorClient:
         self.router = Router()
         self.record: RecordEvent = lambda _note: None
         self.lease: Lease | None = None
-        """The lease as it was when its holder was last announced."""
+        """The lease at the last announcement of its holder."""
         self.is_synced: Callable[[], bool] = lambda: False
         self._ends = ends
         self._setup = setup
@@ -64,7 +64,7 @@ class SupervisorClient:
 
     async def open(self) -> None:
         """Begin to beat and to listen, on the running loop."""
-        # In C and on an alternate path: the supervisor asks for it just when no Python code can run.
+        # In C and on an alternate path: the supervisor requests it just when no Python code can run.
         faulthandler.register(STACK_SIGNAL, file=self._ends.stacks, all_threads=False)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -75,18 +75,18 @@ class SupervisorClient:
         self._beat()
 
     def watch(self, profiles: Iterable[Profile], freeze: Freeze) -> None:
-        """Send where the plugins' code stands, and watch the cycles that wait for one of them."""
+        """Send the locations of the plugins' code, and watch the cycles that wait for a plugin."""
         plugins = {name: plugin for profile in profiles for name, plugin in profile.plugins.items()}
         self._spans = [span for name, plugin in plugins.items() for span in find_spans(name, plugin)]
         self._link.send(Located(self._spans))
         self._cycles.freeze = freeze
 
     def cycling(self, task: "asyncio.Task[None]") -> None:
-        """Take in which task runs the cycles, so that it can be said where one of them waits."""
+        """Remember the task that runs the cycles, so that reports can name the location of a waiting cycle."""
         self._cycles.task = task
 
     def show_synced(self) -> None:
-        """Show at once whether informers are synced: the first plugin to be asked may keep the loop from beating."""
+        """Report at once whether informers are synced: the first plugin call may block the heartbeat."""
         self.state[IS_SYNCED] = float(self.is_synced())
 
     async def leading(self) -> bool:
@@ -101,7 +101,7 @@ class SupervisorClient:
         task.add_done_callback(self._tasks.discard)
 
     def _on_signal(self, number: int) -> None:
-        # A terminal sends one to both processes, and the supervisor says so, too: only our own ones are counted.
+        # A terminal sends one to both processes, and the supervisor forwards it, too: only our own ones are counted.
         self._signals += 1
         if self._signals > 1:
             os._exit(EXIT_FAILURE)
@@ -154,7 +154,7 @@ class SupervisorClient:
         if self._cycles.is_news(now):
             self._report(now)
         if self._may_lead.is_set() and not self.state.is_held():
-            # The supervisor kills us when this happens; if it is stopped, nobody else cuts what is still under way.
+            # The supervisor kills us when this happens; if it is stopped, no other process ends the work in progress.
             log.error("command failed", err="Leaderelection lost")
             os._exit(EXIT_FAILURE)
         asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat)
@@ -163,7 +163,7 @@ class SupervisorClient:
         stack = coroutine_stack(self._cycles.task.get_coro() if self._cycles.task else None)
         plugin, frame = plugin_in(stack, self._spans)
         if not plugin:
-            self._cycles.excuse()  # an extender, which has a time limit of its own
+            self._cycles.excuse()  # an extender, which has its own time limit
             return
         self._meter.count(METRIC, plugin)
         log.warning(
@@ -176,7 +176,7 @@ class SupervisorClient:
 
 
 class Cycles:
-    """Since when the cycle that waits has been waiting; looked at now and then: cycles do nothing for it."""
+    """The start of the current wait of a cycle; sampled from outside: cycles do nothing for it."""
 
     def __init__(self) -> None:
         self.freeze: Freeze | None = None
@@ -195,7 +195,7 @@ class Cycles:
         return 0.0 if self._is_excused else self.since
 
     def is_news(self, now: float) -> bool:
-        """Return whether a cycle has waited for long enough to say so, once."""
+        """Return whether a cycle has waited long enough for a report, once."""
         if not self.since or self._is_reported or now - self.since < WARN_SECONDS:
             return False
         self._is_reported = True

@@ -12,7 +12,7 @@ from moorage.scheduler.daemon.supervisor.stacks import Span, plugin_in, read_sta
 from moorage.scheduler.framework.metering import Meter
 
 BEAT_SECONDS: Final = 0.25
-"""How often the scheduler shows that its loop turns, and how often somebody looks."""
+"""The interval of heartbeats of the scheduler's loop, and of checks."""
 WARN_SECONDS: Final = 1.0
 """After so long it is logged and counted."""
 
@@ -44,12 +44,12 @@ class Watchdog:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the loop has been blocked for long enough to say so."""
+        """Whether the loop has been blocked long enough for a report."""
         return self.blocked >= WARN_SECONDS
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has gone on for so long that another had better lead."""
+        """Whether the block has lasted so long that another scheduler should lead."""
         return 0 < self.limit <= max(self.blocked, self.waiting)
 
 
@@ -62,7 +62,7 @@ log = structlog.get_logger(__name__)
 
 
 class Incidents:
-    """Watches one scheduler. ``counts`` is how often each plugin held it up, for who asks while it is held up."""
+    """Watches one scheduler. ``counts`` is how often each plugin blocked it, readable during a block."""
 
     def __init__(self, watchdog: Watchdog, child: Child, stacks: int, meter: Meter) -> None:
         self.spans: list[Span] = []

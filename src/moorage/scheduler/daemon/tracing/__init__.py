@@ -1,1 +1,1 @@
-"""OpenTelemetry: attempts as traces, some of them, to wherever they are collected. Imported if a flag asks for it."""
+"""OpenTelemetry: sampled attempts as traces, sent to a collector. Imported only if a flag enables it."""

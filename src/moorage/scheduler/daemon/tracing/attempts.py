@@ -29,13 +29,13 @@ FLUSH_MILLIS: Final = 2000
 T = TypeVar("T")
 
 MAX_TRACED: Final = 512
-"""So many attempts are traced at a time, bindings included."""
+"""The limit of attempts traced at a time, bindings included."""
 
 CURRENT: ContextVar[Span | None] = ContextVar("moorage_span", default=None)
 
 
 class TracedAttempts(AttemptObserver):
-    """Makes the spans of attempts, ``share`` of which are sampled; the :class:`CallTimer` of plugins meanwhile."""
+    """Makes the spans of attempts, ``share`` of which are sampled; the :class:`CallTimer` of plugins in that time."""
 
     def __init__(self, tracer: Tracer, share: float, sampler: PluginSampler, chance: Random | None = None) -> None:
         self._tracer, self._share, self._sampler = tracer, share, sampler
@@ -59,7 +59,7 @@ class TracedAttempts(AttemptObserver):
             self._token = CURRENT.set(self._begin_pod(queued, None))
 
     def trying_group(self, queued: QueuedPodGroupInfo) -> None:
-        """Begin the trace of a group: all that is asked while places are looked for is part of its own span."""
+        """Begin the trace of a group: all plugin calls of the group's placement are part of its span."""
         if not self._is_sampled():
             return
         about: dict[str, str | int] = {
@@ -78,7 +78,7 @@ class TracedAttempts(AttemptObserver):
             self._token = CURRENT.set(self._begin_pod(queued, self._group[1]))
 
     def group_ended(self, attempt: GroupAttempt) -> None:
-        """End the trace of a group; members that go on to their bindings end with those."""
+        """End the trace of a group; members that continue to their bindings end with those."""
         if self._group is None:
             return
         key, _, token = self._group
@@ -111,7 +111,7 @@ class TracedAttempts(AttemptObserver):
             self._sampler.put_over(self)
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """End the trace of an attempt that failed; one that goes on to its binding ends with that."""
+        """End the trace of an attempt that failed; an attempt that continues to its binding ends with the binding."""
         if self._token is not None:
             CURRENT.reset(self._token)
             self._token = None
@@ -178,7 +178,7 @@ class TracedAttempts(AttemptObserver):
         return run
 
     def _parent(self, spec: Phase, arguments: tuple[Any, ...]) -> Span | None:
-        """Find the span of the attempt that a phase belongs to: bindings run beside the cycles of other pods."""
+        """Find the span of a phase's attempt: bindings run in parallel with the cycles of other pods."""
         if not self._attempts:
             return None
         if spec.of_binding and arguments and isinstance(arguments[0], PendingBinding):
@@ -256,7 +256,7 @@ class TracedTransport:
 
 
 class _Within:
-    """A span that is current while a block runs; what the block raises is its error, and goes on."""
+    """A span that is current while a block runs; an exception of the block is its error, and propagates."""
 
     def __init__(
         self, tracer: Tracer, parent: Span, name: str, about: dict[str, str], kind: SpanKind = SpanKind.INTERNAL
@@ -275,7 +275,7 @@ class _Within:
 
 
 class Traces:
-    """All that traces: the attempts, the requests, and what sends the spans."""
+    """All parts of tracing: the attempts, the requests, and the exporter of the spans."""
 
     def __init__(self, provider: TracerProvider, share: float, sampler: PluginSampler) -> None:
         self._provider = provider

@@ -14,7 +14,7 @@ MILLION: Final = 1_000_000
 
 
 def traces_url(endpoint: str) -> str:
-    """Complete the address of a collector; InputError if it is none.
+    """Complete the address of a collector; raise InputError if it is invalid.
 
     >>> traces_url("http://localhost:4318")
     'http://localhost:4318/v1/traces'
@@ -27,7 +27,7 @@ def traces_url(endpoint: str) -> str:
 
 
 def sampled_share(per_million: int) -> float:
-    """Turn the sampling rate into a share; InputError if it is none."""
+    """Turn the sampling rate into a share; raise InputError if it is invalid."""
     if not 0 <= per_million <= MILLION:
         problem = f"{per_million} is not a number from 0 to {MILLION}"
         raise InputError("--tracing-sampling-rate-per-million", problem)
@@ -35,7 +35,7 @@ def sampled_share(per_million: int) -> float:
 
 
 def provider_for(endpoint: str) -> "TracerProvider":
-    """Build what makes spans and sends them; headers, certificates and the like come from OTEL_EXPORTER_OTLP_*."""
+    """Build the provider of spans; OTEL_EXPORTER_OTLP_* variables set headers, certificates and other options."""
     url = traces_url(endpoint)
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
