@@ -413,7 +413,7 @@ class Api:
 
 
 def _options(request: ApiRequest, target: Target) -> WriteOptions:
-    # What a signer approves of is a part of the status.
+    # The approval of a signing request is part of its status.
     part = "status" if target.subresource == "approval" else target.subresource
     return WriteOptions(request.is_dry_run, request.manager, part)
 

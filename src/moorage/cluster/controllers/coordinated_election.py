@@ -42,7 +42,7 @@ class ElectionController:
         return (obj.key,) if any(item.spec.lease_name == obj.name for item in candidates) else ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Elect a leader if there is none; otherwise prefer the best candidate."""
+        """Elect a leader for a lease without a holder; otherwise prefer the best candidate."""
         namespace, _, name = key.partition("/")
         now = self._clock.wall()
         of_lease = (item for item in cache[LeaseCandidate].in_namespace(namespace) if item.spec.lease_name == name)

@@ -67,7 +67,7 @@ class Remains:
 async def empty_namespace(client: ApiClient, namespace: KubeObject, now: float) -> None:
     """Delete all objects in a namespace, pods first; if it is empty, remove the finalizer."""
     remaining = [remains async for remains in _remains(client, namespace.name)]
-    # What pods use, a secret or a claim, stays until they are gone.
+    # Secrets and claims in use stay until the pods are deleted.
     pods = [remains for remains in remaining if remains.resource == "pods."]
     for remains in pods or remaining:
         await client.request("DELETE", remains.path, b'{"apiVersion":"v1","kind":"DeleteOptions"}')

@@ -1,4 +1,4 @@
-"""Custom resources of a described cluster: defaults and checks by their definitions, as far as those are there."""
+"""Custom resources of a described cluster: defaults and checks by their definitions, if any."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -29,12 +29,12 @@ class CustomInput:
 
     def add(self, content: Mapping[str, Any], title: str) -> None:
         """Accept an unprocessed object; ``title`` names it in messages."""
-        # A copy: what completes it changes it.
+        # A copy, because completion changes the data.
         data: Data = msgspec.json.decode(msgspec.json.encode(without_nulls(content)))
         (self._definitions if kind_name(data) == DEFINITION else self._objects).append((data, title))
 
     def completed(self) -> tuple[tuple[Data, ...], tuple[Data, ...]]:
-        """Return the objects with their defaults, and the definitions; InputError if one is not as it must be."""
+        """Return the objects with their defaults, and the definitions; raise InputError if one is invalid."""
         store, resources = Store(), Resources()
         custom = CustomResources(store, resources)
         definition = resources.of_kind(*DEFINITION)

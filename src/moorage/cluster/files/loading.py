@@ -51,7 +51,7 @@ EPOCH: Final = VirtualClock().now()
 DEFAULT_NAMESPACE: Final = "default"
 MAX_NAME: Final = 253
 
-#: Kubernetes' own kinds that do not bear on scheduling: a dump of a live cluster may contain them.
+#: Kubernetes' own kinds without effect on scheduling: a dump of a live cluster may contain them.
 IGNORED_KINDS: Final = frozenset(
     (
         *("Binding", "ConfigMap", "Endpoints", "EndpointSlice", "Event", "LimitRange", "PodTemplate", "ResourceQuota"),
@@ -129,7 +129,7 @@ class ClusterInput:
 
     @cached_property
     def pending(self) -> tuple[Pod, ...]:
-        """The pods that wait for a node and are not being deleted."""
+        """The pods without a node that are not being deleted."""
         return tuple(pod for pod in self.waiting if not pod.is_terminating)
 
 
@@ -142,14 +142,14 @@ def _moments(obj: KubeObject) -> Iterator[float]:
 
 
 def cluster_of(documents: Iterable[Document], *, features: FeatureGates = _DEFAULT_GATES) -> ClusterInput:
-    """Make a cluster of documents that have been read already."""
+    """Create a cluster from documents."""
     return Creation(features).create(documents)
 
 
 def cluster_from(
     contents: Iterable[Any], *, features: FeatureGates = _DEFAULT_GATES, source: str = "the input"
 ) -> ClusterInput:
-    """Make a cluster of objects that are plain data already."""
+    """Create a cluster from objects as plain data."""
     return Creation(features).create(documents_of(contents, source=source))
 
 
@@ -232,7 +232,7 @@ class Creation:
         return with_defaults(obj)
 
     def _admit_selecting(self, workload: PodSource, document: Document) -> KubeObject:
-        """Take a workload in for the scheduler's sake at least: it reads the selector, whatever the rest is like."""
+        """Admit a workload. If the workload is invalid, keep only its selector, which the scheduler reads."""
         if makes_pods(workload):
             try:
                 return self._workloads.admit(workload, document.content, document.title)
@@ -332,7 +332,7 @@ def _refuse_problems(obj: KubeObject, title: str) -> None:
 
 
 def _kind_of(document: Document) -> Kind | None:
-    """Find the kind by group and name; ``None`` for custom resources and kinds the scheduler does not listen to."""
+    """Find the kind by group and name; ``None`` for custom resources and kinds the scheduler does not watch."""
     name, api_version = document.kind, document.api_version
     if not name or not api_version:
         missing = " and ".join(key for key, value in (("apiVersion", api_version), ("kind", name)) if not value)
@@ -359,7 +359,7 @@ def _decode(document: Document, kind: Kind) -> KubeObject:
     try:
         obj = convert(kind.type, document.content)
         if isinstance(obj, AppsWorkload | ReplicationController):
-            _ = obj.spec.template  # kept as JSON, and so not looked into yet
+            _ = obj.spec.template  # stored as JSON; access decodes and checks it
     except msgspec.ValidationError as error:
         text, _, location = str(error).partition(" - at `$")
         path, quoted = _locate(document.content, location.rstrip("`").lstrip("."), text)
@@ -384,7 +384,7 @@ def _locate(content: Any, path: str, text: str) -> tuple[str, str]:
 
 
 def _culprit(content: Mapping[str, Any], text: str) -> str:
-    """Find the entry of a mapping that has the type the message complains of."""
+    """Return the key of the first entry whose type is the one in the error message."""
     names = {"str": str, "int": int, "float": float, "bool": bool, "array": list, "object": dict, "null": type(None)}
     match = re.search(r"got `(\w+)`", text)
     wrong_type = names.get(match[1], object) if match else object

@@ -59,7 +59,7 @@ class WorkloadAdmission:
     def admit(self, obj: PodSource, content: Mapping[str, Any], title: str) -> KubeObject:
         """Return a workload in its stored form; raise InputError if it is invalid."""
         kind = BY_TYPE[type(obj)]
-        # A copy: what completes it changes it.
+        # A copy, because admission changes the data.
         data: Data = msgspec.json.decode(msgspec.json.encode(without_nulls(content)))
         metadata = obj.metadata
         data["metadata"] |= {
@@ -81,19 +81,19 @@ class WorkloadAdmission:
 
 
 def selecting_only(obj: KubeObject) -> KubeObject:
-    """Return a workload of which no pods are to be made; the scheduler reads no more of it than its selector."""
+    """Return a workload without a template: it creates no pods, and the scheduler reads only its selector."""
     assert isinstance(obj, SELECTING)
     spec = msgspec.structs.replace(obj.spec, template_json=msgspec.Raw(b"{}"))
     return msgspec.structs.replace(obj, spec=spec)
 
 
 def selector_uids(objects: Iterable[KubeObject]) -> frozenset[str]:
-    """Name the workloads that only select pods: controllers must not see them, or they would make or delete some."""
+    """Return the uids of workloads that only select pods. Controllers ignore these workloads."""
     return frozenset(obj.uid for obj in objects if isinstance(obj, SELECTING) and not makes_pods(obj))
 
 
 def template_of(obj: PodSource) -> Data:
-    """Return what the pods of a workload are made from; nothing, if it was given for its selector alone."""
+    """Return the pod template of a workload; empty if the workload has only a selector."""
     if not isinstance(obj, CronJob):
         return obj.spec.template
     spec = obj.spec.job_template.get("spec")
@@ -150,7 +150,7 @@ def _not_updating(obj: KubeObject) -> KubeObject:
 
 
 class PatientCollector(GarbageCollector):
-    """Collects garbage, but leaves alone what was described without its owner: the description is not the cluster."""
+    """Garbage collector that ignores objects whose owner is missing in the input, which may be incomplete."""
 
     def __init__(self, clock: Clock, described: Iterable[KubeObject]) -> None:
         super().__init__(clock)

@@ -28,7 +28,7 @@ def allow_page(options: Options) -> Options:
 
 
 class SchedulerPage(DaemonService):
-    """The page of one daemon and the process that answers its questions."""
+    """The page of one daemon and the process that handles its questions."""
 
     def __init__(self, options: Options, instruments: Instruments) -> None:
         from moorage.insight.page.observer import PageObserver
@@ -46,7 +46,7 @@ class SchedulerPage(DaemonService):
         return self._observer
 
     def reconfigure(self, options: Options) -> None:
-        """Answer questions under a new configuration."""
+        """Handle later questions under a new configuration."""
         changing = self._asking.change(request_of(options))
         self._changing = asyncio.get_running_loop().create_task(changing, name="reconfigure the page")
 
@@ -63,7 +63,7 @@ class SchedulerPage(DaemonService):
         router.add("POST", f"{API}try", answer)
 
     async def close(self) -> None:
-        """Stop searches and the process that answers questions."""
+        """Stop searches and the process that handles questions."""
         if self._source is not None:
             await self._source.stop()
         await self._asking.stop()

@@ -205,11 +205,11 @@ class LiveCluster:
         return ()
 
     async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
-        """Answer questions about pods on a node from the cache; send other questions to the other process."""
+        """Handle questions about pods on a node from the cache; send other questions to the other process."""
         if question == "node" and arguments.get("deep") == "no":
             from moorage.insight.page.question_handlers import (
                 node_facts,
-            )  # with all that explains, which a cluster that starts has no use for
+            )  # a late import: the module loads the whole explain package
 
             name = str(arguments.get("node", ""))
             info = self._scheduler.cache.node(name)

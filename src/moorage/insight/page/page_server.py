@@ -1,4 +1,4 @@
-"""Serving the page to people on this machine, or to those who have a token."""
+"""Serving the page to users on this machine, or to users with a token."""
 
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -17,7 +17,7 @@ STOP_SECONDS: Final = 1.0
 
 
 class PageServer:
-    """A page on an address of its own, from start to stop."""
+    """The page on a separate address, from start to stop."""
 
     def __init__(self, source: PageSource, address: str, port: int, tokens: BearerTokens | None = None) -> None:
         self._service = PageService(source)
@@ -29,7 +29,7 @@ class PageServer:
         self.url = ""
 
     async def start(self) -> None:
-        """Begin to serve; InputError if the address cannot be had."""
+        """Start to serve; raise InputError if the address is not available."""
         try:
             port = await self._http.listen(self._address, self._port)
         except OSError as error:
@@ -58,7 +58,7 @@ class PageServer:
 
 
 def _is_for_this_machine(request: HttpRequest) -> bool:
-    """Refuse other names for our address: with one of those a page of somebody else could read what we serve."""
+    """Return whether the Host header is empty or a loopback name. This prevents DNS rebinding by other sites."""
     host = request.header(b"host").strip()
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     return not name or is_loopback(name)

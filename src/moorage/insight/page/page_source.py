@@ -66,7 +66,7 @@ class PageSource(Protocol):
         ...
 
     async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
-        """Answer a question on a copy of the cluster; raise InputError if that is impossible."""
+        """Return the result of a question on a copy of the cluster; raise InputError if that is impossible."""
         ...
 
 

@@ -20,7 +20,7 @@ UNTOLD: Final = "no reason reported yet"
 
 
 class Suggestion(Struct, frozen=True):
-    """The suggested change for a group; empty if none was found."""
+    """The suggested change for a group; empty if the search finds no change."""
 
     text: str
 

@@ -26,7 +26,7 @@ ALMOST_SECONDS: Final = 2.0
 
 
 def answer(session: Session, question: str, arguments: Mapping[str, Any]) -> Any:
-    """Answer a question; raise InputError if it is invalid. The session is restored."""
+    """Return the result of a question; raise InputError if the question is invalid. The session is restored."""
     handler = QUESTIONS.get(question)
     if handler is None:
         raise InputError(question, "unknown question", hint=f"use one of {', '.join(QUESTIONS)}")
@@ -204,7 +204,7 @@ def _find_second_choices(session: Session, info: NodeInfo) -> list[dict[str, Any
 
 
 def helps(session: Session, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the first suggested change for each pod; an empty text if none was found in time."""
+    """Return the first suggested change for each pod; an empty text if the search finds no change in time."""
     suggestions: dict[str, str] = {}
     for key in arguments.get("pods") or ():
         try:

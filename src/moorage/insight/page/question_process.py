@@ -1,4 +1,4 @@
-"""Questions of the page about a live cluster, answered by a child process that reads the cluster itself.
+"""Questions of the page about a live cluster, handled by a child process that reads the cluster itself.
 
 The first question starts the process. It reads the cluster again when its data is old, and ends when it is idle.
 """
@@ -28,7 +28,7 @@ class PageQuestion(msgspec.Struct, frozen=True):
 
 
 class PageAnswer(msgspec.Struct, frozen=True):
-    """An answer as plain data, or the reason why there is none."""
+    """The result of a question as plain data, or an error message."""
 
     data: Any = None
     problem: str = ""
@@ -38,7 +38,7 @@ _answers: Final = msgspec.msgpack.Decoder(PageAnswer)
 
 
 class QuestionProcess:
-    """The child process; it answers one question at a time."""
+    """The child process; it handles one question at a time."""
 
     def __init__(self, request: ExplainRequest) -> None:
         self.request = request
@@ -48,13 +48,13 @@ class QuestionProcess:
         self._idle: asyncio.TimerHandle | None = None
 
     async def change(self, request: ExplainRequest) -> None:
-        """Answer questions under another policy."""
+        """Handle later questions under another policy."""
         self.request = request
         async with self._lock:
             await self.stop()
 
     async def ask(self, question: str, asked: Mapping[str, Any]) -> Any:
-        """Return the answer to a question. Raise InputError if there is none."""
+        """Return the result of a question. Raise InputError if the question fails."""
         if self._queued >= MAX_QUEUED:
             raise InputError(question, "too many questions are pending", hint="try again in a moment")
         self._queued += 1
@@ -84,7 +84,7 @@ class QuestionProcess:
         except (ChildEnded, OSError) as error:
             raise InputError("the question", "the process that answers has ended; see the log") from error
         finally:
-            # Part of an answer may be in the pipe: it must not answer the next question.
+            # The pipe may contain part of a result: it must not become the result of the next question.
             if not is_answered:
                 await self.stop()
         self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._process.kill)

@@ -1,4 +1,4 @@
-"""The child process that answers the page's questions about a live cluster."""
+"""The child process that handles the page's questions about a live cluster."""
 
 import sys
 from time import monotonic
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 def main() -> int:
-    """Answer questions until the parent closes the channel."""
+    """Handle questions until the parent closes the channel."""
     lower_priority()
     channel = ParentChannel()
     request = channel.receive(msgspec.msgpack.Decoder(ExplainRequest))

@@ -204,7 +204,7 @@ class ReplayedCluster:
         ]
 
     async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
-        """Answer a question on the cluster at a point in time."""
+        """Return the result of a question on the cluster at a point in time."""
         return await self.thread.ask((run, min(at, self._runs[run].replay.seconds)), question, arguments)
 
 

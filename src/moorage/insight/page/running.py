@@ -18,14 +18,14 @@ class StartedSource(PageSource, Protocol):
         ...
 
     async def stop(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         ...
 
 
 def run_page(
     make: Callable[[], StartedSource], address: str, port: int, tokens: BearerTokens, ready: Callable[[str], None]
 ) -> int:
-    """Serve until told to stop; ``ready`` is called with the address of the page. Return the exit code."""
+    """Serve until SIGINT or SIGTERM; call ``ready`` with the address of the page. Return the exit code."""
 
     async def serve() -> None:
         stopping = asyncio.Event()

@@ -161,7 +161,7 @@ class StaticCluster:
         return ()
 
     async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
-        """Answer a question on the cluster."""
+        """Return the result of a question on the cluster."""
         return await self.thread.ask(None, question, arguments)
 
     async def _find_suggestions(self, pods: Sequence[str]) -> Mapping[str, str]:

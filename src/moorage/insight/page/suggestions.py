@@ -20,7 +20,7 @@ RETRY_SECONDS: Final = 10.0
 log = structlog.get_logger(__name__)
 
 FindSuggestions = Callable[[Sequence[str]], Awaitable[Mapping[str, str]]]
-"""Returns the first suggested change for each pod; an empty text if none was found."""
+"""Returns the first suggested change for each pod; an empty text if the search finds no change."""
 
 
 class SuggestionSearch:

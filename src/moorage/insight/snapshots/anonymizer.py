@@ -37,7 +37,7 @@ AMOUNTS: Final = frozenset(
 )
 """Fields of amounts by resource: their values stay, and so do the names of Kubernetes' own resources."""
 WHOLE: Final = frozenset(("attributes", "consumedCapacity"))
-"""What devices have is known by these names to expressions."""
+"""Fields of devices that stay unchanged: expressions refer to their keys."""
 KEYS: Final = frozenset(("key", "topologyKey", "matchLabelKeys", "topologyKeys", "extendedResourceName"))
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io"
 """Prefix of resource names that request devices of a class."""

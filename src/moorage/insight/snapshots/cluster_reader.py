@@ -49,7 +49,7 @@ KEPT_ANNOTATIONS: Final = frozenset(
         "volume.beta.kubernetes.io/storage-class",
     )
 )
-"""Annotations that bear on scheduling."""
+"""Annotations that affect scheduling."""
 KEPT_PARAMETERS: Final = frozenset((TOPOLOGY,))
 """Parameters of a storage class that do; those of others hold accounts and keys."""
 Content: TypeAlias = dict[str, Any]

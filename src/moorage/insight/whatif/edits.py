@@ -18,7 +18,7 @@ Operation: TypeAlias = dict[str, Any]
 
 
 class ObjectId(NamedTuple):
-    """Which object is meant: kind, namespace (empty for what has none) and name."""
+    """Identity of an object: kind, namespace (empty for cluster-scoped objects) and name."""
 
     kind: str
     namespace: str
@@ -26,7 +26,7 @@ class ObjectId(NamedTuple):
 
     @classmethod
     def of(cls, content: Content) -> "ObjectId":
-        """Identify an object as it is written; what needs a namespace and names none is in the default one."""
+        """Return the identity of a manifest; the namespace of namespaced objects defaults to ``default``."""
         kind, metadata = str(content.get("kind", "")), content.get("metadata") or {}
         known_kind = BY_NAME.get(kind)
         namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
@@ -36,11 +36,11 @@ class ObjectId(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return ``namespace/name``, or the name of what has no namespace."""
+        """Return ``namespace/name``, or the name of a cluster-scoped object."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def as_data(self, api_version: str = "") -> dict[str, str]:
-        """Write it down as the head of an object."""
+        """Return the identity as the head of an object."""
         known_kind = BY_NAME.get(self.kind)
         head = {"apiVersion": api_version or (known_kind.api_version if known_kind else ""), "kind": self.kind}
         return {**head, **({"namespace": self.namespace} if self.namespace else {}), "name": self.name}

@@ -1,4 +1,4 @@
-"""The objects of a cluster twice: as they are written, and as structs; both follow the same changes."""
+"""The objects of a cluster as manifests and as structs; every change applies to both."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -31,11 +31,11 @@ class WrittenObjects:
         return wanted in self._objects
 
     def contents(self) -> Iterable[Content]:
-        """Return everything as it is written now."""
+        """Return the current manifests."""
         return (document.content for document in self._documents.values())
 
     def content(self, wanted: ObjectId) -> dict[str, Any]:
-        """Return an object as it is written; one that was only mentioned has no more than its name."""
+        """Return the manifest of an object; a namespace without a manifest has only its name."""
         document = self._documents.get(wanted)
         if document is not None:
             return dict(document.content)
@@ -43,7 +43,7 @@ class WrittenObjects:
         return {"apiVersion": head["apiVersion"], "kind": wanted.kind, "metadata": {"name": wanted.name}}
 
     def find(self, wanted: ObjectId) -> KubeObject | None:
-        """Return an object as it is stored; ``None`` if there is none of that name."""
+        """Return the stored object, or ``None``."""
         return self._objects.get(wanted)
 
     def known(self, kind: str) -> list[ObjectId]:
@@ -51,7 +51,7 @@ class WrittenObjects:
         return list(self._by_kind.get(kind, ()))
 
     def patched(self, patch: PatchObject) -> KubeObject:
-        """Carry out operations on an object as it is written; return what it is stored as then."""
+        """Apply a patch to the manifest of an object; return the new stored object."""
         before = self._objects.get(patch.target)
         if before is None:
             raise missing(patch.target, (found.key for found in self.known(patch.target.kind)))
@@ -71,7 +71,7 @@ class WrittenObjects:
         return self._write(wanted, dict(content), None)
 
     def deleted(self, wanted: ObjectId) -> KubeObject:
-        """Take an object away, and return it."""
+        """Delete an object and return it."""
         if wanted not in self._objects:
             raise missing(wanted, (found.key for found in self.known(wanted.kind)))
         thing = self._objects[wanted]
@@ -88,11 +88,11 @@ class WrittenObjects:
         return thing
 
     def remember(self, wanted: ObjectId) -> "tuple[Document | None, KubeObject | None]":
-        """Return what :meth:`restore` needs to bring an object back to how it is now."""
+        """Return the current state of an object for :meth:`restore`."""
         return self._documents.get(wanted), self._objects.get(wanted)
 
     def restore(self, wanted: ObjectId, was: "tuple[Document | None, KubeObject | None]") -> None:
-        """Put an object back as it was."""
+        """Restore the state that :meth:`remember` returned."""
         self._keep(wanted, *was)
 
     def _keep(self, wanted: ObjectId, document: Document | None, thing: KubeObject | None) -> None:
@@ -113,7 +113,7 @@ def _id_of(thing: KubeObject) -> ObjectId:
 
 
 def missing(wanted: ObjectId, known: Iterable[str]) -> InputError:
-    """Say that there is no such object, and which one may have been meant."""
+    """Return an error for a missing object, with the most similar name as a hint."""
     names = list(known)
     same = [name for name in names if name.rpartition("/")[2] == wanted.name]
     hint = f"there is {same[0]!r}" if same else did_you_mean(wanted.key, names) or did_you_mean(wanted.name, names)

@@ -208,7 +208,7 @@ class Session:
             self._steps.pop()
 
     def undo(self) -> None:
-        """Undo the last edit or placement; raise InputError if there is none."""
+        """Undo the last edit or placement; raise InputError if the session has no changes."""
         if not self._steps:
             raise InputError("undo", "nothing to undo")
         self.roll_back(self._steps[-1])

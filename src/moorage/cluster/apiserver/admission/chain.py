@@ -333,7 +333,7 @@ def _undecodable(resource: ServedResource, problem: str) -> ApiError:
 
 
 def _problems(resource: ServedResource, data: dict[str, Any]) -> list[FieldError]:
-    """Return the errors of an object by the rules of its kind or, if there are none, by its struct."""
+    """Return the errors by the rules of the kind. If the rules find no errors, return those of the struct."""
     errors = list(rule_problems(resource, data))
     return errors or ([] if not resource.has_struct else list(_as_causes(_typed(resource, resource.type, data))))
 

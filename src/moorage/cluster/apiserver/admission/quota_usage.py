@@ -84,7 +84,7 @@ def _devices(data: Data) -> Usage:
     usage: Usage = {}
     for request in find(data, "spec.devices.requests", []):
         choices = request.get("firstAvailable") or [request.get("exactly") or {}]
-        # Which of several it will be is not known yet, so the most that it may be counts.
+        # The allocator selects one alternative later, so the quota counts the largest.
         most: Usage = {}
         for choice in choices:
             name = f"{choice.get('deviceClassName', '')}.deviceclass.resource.k8s.io/devices"

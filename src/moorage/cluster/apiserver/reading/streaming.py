@@ -89,7 +89,7 @@ class WatchStream:
         self.go_on()
 
     def go_on(self) -> None:
-        """Send new events while the send buffer has room."""
+        """Send new events until the send buffer is full."""
         sink = self._sink
         if sink is None or sink.is_full:
             return

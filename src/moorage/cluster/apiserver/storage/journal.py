@@ -1,7 +1,7 @@
 """Persistence in SQLite: every change is on disk before its writer gets a response.
 
-Changes that arrive while a transaction is written go into the next one, so many writers share one flush of the disk.
-A separate thread writes; the event loop never waits for the disk. Changes that cannot be written are undone, so
+Changes that arrive while a transaction is written go into the next one. Several writers then share one flush of the
+disk. A separate thread writes; the event loop never waits for the disk. Changes that cannot be written are undone, so
 that readers never see a write that was reported as failed; the next change retries.
 """
 

@@ -175,7 +175,7 @@ def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] |
 
 
 def _demanded(subject: Subject, current_labels: Mapping[str, str], name: str) -> dict[str, str] | None:
-    """Return the smallest change of labels that satisfies the pod and its profile; ``None`` if there is none."""
+    """Return the smallest change of labels that satisfies the pod and its profile; ``None`` without such a change."""
     labels = dict(current_labels)
     demands = read_demands(subject.pod)
     _satisfy(labels, demands.labels.requirements if demands.labels is not EVERYTHING else ())
