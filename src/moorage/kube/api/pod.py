@@ -165,7 +165,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
 
     @property
     def has_deferred_resize(self) -> bool:
-        """Whether the kubelet deferred a resize of the pod because the node has no room."""
+        """Whether the kubelet deferred a resize of the pod because the node is full."""
         condition = self.condition(requests.RESIZE_PENDING)
         return condition is not None and condition.reason == "Deferred"
 

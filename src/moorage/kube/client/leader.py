@@ -63,7 +63,7 @@ class Election:
 
     @property
     def leader(self) -> str:
-        """The current leader; empty if there is none."""
+        """The current leader; empty without one."""
         return (self._seen.holder_identity or "") if self._seen is not None else ""
 
     @property

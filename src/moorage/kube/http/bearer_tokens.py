@@ -19,7 +19,7 @@ class BearerTokens:
 
     @classmethod
     def for_address(cls, file: Path | None, address: str) -> "BearerTokens":
-        """Read the tokens; raise InputError if there are none and the address is reachable from outside."""
+        """Read the tokens; raise InputError without tokens if the address is reachable from outside."""
         tokens = () if file is None else _read(file)
         if not tokens and not is_loopback(address):
             problem = f"{address} is not a loopback address, and no tokens are configured"

@@ -156,7 +156,7 @@ class RequestParser:
 
 
 def parse_request(data: bytes) -> HttpRequest:
-    """Parse one complete request of our own."""
+    """Parse one complete request that this process wrote."""
     parser = RequestParser(_UNLIMITED)
     parser.feed(data)
     request, _ = parser.requests.popleft()

@@ -87,7 +87,7 @@ class HttpServer:
             arrival.begin(None if tls is None else tls())
 
     def _make_room(self) -> bool:
-        """Close the connection that was idle the longest if there are too many; return whether there is room."""
+        """Close the connection with the longest idle time if there are too many; return whether one more is allowed."""
         if len(self._connections) >= self._max_connections:
             quiet = max((c for c in self._connections if c.sweeps and not c.is_busy), key=_sweeps, default=None)
             if quiet is None:
@@ -106,7 +106,7 @@ class HttpServer:
             self._listen_again(listening, tls)
 
     def replace(self, arrival: Tracked, connection: Tracked) -> bool:
-        """Register a connection in place of its handshake, unless that was closed to make room."""
+        """Register a connection in place of its handshake, unless the handshake was closed as surplus."""
         if arrival not in self._connections:
             return False
         del self._connections[arrival]

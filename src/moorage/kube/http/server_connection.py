@@ -55,7 +55,7 @@ class Tracker(Protocol):
     """The registry of connections: the server."""
 
     def replace(self, arrival: Tracked, connection: Tracked) -> bool:
-        """Register a connection in place of its handshake, unless that was closed to make room."""
+        """Register a connection in place of its handshake, unless the handshake was closed as surplus."""
         ...
 
     def discard(self, connection: Tracked) -> None:

@@ -1,8 +1,8 @@
 """Changes of the cluster, applied to the cache, the listers and the queue.
 
 The caller applies changes between cycles, each once, old versions as last applied. Pods that have ended count as
-deleted, whether or not the source leaves them out. What the cache refuses is logged and does not keep the event from
-the queue, as upstream has it.
+deleted, whether or not the source leaves them out. If the cache rejects a change, the error is logged and the queue
+still receives the event, as upstream has it.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -67,10 +67,10 @@ class RejectsWaitingPods(Protocol):
 
 
 class EventHandlers:
-    """Keeps cache, listers and queue up with the API.
+    """Applies changes of the API to cache, listers and queue.
 
-    ``profiles`` are the scheduler names we answer to; ``features`` says which fields of pods count; ``sources`` are
-    plugins that describe groups, if there are any.
+    ``profiles`` are our scheduler names; ``features`` selects the fields of pods that count; ``sources`` are the
+    optional plugins that describe groups.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ class EventHandlers:
         return self._queue.groups
 
     def _resize_updated(self, old: Pod, new: Pod) -> None:
-        """Queue a running pod while its resize is put off for want of room."""
+        """Queue a running pod while its resize is deferred because the node is full."""
         was_to_grow, is_to_grow = self._is_to_grow(old), self._is_to_grow(new)
         if is_to_grow and was_to_grow:
             self._queue.update(old, new)
@@ -315,7 +315,7 @@ class EventHandlers:
             _warn(pod, refusal)
         self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_ADD, None, pod)
         if assumed is not None and assumed.metadata.labels != pod.metadata.labels:
-            # Wake whoever minded the labels that it had on its way to the node; upstream lets that pass.
+            # Wake the pods that depend on the labels that it had on its way to the node; upstream ignores this case.
             self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_RELABELLED, assumed, pod)
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
@@ -353,7 +353,7 @@ class EventHandlers:
         self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, assumed, None)
 
     def _nomination_ended(self, pod: Pod) -> None:
-        """Wake pods that had to leave room for a nominated pod: those of its priority and below."""
+        """Wake pods of the same or a lower priority that could not use the resources of a nominated pod."""
         self._queue.move_all_to_active_or_backoff(
             ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority
         )
@@ -394,7 +394,7 @@ def event_resource(kind: type[KubeObject]) -> str:
 
 
 def events_of_listed(kinds: Iterable[type[KubeObject]]) -> list[EventRegistration]:
-    """Return the events of the kinds that a plugin lists, as far as it is not registered for them by default."""
+    """Return the events of the kinds that a plugin lists and is not registered for by default."""
     usual = {registration.event.resource for registration in EVERY_EVENT}
     resources = dict.fromkeys(event_resource(kind) for kind in kinds if kind not in (Pod, Node))
     return [EventRegistration(ClusterEvent(name, Action.ALL)) for name in resources if name not in usual]

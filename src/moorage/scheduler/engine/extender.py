@@ -1,4 +1,4 @@
-"""An extender as the engine asks it: a web service that has a say in filtering, scoring, preempting and binding."""
+"""The engine's interface of an extender: a web service for filtering, scoring, preempting and binding."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
@@ -10,11 +10,11 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 
 class Extender(PreemptionExtender, Protocol):
-    """One service. What it does not do it is not asked; ExtenderError says that it failed."""
+    """One service. The engine calls only the supported verbs; a failed call raises ExtenderError."""
 
     @property
     def weight(self) -> int:
-        """What its scores count."""
+        """The weight of its scores."""
         ...
 
     @property
@@ -33,11 +33,11 @@ class Extender(PreemptionExtender, Protocol):
         ...
 
     def is_interested_in(self, pod: Pod) -> bool:
-        """Return whether it wants to be asked about a pod."""
+        """Return whether the extender handles a pod."""
         ...
 
     async def filter(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Filtered:
-        """Say which nodes will do."""
+        """Return the feasible nodes."""
         ...
 
     async def prioritize(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:

@@ -1,7 +1,7 @@
 """Calls of plugins: single calls, and the extension points that call all plugins of a profile in order.
 
-This is the one place where a plugin's exception becomes an error of the attempt, named after the plugin; and where the
-time of a single plugin can be taken (``plugin._timer``), without changing what is asked.
+Only this module turns a plugin's exception into an error of the attempt, named after the plugin. It can also measure
+the time of a single plugin (``plugin._timer``), without changing the call.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -112,7 +112,7 @@ async def ask_waiting(point: Point, plugin: Plugin, method: Callable[..., Awaita
 def ask_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tuple[T, ...]:
     """Call one short method of each plugin, too often for a boundary around every call.
 
-    Only when one raises are they asked again, to learn which.
+    If a call raises, each plugin is called again to find the one that failed.
     """
     try:
         answers = tuple(map(method, plugins))

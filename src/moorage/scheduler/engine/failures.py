@@ -50,7 +50,7 @@ class FailureHandler:
             log.info("pod is no longer waiting", pod=queued.key, node=current.node_name if current else "")
             self._queue.done(queued.uid)
         elif not self._queue.serves(current.scheduler_name):
-            # Its profile is gone since it was placed: somebody else's pod now.
+            # Its profile was removed after the pod was placed: another scheduler owns the pod now.
             self._queue.done(queued.uid)
             return
         else:

@@ -1,4 +1,4 @@
-"""Asking plugins about groups: the extension points that single pods do not have, in upstream's words."""
+"""Calls of the extension points of groups, which single pods do not have, in upstream's words."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -30,9 +30,9 @@ POD_GROUP_POST_FILTER: Final = Point("PodGroupPostFilter", "{problem}")
 
 
 def placement_feasible(profile: Profile, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
-    """Ask whether enough of a group is placed, or can be; without a plugin that knows, always.
+    """Return whether enough of a group is placed, or can be; without a plugin that decides, always.
 
-    Groups that a plugin describes need their quorum, whether or not it says so here, too.
+    Groups that a plugin describes need their quorum as well, independent of this result.
     """
     for plugin in profile.placement_feasible:
         answer = ask(PLACEMENT_FEASIBLE, plugin, plugin.placement_feasible, group, remaining, scheduled)

@@ -1,6 +1,6 @@
-"""Groups that plugins describe: their pods are marked as members, and the books of groups follow what is described.
+"""Groups that plugins describe: marks their pods as members, and keeps ``PodGroups`` in line with the plugins.
 
-Everything behind it (queue, cycle, preemption) knows PodGroups only, whoever they come from.
+Later stages (queue, cycle, preemption) see PodGroups only, independent of their source.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,10 +34,10 @@ def signature(sources: Mapping[str, Sequence[GroupSourcePlugin]]) -> Mapping[str
 
 
 class GroupSources:
-    """Asks the plugins of each profile which pods belong together, and tells the queue of groups that come and go.
+    """Assigns pods to the groups that the plugins of each profile describe, and reports group changes to the queue.
 
-    ``with_objects`` (gate GenericWorkload) says that pods may name PodGroups of the API as well; such a pod is a member
-    of that group and of no other.
+    With ``with_objects`` (gate GenericWorkload) pods may name PodGroups of the API as well; such a pod is a member of
+    that group and of no other.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class GroupSources:
         self._source_of: dict[str, GroupSourcePlugin] = {}
 
     def take_over(self, former: "GroupSources", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
-        """Go on from what others described; return the pods that are in another group now, before and after.
+        """Take over the groups of former sources; return the pods that are in another group now, before and after.
 
-        Plugins of the same classes and names describe the same groups; otherwise every pod is asked about again.
+        Plugins of the same classes and names describe the same groups; otherwise every pod is assigned again.
         """
         if signature(former._sources) == signature(self._sources):
             places = {
@@ -85,7 +85,7 @@ class GroupSources:
         return pod if member.spec.scheduling_group == pod.spec.scheduling_group else member
 
     def empty(self) -> "GroupSources":
-        """Return what describes no groups, in the same books."""
+        """Return sources that describe no groups, over the same ``PodGroups``."""
         return GroupSources({}, self._groups, self._queue, with_objects=self._with_objects)
 
     def _forget(self, key: str) -> None:
@@ -97,7 +97,7 @@ class GroupSources:
     # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def adapt(self, pod: Pod, known: Pod | None) -> Pod:
-        """Return a pod as a member of its group; ``known`` is what it was taken for when it was last seen."""
+        """Return a pod as a member of its group; ``known`` is its last version, with the group assigned then."""
         is_known = known is not None and known.metadata.uid == pod.metadata.uid
         group = known.spec.scheduling_group if known is not None and is_known else self._group_of(pod)
         if group == pod.spec.scheduling_group:
@@ -116,7 +116,7 @@ class GroupSources:
         return None
 
     def member_changed(self, pod: Pod) -> None:
-        """Follow a pod that has come or changed; it need not be in the books yet."""
+        """Follow a new or changed pod; it need not be in ``PodGroups`` yet."""
         key = group_key(pod)
         source = None if key is None else self._source_of.get(key)
         if source is None or key is None:
@@ -126,13 +126,13 @@ class GroupSources:
             self._describe(source, key, pod)
 
     def member_settled(self, pod: Pod) -> None:
-        """Tell whoever named a pod's group that it is in the books now."""
+        """Notify the plugin that named a pod's group after the pod is in ``PodGroups``."""
         key = group_key(pod)
         if key is not None and (source := self._source_of.get(key)) is not None:
             source.group_changed(key)
 
     def member_gone(self, pod: Pod) -> None:
-        """Follow a pod that is gone, and is in the books no more."""
+        """Follow a deleted pod after ``PodGroups`` dropped it."""
         key = group_key(pod)
         if key is not None and (source := self._source_of.get(key)) is not None:
             self._describe(source, key)
@@ -151,7 +151,7 @@ class GroupSources:
                 return
 
     def attempted(self, group: DescribedGroup, status: Status | None) -> None:
-        """Tell whoever described a group what has come of it."""
+        """Notify the plugin that described a group of the group's outcome."""
         if (source := self._source_of.get(group.key)) is not None:
             source.attempted(group, status)
 

@@ -38,7 +38,7 @@ SearchGroup = Callable[[GroupTree], Awaitable[tuple[Status | None, Sequence[Prop
 
 
 CANCEL_SECONDS: Final = 2.0
-"""What background work gets to end in, once it is cancelled."""
+"""The time for background work to end after its cancellation."""
 
 
 async def _no_groups(_group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
@@ -46,7 +46,7 @@ async def _no_groups(_group: GroupTree) -> tuple[Status | None, Sequence[Proposa
 
 
 class EngineHandle(PreemptionHandle, ClusterHandle):
-    """The handle of one plugin of one profile; what it asks for decides which part of it the plugin sees."""
+    """The handle of one plugin of one profile; a plugin sees the part that its declared handle type has."""
 
     def __init__(
         self, services: Services, plugin: type[Plugin], profile: str, extenders: Sequence[PreemptionExtender]
@@ -56,7 +56,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         self._log = PluginLog(plugin.__module__, {"plugin": plugin.name, "profile": profile})
         self._metrics = PluginMetrics(services.meter, plugin.name, profile)
         self.listed: dict[type[KubeObject], None] = {}
-        """The kinds that the plugin asked for, in order."""
+        """The kinds that the plugin requested, in order."""
         self.shares: set[StateKey[Any]] = set()
         """Under which keys it shares something with others."""
         self._plugin = plugin.name
@@ -115,7 +115,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
 
     @property
     def extenders(self) -> Sequence[PreemptionExtender]:
-        """The web services that have a say in preemption, in the order in which they are asked."""
+        """The web services for preemption, in the order of their calls."""
         return self._extenders
 
     @property
@@ -146,7 +146,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """The current time."""
         return self._services.clock
 
     @property
@@ -165,7 +165,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         return self._services.meter
 
     def lister(self, kind: type[K]) -> ObjectCache[K]:
-        """Return all objects of a kind; asking makes the scheduler list and watch it."""
+        """Return all objects of a kind; the call makes the scheduler list and watch it."""
         name, objects = kind_of(kind).name, self._services.objects
         # Once the profile is complete, the informers are running: another kind would stay empty.
         if self._profile is not None and kind not in objects.kinds():
@@ -175,7 +175,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         return objects[kind]
 
     def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
-        """Return what plugins of all profiles share under a key; the first that asks makes it."""
+        """Return the value that plugins of all profiles share under a key; the first call makes it."""
         shared = self._services.shared
         if key not in shared:
             before, self.listed = self.listed, {}
@@ -184,7 +184,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
             finally:
                 self.listed = before | self.listed
         found: S = shared[key][0]
-        # Whoever shares it depends on the same kinds.
+        # All plugins that share it depend on the same kinds.
         self.listed.update(dict.fromkeys(shared[key][1]))
         self.shares.add(key)
         return found
@@ -224,7 +224,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
             self._services.cache.put_down(lifted)
 
     async def place_group(self, group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
-        """Look for places for the group that is being tried, in the cluster as it is now; nothing stays placed."""
+        """Find nodes for the current group in the present state of the cluster, without placing it."""
         return await self.search_group(group)
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
@@ -240,7 +240,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         self._services.activate(pods)
 
     def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
-        """Run something beside the scheduling cycles, until it or the plugin ends; what it raises is logged."""
+        """Run background work concurrent with the scheduling cycles, until it or the plugin ends; log its exception."""
         if must_finish:
             self._services.background.start(work, name=name)
         elif self._is_closed:

@@ -86,7 +86,7 @@ SCORE_PLACEMENTS_PHASE: Final = Phase(PLACEMENT_SCORE)
 GROUP_POST_FILTER_PHASE: Final = Phase(POD_GROUP_POST_FILTER, is_async=True, read_code=_read_code)
 PRE_FLIGHT_PHASE: Final = Phase(PRE_BIND_PRE_FLIGHT, of_binding=True)
 PERMIT_WAIT_PHASE: Final = Phase(Point("PermitWait"), of_binding=True, is_async=True, read_code=_read_code)
-"""The wait on permit is no extension point, and has a metric of its own."""
+"""The wait on permit is no extension point, and has a separate metric."""
 PRE_BIND_PHASE: Final = Phase(PRE_BIND, of_binding=True, is_async=True, read_code=_read_code)
 BIND_PHASE: Final = Phase(BIND, of_binding=True, is_async=True, read_code=_read_code)
 POST_BIND_PHASE: Final = Phase(POST_BIND, of_binding=True, is_async=True)

@@ -1,8 +1,8 @@
-"""Running pods whose resize the kubelet has put off: they have a node, and are queued so that room is made for them.
+"""Running pods with a deferred resize: they have a node, and are queued so that preemption can free resources.
 
-What is tried for such a pod is its own node and nothing but resources: whatever else a node was chosen for has been
-decided when the pod came to it. It never gets as far as binding, since the cache has it already; when it fits, it is
-tried again until the kubelet has carried the resize out.
+An attempt checks only resources, on the pod's node: everything else was decided when the pod was placed. The attempt
+never reaches binding, since the cache has the pod already. A pod that fits is retried until the kubelet has carried
+out the resize.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ SETTLED: Final = (
 
 
 def resizing(config: SchedulerConfiguration, features: FeatureGates) -> SchedulerConfiguration:
-    """Return how pods are tried whose resize was put off: not at all, unless room is to be made for them."""
+    """Return the configuration for deferred resizes: without profiles, unless preemption may free resources."""
     is_on = features.enabled("InPlacePodVerticalScalingSchedulerPreemption")
     return replace(config, profiles=tuple(map(_for_resizes, config.profiles)) if is_on else ())
 

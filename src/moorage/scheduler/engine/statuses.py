@@ -75,7 +75,7 @@ def rejected_rows(
 ) -> Iterator[tuple[BoolArray, int]]:
     """Run one filter on a window; yield disjoint masks of rejected rows, with the numbers of their statuses.
 
-    Rows that are not ``alive`` were rejected before: what the plugin says of those does not count, be it an error.
+    Rows that are not ``alive`` were rejected before: the plugin's results for those do not count, not even errors.
     """
     if alive is not None:
         nodes = nodes.among(alive)
@@ -151,12 +151,12 @@ class RowStatuses(NodeStatuses):
 
     @property
     def explicit(self) -> Mapping[str, Status]:
-        """The nodes that have a status of their own."""
+        """The nodes with an explicit status."""
         return self._by_name
 
     @property
     def explicit_count(self) -> int:
-        """How many nodes have a status of their own."""
+        """The number of nodes with an explicit status."""
         return int(np.count_nonzero(self._status_ids))
 
     def __getitem__(self, node_name: str) -> Status:

@@ -2,8 +2,8 @@
 
 The order for a group: ``generate_placements`` → in each placement the pods one by one through the extension points of
 single pods, with ``placement_feasible`` before the first and after each → ``score_placements`` if several placements
-are feasible → ``post_filter_group`` if none is. ``cycle`` is the state of the whole group; ``cycle.group`` of a pod's
-state refers to it.
+are feasible → ``post_filter_group`` if all are infeasible. ``cycle`` is the state of the entire group; ``cycle.group``
+of a pod's state refers to it.
 """
 
 from abc import abstractmethod

@@ -134,7 +134,7 @@ class WaitingPod(Protocol):
 
 
 class PreemptionExtender(Protocol):
-    """A web service that takes part in the choice of victims."""
+    """A web service that reviews the choice of victims."""
 
     @property
     def name(self) -> str:
@@ -259,7 +259,7 @@ class PreemptionHandle(Handle, Protocol):
 
     @property
     def extenders(self) -> Sequence[PreemptionExtender]:
-        """The web services that take part in preemption, in the order of their calls."""
+        """The web services that review preemption, in the order of their calls."""
         ...
 
     @property
@@ -288,9 +288,9 @@ class PreemptionHandle(Handle, Protocol):
         ...
 
     async def place_group(self, group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
-        """Find nodes for the current group in the cluster as it is now, without placing it.
+        """Find nodes for the current group in the present state of the cluster, without placing it.
 
-        The status contains the reason if there are none.
+        If no node is feasible, the status contains the reason.
         """
         ...
 

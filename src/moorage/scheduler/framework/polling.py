@@ -59,12 +59,12 @@ class Polled(Generic[T]):
 
     @property
     def value(self) -> T | None:
-        """The last value; ``None`` if there is none or it is stale."""
+        """The last value; ``None`` if it is missing or stale."""
         return None if self.is_stale else self._latest
 
     @property
     def age(self) -> float | None:
-        """Seconds since the last successful fetch; ``None`` if there was none."""
+        """Seconds since the last successful fetch; ``None`` before the first."""
         return None if self._fetched_at is None else self._handle.clock.now() - self._fetched_at
 
     @property

@@ -1,7 +1,7 @@
 """The cached state of the cluster, including assumed pods.
 
     assume ──> assumed ──add (the API confirms)──> added ──update──> added ──remove──> gone
-                  └──forget (binding failed), or remove (deleted meanwhile)──> gone
+                  └──forget (binding failed), or remove (deleted before)──> gone
 
 Inside a cycle nothing changes, so the cache is the snapshot. Pods may arrive before their node and outlive it: such a
 node is a ghost, kept aside with its pods until it comes (back) or the last pod leaves.
@@ -44,7 +44,7 @@ class Cache:
         self._order: RowArray | None = None
         self._places: RowArray | None = None
         self.structure = 0
-        """Grows when nodes come or go, and rows may stand for other nodes than before."""
+        """Grows when nodes come or go, because rows may then represent different nodes."""
         self.nodes = NodeTable(self.columns)
         self.pods = PodIndex()
         self.claims = ClaimIndex()
@@ -72,12 +72,12 @@ class Cache:
 
     @property
     def pod_count(self) -> int:
-        """How many pods are known, assumed ones included."""
+        """The number of cached pods, assumed ones included."""
         return len(self._pods)
 
     @property
     def assumed_count(self) -> int:
-        """How many pods are assumed."""
+        """The number of assumed pods."""
         return len(self._assumed)
 
     def assumed_pods(self) -> list[Pod]:
@@ -89,7 +89,7 @@ class Cache:
         return pod.metadata.uid in self._assumed
 
     def pod(self, uid: str) -> Pod | None:
-        """Return a pod on a node as it is known here."""
+        """Return the cached version of a pod on a node."""
         return self._pods.get(uid)
 
     def node(self, name: str) -> NodeInfo | None:

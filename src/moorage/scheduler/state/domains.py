@@ -1,8 +1,8 @@
 """Pods counted by topology domain; the counts are updated with each pod instead of computed in every cycle.
 
-What is counted per row (by a selector, or by an affinity term) writes its steps into a change log. A tally sums such
-counts up by domain; when it is asked again, it follows the steps since the last time, or counts anew if there are too
-many, or if rows are in other domains than before. Inter-pod affinity and topology spread both count with it.
+Counts per row (by a selector, or by an affinity term) write their steps into a change log. A tally sums such counts up
+by domain. Each refresh follows the steps since the last one. It counts again from the start if there are too many
+steps, or if rows are in different domains than before. Inter-pod affinity and topology spread both count with it.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ MAX_STEPS: Final = 128
 """Following more steps than this takes longer than counting the pods of a few thousand rows."""
 
 LOG_LENGTH: Final = 2 * MAX_STEPS
-"""What a log of steps may hold; at least half of that is there to be followed."""
+"""The maximum size of a log of steps; at least half of it is always available."""
 
 MAX_TOPOLOGY_KEYS: Final = 256
 
@@ -32,7 +32,7 @@ class RowCounts(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are none on any row."""
+        """Whether all rows are zero."""
         ...
 
     @property
@@ -51,7 +51,7 @@ Sources = tuple[tuple[RowCounts, int], ...]
 class Domains:
     """The domain of each row, as the code of a topology label's value; ``nowhere`` is the code of no domain.
 
-    Domains are never changed. ``version`` tells them apart: what was counted over other domains is stale.
+    Domains never change. ``version`` distinguishes them: counts over a different version are stale.
     """
 
     __slots__ = ("_is_host", "_zeros", "are_hosts", "codes", "nowhere", "values", "version")
@@ -89,7 +89,7 @@ class Domains:
         return self._zeros
 
     def rows_nowhere(self) -> BoolArray | None:
-        """Find the rows that are in no domain; ``None`` if there are none."""
+        """Find the rows that are in no domain; ``None`` if every row is in a domain."""
         return _rows_of(self.nowhere, self.codes)
 
     def sum(self, per_row: IntArray) -> IntArray:
@@ -134,7 +134,7 @@ class DomainTally:
         self._positive: BoolArray | None = None
         self._crossed: dict[int, int] = {}
         self.counted = 0
-        """How many pods are counted in some domain, whatever they weigh."""
+        """The number of pods counted in some domain, independent of their weight."""
         self.version = 0
         """Grows whenever a sum changes, or rows are in other domains."""
         self.positive_version = 0
@@ -194,12 +194,12 @@ class DomainTally:
         return self._positive
 
     def rows_nowhere(self) -> BoolArray | None:
-        """Return the rows that are in no domain; ``None`` if there are none."""
+        """Return the rows that are in no domain; ``None`` if every row is in a domain."""
         return self._domains.rows_nowhere()
 
     def snapshot(self) -> "DomainCounts":
         """Return a copy of the current sums, for what-ifs."""
-        # They share the table; the tally goes on with a copy when it has to write.
+        # They share the table; the tally copies it before the next write.
         self._table.flags.writeable = False
         return DomainCounts(self._table, self._domains.values, self.counted)
 
@@ -252,10 +252,9 @@ class DomainTally:
 
 
 class DomainCounts:
-    """A whole number for each domain, which a what-if may change.
+    """An integer for each domain, which a what-if may change.
 
-    Clones are cheap, since preemption makes one per node it looks at: they share the table and keep only what they
-    changed.
+    Clones are cheap, since preemption makes one per candidate node: they share the table and store only their changes.
     """
 
     __slots__ = ("_changes", "_table", "_values", "total")
@@ -265,7 +264,7 @@ class DomainCounts:
         self._values = values
         self._changes: dict[str, int] = {}
         self.total = total
-        """How many pods are counted in some domain."""
+        """The number of pods counted in some domain."""
 
     @classmethod
     def none(cls) -> "DomainCounts":

@@ -23,7 +23,7 @@ class ImageIndex:
         self.version += bool(self._images)
 
     def put(self, node: Node) -> None:
-        """Take in a node, new or changed; most changes of a node leave its images as they are."""
+        """Add or update a node; most changes of a node do not change its images."""
         held = node.status.images
         if self._held_by.get(node.name, ()) == held:
             return

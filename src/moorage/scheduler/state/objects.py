@@ -17,9 +17,9 @@ MIN_LENGTH: Final = 1024
 
 
 class ChangeLog(Generic[C]):
-    """A log with positions. Whoever keeps something in line with it remembers ``position`` and asks ``since`` later.
+    """A log with positions. A reader remembers ``position`` and later calls ``since`` for the changes after it.
 
-    Only the latest changes are kept: who comes too late gets ``None`` and has to start from nothing.
+    Only the latest changes are kept: for an older position ``since`` returns ``None``, and the reader starts over.
 
     >>> log = ChangeLog[int]()
     >>> seen = log.position
@@ -98,7 +98,7 @@ class ObjectCache(Generic[T]):
         return before
 
     def drop(self, thing: KubeObject) -> T | None:
-        """Take an object out; return it as it was known."""
+        """Remove an object; return its cached version."""
         before = self._objects.pop(thing.key, None)
         if before is not None:
             of_namespace = self._by_namespace[thing.namespace]

@@ -42,12 +42,12 @@ class Members(Struct):
 
     @property
     def known_count(self) -> int:
-        """How many members there are, in any state."""
+        """The number of members, in any state."""
         return len(self.waiting) + len(self.assigned) + len(self.assumed.keys() - self.waiting.keys())
 
     @property
     def scheduled_count(self) -> int:
-        """How many members have a node, confirmed or not."""
+        """The number of members with a node, confirmed or not."""
         return len(self.assumed) + len(self.assigned)
 
     def scheduled(self) -> Iterator[Pod]:
@@ -69,7 +69,7 @@ class Members(Struct):
 class PodGroups:
     """All groups; written by the event handlers and the cache, read by queue, plugins and engine.
 
-    ``with_composites`` (gate CompositePodGroup) says whether groups may be part of groups.
+    With ``with_composites`` (gate CompositePodGroup) groups may be part of groups.
     """
 
     def __init__(self, *, with_composites: bool = False) -> None:
@@ -217,10 +217,10 @@ class PodGroups:
     def tree(
         self, group: Group, members: Mapping[str, Iterable[Pod]] | None = None, depth: int = MAX_DEPTH
     ) -> GroupTree:
-        """Return a group with all that is below it, children in the order of their creation.
+        """Return a group with all groups below it, children in the order of their creation.
 
-        ``members`` are the pods that wait for a node in a cycle, by the key of their PodGroup. What is nested deeper
-        than groups may be is left out, so that groups which are part of each other end somewhere.
+        ``members`` are the pending pods of a cycle, by the key of their PodGroup. Groups below the maximum depth are
+        left out, so that the tree of groups that contain each other is finite.
         """
         if isinstance(group, PodGroup):
             known = self._members.get(group.key)

@@ -1,8 +1,8 @@
 """Pods on nodes, counted by label selector, so that a selector costs one lookup per cycle.
 
 Pods of the same namespace and labels are one class, and a selector is tested on classes. Each selector in use has a
-count: a column of pods per row that every pod's coming and going keeps true. Counts are an LRU: those not asked for
-longest are dropped when they take too much memory, and computed again when they are asked for.
+count: a column of pods per row, updated with every added and removed pod. Counts are an LRU: the least recently used
+are dropped when they take too much memory, and computed again on the next use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ class PodIndex:
         self.anti_affinity = TermIndex()
         self.preferred = TermIndex()
         self.rows = 0
-        """How many rows the node table has."""
+        """The number of rows of the node table."""
         self.generation = 0
         """Incremented when counts are dropped: dropped counts are not updated, so callers must look them up again."""
         self._classes: dict[ClassKey, PodClass] = {}
@@ -179,7 +179,7 @@ class SelectorCount:
         return not self._pods
 
     def selects(self, pods: "PodClass") -> bool:
-        """Return whether pods of a class are counted; only asked of classes in the right namespaces."""
+        """Return whether pods of a class are counted; called only for classes in the right namespaces."""
         return (self.terminating or not pods.is_terminating) and self.matcher.matches(pods.labels)
 
     def bump(self, row: int, step: int) -> None:
@@ -197,7 +197,7 @@ class SelectorCount:
             self._pods += count
 
     def per_row(self, rows: int) -> IntArray:
-        """Return the count of each row: a read-only view that goes on with the pods that come and go."""
+        """Return the count of each row: a read-only view that follows added and removed pods."""
         return self._column.view(rows)
 
     def add_to(self, totals: IntArray, weight: int) -> None:
@@ -253,7 +253,7 @@ class PodClass:
 
 
 class ClassIndex:
-    """Classes filed under each of their labels, so that a selector is asked only where it has a chance.
+    """Classes filed under each of their labels, so that a selector is tested only on classes that may match.
 
     StatefulSets and indexed Jobs make a class per pod, with labels no other class has: such a label leads straight to
     the class, without a set around it.

@@ -8,17 +8,17 @@ from moorage.kube.api.selectors import LabelMatcher
 T = TypeVar("T")
 
 Namespaces = frozenset[str] | None
-"""Some namespaces; ``None`` stands for all of them."""
+"""Some namespaces; ``None`` means all of them."""
 
 Place = tuple[str | None, str, str | None]
 """A namespace (``None``: any), a label key (empty: none is required) and its value (``None``: any)."""
 
 
 class SelectorIndex(Generic[T]):
-    """Things with a selector, each filed under one label its selector cannot do without.
+    """Items with a selector, each filed under one label that its selector requires.
 
-    A label set then meets the few selectors filed under its own labels instead of all of them. What is found may
-    match: the selector still has to be asked.
+    A label set is then compared only with the few selectors filed under its labels. The results are candidates: the
+    caller still tests the selector.
     """
 
     def __init__(self) -> None:

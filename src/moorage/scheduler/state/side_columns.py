@@ -15,8 +15,8 @@ ALL_ROWS = None
 class SideColumns:
     """Facts per row that follow the node table and some listers.
 
-    Nothing is pushed here: :meth:`refresh` reads what changed since the last time, and writes the rows concerned
-    again. A subclass says how a row is written, how one that is gone is cleared, and which rows an object concerns.
+    Nothing is pushed here: :meth:`refresh` reads the changes since the last time, and writes the rows concerned again.
+    A subclass defines how to write a row, how to clear a removed one, and which rows an object concerns.
     """
 
     def __init__(self, nodes: NodeTable, sources: Mapping[str, Lister[Any]]) -> None:

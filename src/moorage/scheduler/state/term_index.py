@@ -12,7 +12,7 @@ from moorage.scheduler.state.domains import LOG_LENGTH
 from moorage.scheduler.state.objects import ChangeLog
 from moorage.scheduler.state.selector_index import Namespaces, SelectorIndex
 
-# A group on more than one row in so many is kept as a column: its dictionary would take nearly as much memory.
+# A group on more than one row in this number is a column: its dictionary would take nearly as much memory.
 DENSE_SHARE: Final = 32
 DENSE_FLOOR: Final = 32
 

@@ -129,7 +129,7 @@ class ApiWriter:
                 return current if current.uid == thing.uid else None
 
     async def get(self, thing: T) -> T:
-        """Read an object as it is now."""
+        """Read the current version of an object."""
         return await self._dispatcher.run(lambda: self._client.get(type(thing), thing.name, thing.namespace))
 
     async def create(self, thing: T) -> T:

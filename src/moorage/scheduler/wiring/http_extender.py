@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class HttpExtender:
-    """A web service that has a say in scheduling; the engine's ``Extender``."""
+    """A web service that extends scheduling; the engine's ``Extender``."""
 
     def __init__(self, config: ExtenderConfig, gate: WriteGate | None = None) -> None:
         self.name = redacted(config.url_prefix)
@@ -57,7 +57,7 @@ class HttpExtender:
         self._service.close()
 
     def is_interested_in(self, pod: Pod) -> bool:
-        """Return whether a pod asks for a resource that the extender manages, or it manages none in particular."""
+        """Return whether a pod requests a resource that the extender manages; without managed resources, always."""
         if not self._managed:
             return True
         containers = (*pod.spec.containers, *pod.spec.init_containers)
@@ -68,11 +68,11 @@ class HttpExtender:
         )
 
     def handles_preemption_for(self, pod: Pod) -> bool:
-        """Return whether the extender wants to be asked about evictions for this pod."""
+        """Return whether the extender handles evictions for this pod."""
         return bool(self._config.preempt_verb) and self.is_interested_in(pod)
 
     async def filter(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Filtered:
-        """Ask which nodes will do."""
+        """Request the feasible nodes."""
         answer = await self._ask(self._config.filter_verb, self._arguments(pod, nodes))
         if problem := answer.get("error"):
             raise ExtenderError(str(problem))
@@ -87,7 +87,7 @@ class HttpExtender:
         return Filtered(tuple(stand_ins), failed, unresolvable, stand_ins)
 
     async def prioritize(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
-        """Ask how good nodes are, from 0 to 10."""
+        """Request the scores of nodes, from 0 to 10."""
         body = await self._send(self._config.prioritize_verb, self._arguments(pod, nodes))
         found = self._decoded(list[dict[str, Any]] | None, body) or []
         folded = [_folded(entry) for entry in found]
@@ -96,7 +96,7 @@ class HttpExtender:
     async def process_preemption(
         self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
     ) -> Mapping[str, Victims]:
-        """Ask which nodes and victims the extender agrees with."""
+        """Request the nodes and victims that the extender accepts."""
         named = {name: self._victims(victims) for name, victims in candidates.items()}
         by_uid = self._config.node_cache_capable
         request = {
@@ -174,7 +174,7 @@ class HttpExtender:
         except msgspec.ValidationError as error:
             raise ExtenderError(f"extender {self.name} returned an invalid node: {error}") from error
         if self._config.prioritize_verb:
-            # It is scored as it came back.
+            # The node is scored in the version that the extender returned.
             keep_original(node, msgspec.Raw(msgspec.json.encode(content)))
         return node
 
@@ -196,10 +196,10 @@ def sent_whole(extenders: Iterable[ExtenderConfig]) -> set[str]:
 
 
 def kept_whole(extenders: Iterable[ExtenderConfig]) -> dict[type[KubeObject], Callable[[Any], bool]]:
-    """Return which objects must be kept as the API gave them, because some extender is sent them whole.
+    """Return which objects must be kept in the API's version, because some extender receives complete objects.
 
-    Extenders that ask for names only cost nothing but the texts of pods that wait; those of all pods are kept only for
-    one that is asked about victims, and those of nodes only for one that has no cache of them.
+    Extenders that receive names only need just the texts of pending pods. The texts of all pods are kept only for an
+    extender without a node cache that has a preempt verb, and those of nodes only for one without a node cache.
     """
     demands = sent_whole(extenders)
     sends_victims = "pods on nodes" in demands

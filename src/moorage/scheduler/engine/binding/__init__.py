@@ -1,1 +1,1 @@
-"""What happens to a pod that was given a node, beside the next attempts: wait on permit, pre-bind, bind, post-bind."""
+"""The binding cycle of a pod, concurrent with later attempts: wait on permit, pre-bind, bind, post-bind."""

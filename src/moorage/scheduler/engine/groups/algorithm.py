@@ -38,7 +38,7 @@ PODS_PER_TURN: Final = 200
 class GroupSearch:
     """One search for a group, on one profile.
 
-    The states of plugins follow the cluster; with ``keeps_states`` they stay as they were when the pod was tried.
+    The states of plugins follow the cluster; with ``keeps_states`` they keep their values from the pod's attempt.
     """
 
     def __init__(

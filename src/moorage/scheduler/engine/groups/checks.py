@@ -1,4 +1,4 @@
-"""What all pods of a group must have in common; the first violation fails the whole group."""
+"""Fields that all pods of a group must have in common; the first violation fails the entire group."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -17,9 +17,9 @@ def apply_default(value: str | None) -> str:
 
 
 def violation(root: Group, queued: Sequence[Pod], scheduled: Iterable[Pod], *, with_policy: bool) -> str:
-    """Say what keeps pods from being one group: scheduler, priority and preemption policy must agree.
+    """Describe the first difference between pods of a group: scheduler, priority and preemption policy must agree.
 
-    ``with_policy`` (gate PodGroupPreemptionPolicy) says that groups have a policy of their own.
+    With ``with_policy`` (gate PodGroupPreemptionPolicy) the group's preemption policy counts.
     """
     first = queued[0]
     for pod in chain(queued, scheduled):
