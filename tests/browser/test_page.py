@@ -89,12 +89,12 @@ def test_a_pods_page_says_what_explain_says(look: Look, key: str) -> None:
         window = look()
         window.open(served.url, f"pod/{quote(key, safe='')}")
         window.wait_for("All nodes")
-        shown = window.text().lower()
-    assert " ".join(headline.removeprefix(key).split()).lower() in shown
+        output = window.text().lower()
+    assert " ".join(headline.removeprefix(key).split()).lower() in output
     sentences = [line for line in lines if " : " not in line and "Scores: " not in line]
     for line in sentences:
         said = line.lstrip("0123456789. ") if line[:2].rstrip(".").isdigit() else line
-        assert " ".join(said.split()).lower() in shown, line
+        assert " ".join(said.split()).lower() in output, line
 
 
 def test_a_click_on_the_map_opens_a_node_and_so_do_the_keys(look: Look) -> None:

@@ -17,12 +17,12 @@ from tests.unit.insight.page.clusters import node, pod
 @contextmanager
 def running(folder: Path) -> Iterator[tuple[str, str]]:
     """Run a scheduler on an embedded API server, both away from this thread."""
-    found: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
     is_up, loop, leave = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
 
     async def work() -> None:
         async with scheduler(folder, "--ui", contents=(node("n1"), pod("big", "9"))) as where:
-            found.append(where)
+            results.append(where)
             is_up.set()
             await leave.wait()
 
@@ -30,7 +30,7 @@ def running(folder: Path) -> Iterator[tuple[str, str]]:
     thread.start()
     is_up.wait()
     try:
-        yield found[0]
+        yield results[0]
     finally:
         loop.call_soon_threadsafe(leave.set)
         thread.join()

@@ -31,9 +31,9 @@ def one_unit_nearer(edit: Edit, priority: int = 0) -> Iterator[tuple[str, Edit]]
     together: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for number, operation in enumerate(edit.get("patch", ())):
         for kind, pattern, direction in PLACES:
-            found = re.fullmatch(pattern, operation["path"])
-            if found and kind == edit["object"]["kind"] and operation["op"] != "remove":
-                together.setdefault((found[1], found[2]), []).append((number, direction))
+            match = re.fullmatch(pattern, operation["path"])
+            if match and kind == edit["object"]["kind"] and operation["op"] != "remove":
+                together.setdefault((match[1], match[2]), []).append((number, direction))
     for (place, name), amounts in together.items():
         changed = deepcopy(edit)
         for number, direction in amounts:

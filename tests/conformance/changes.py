@@ -100,17 +100,17 @@ class Prover:
                 continue
             self.tally.groups += 1
             names = {pod.key for pod in waiting}
-            kept = [
+            retained = [
                 item
                 for item in case.objects
                 if item["kind"] != "Pod" or item["spec"].get("nodeName") or _key(item) in names
             ]
-            alone = replace(case, objects=kept)
+            alone = replace(case, objects=retained)
             for offer in search_group(session, view, Limits(inf)).offers:
                 edits = [edit.as_data() for edit in offer.edits]
                 self.tally.changes[f"{offer.kind} of a group"] += 1
-                wanted = {"pod": view.blocked} if view.needed is None and view.blocked else {"group": key}
-                for problem in self._group_problems(alone, wanted, edits, policy):
+                spec = {"pod": view.blocked} if view.needed is None and view.blocked else {"group": key}
+                for problem in self._group_problems(alone, spec, edits, policy):
                     self._tell(f"{case.seed} group {key}: {problem}\n    {offer.text} {json.dumps(edits)}")
 
     def _group_problems(self, case: Case, wanted: dict[str, str], edits: list[Edit], policy: Policy) -> Iterator[str]:
@@ -248,8 +248,10 @@ def _equals(decision: dict[str, Any], node: str) -> list[str]:
 
 def _alone(case: Case, key: str) -> Case:
     """Take the other waiting pods out."""
-    kept = [item for item in case.objects if item["kind"] != "Pod" or item["spec"].get("nodeName") or _key(item) == key]
-    return replace(case, objects=kept)
+    retained = [
+        item for item in case.objects if item["kind"] != "Pod" or item["spec"].get("nodeName") or _key(item) == key
+    ]
+    return replace(case, objects=retained)
 
 
 def _key(item: Object) -> str:
@@ -278,10 +280,10 @@ def applied(case: Case, edits: list[Edit], policy: Policy) -> Case:
             for operation in edit["config"]:
                 _operate(config, operation)
         else:
-            found = [item for item in objects if _is(item, edit["object"])]
-            assert len(found) == 1, f"{edit['object']} is there {len(found)} times"
+            selected = [item for item in objects if _is(item, edit["object"])]
+            assert len(selected) == 1, f"{edit['object']} is there {len(selected)} times"
             for operation in edit["patch"]:
-                _operate(found[0], operation)
+                _operate(selected[0], operation)
     return replace(case, objects=objects, config=config)
 
 

@@ -31,12 +31,12 @@ def differences(ours: list[Decision], theirs: list[Decision]) -> list[Difference
     own_order, their_order = [_subject(item) for item in ours], [_subject(item) for item in theirs]
     if own_order != their_order:
         return [Difference("*", "decisions[].pod", "order", own_order, their_order)]
-    found: list[Difference] = []
+    results: list[Difference] = []
     for own, their in zip(ours, theirs, strict=True):
         if _is_by_chance(own, their):
             break
-        found += _decision(own, their)
-    return found
+        results += _decision(own, their)
+    return results
 
 
 def _subject(decision: Decision) -> str:

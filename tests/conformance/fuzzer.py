@@ -109,8 +109,8 @@ class Fuzzer:
             case = shrink(case, still_differs)
             found, _ = self._ask_both(case)
         self._console.rule(f"seed {case.seed}")
-        for thing in (*([case.config] if case.config else ()), *case.objects[:MAX_OBJECTS]):
-            self._console.print(json.dumps(thing), markup=False, highlight=False)
+        for obj in (*([case.config] if case.config else ()), *case.objects[:MAX_OBJECTS]):
+            self._console.print(json.dumps(obj), markup=False, highlight=False)
         if len(case.objects) > MAX_OBJECTS:
             self._console.print(f"and {len(case.objects) - MAX_OBJECTS} more objects", highlight=False)
         for item in found[:12]:

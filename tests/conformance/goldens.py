@@ -75,16 +75,16 @@ def main() -> None:
 
 
 def _record(arguments: argparse.Namespace) -> None:
-    kept = []
+    recorded = []
     with Oracle() as oracle:
         for number in range(arguments.first, arguments.first + arguments.n):
             seed, features = f"{arguments.seed}/{number}", features_of(arguments.features)
             case = generate(seed, features=features, search=arguments.search)
             try:
-                kept.append(Golden(case, oracle.decide(case)))
+                recorded.append(Golden(case, oracle.decide(case)))
             except OracleError as error:
                 sys.stderr.write(f"left out {case.seed}: {error}\n")
-    write(FOLDER / f"{arguments.into}.jsonl.gz", kept)
+    write(FOLDER / f"{arguments.into}.jsonl.gz", recorded)
 
 
 def _keep(arguments: argparse.Namespace) -> None:

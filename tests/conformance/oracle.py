@@ -58,11 +58,11 @@ class Oracle:
         line = self._process.stdout.readline()
         if not line:
             raise SystemExit(f"the oracle has gone, with exit code {self._process.wait()}")
-        answered = json.loads(line)
-        if error := answered.get("error"):
+        response = json.loads(line)
+        if error := response.get("error"):
             is_known = error.startswith(tuple(f"panic in {name}:" for name in KNOWN_CRASHES))
             raise (KubeSchedulerCrash if is_known else OracleError)(error)
-        return [*answered.get("decisions", []), *answered.get("groups", [])]
+        return [*response.get("decisions", []), *response.get("groups", [])]
 
     def decide(self, case: Case) -> list[dict[str, Any]]:
         """Send a request and wait."""

@@ -147,13 +147,13 @@ def _far_volume(objects: list[Object], pod: Object) -> None:
     """Have a volume that no node reaches."""
     term = {"matchExpressions": [{"key": KEY, "operator": "Exists"}]}
     amounts, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
-    held = {"name": "planted", "namespace": _namespace(pod)}
-    bound = {"capacity": amounts, "accessModes": modes, "hostPath": {"path": "/planted"}, "claimRef": dict(held)}
+    fields = {"name": "planted", "namespace": _namespace(pod)}
+    bound = {"capacity": amounts, "accessModes": modes, "hostPath": {"path": "/planted"}, "claimRef": dict(fields)}
     bound["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
     objects.append({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "planted"}, "spec": bound})
     annotations = {"pv.kubernetes.io/bind-completed": "yes"}
     spec = {"accessModes": modes, "resources": {"requests": amounts}, "volumeName": "planted"}
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {**held, "annotations": annotations}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {**fields, "annotations": annotations}}
     objects.append({**claim, "spec": {**spec, "storageClassName": ""}, "status": {"phase": "Bound"}})
     _claim(objects, pod)
 

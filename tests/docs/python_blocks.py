@@ -47,16 +47,16 @@ class PythonBlocks:
 
 def merged(snippets: Sequence[Snippet]) -> dict[int, str]:
     """Join continuations with their class, by the line of the first block; imports are moved to the front."""
-    found: dict[int, str] = {}
+    results: dict[int, str] = {}
     last = 0
     for snippet in snippets:
         head = re.match(r"((?:(?:import|from) [^\n]*\n|\n|#[^\n]*\n)*)( +\S)", snippet.text)
-        if head is None or not found:
+        if head is None or not results:
             last = snippet.line
-            found[last] = snippet.text
+            results[last] = snippet.text
         else:
-            found[last] = f"{head.group(1)}{found[last]}\n{snippet.text[head.end(1) :]}"
-    return found
+            results[last] = f"{head.group(1)}{results[last]}\n{snippet.text[head.end(1) :]}"
+    return results
 
 
 def plugins_of(defined: dict[str, Any]) -> list[type[Plugin]]:
@@ -67,11 +67,11 @@ def plugins_of(defined: dict[str, Any]) -> list[type[Plugin]]:
 
 def plugins_beside(page: Path) -> list[type[Plugin]]:
     """Return the plugins of the example that a page is about."""
-    found: list[type[Plugin]] = []
+    results: list[type[Plugin]] = []
     for file in sorted(page.parent.glob("*.py")) + sorted(page.parent.glob("*/plugin.py")):
         if page.name.startswith("README") and not file.name.startswith(("test_", "rate")):
             name = file.stem if file.parent == page.parent else f"{file.parent.name}.{file.stem}"
             spec = importlib.util.find_spec(name)
             if spec is not None:
-                found += plugins_of(importlib.import_module(name).__dict__)
-    return list(dict.fromkeys(found))
+                results += plugins_of(importlib.import_module(name).__dict__)
+    return list(dict.fromkeys(results))

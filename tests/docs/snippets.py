@@ -80,17 +80,17 @@ class Command(Struct, frozen=True):
 
 def commands_of(text: str) -> list[Command]:
     """Read a transcript of a terminal: commands follow ``$``, their output is below."""
-    found: list[Command] = []
+    results: list[Command] = []
     lines = iter(text.splitlines())
     for line in lines:
         if line.startswith("$ "):
             typed = line[2:]
             while typed.endswith("\\"):
                 typed = f"{typed}\n{next(lines)}"
-            found.append(Command(re.sub(r"\s+# .*", "", typed) if "\n" not in typed else typed))
-        elif found and line.strip():
-            found[-1] = Command(found[-1].text, (*found[-1].expected, line))
-    return found
+            results.append(Command(re.sub(r"\s+# .*", "", typed) if "\n" not in typed else typed))
+        elif results and line.strip():
+            results[-1] = Command(results[-1].text, (*results[-1].expected, line))
+    return results
 
 
 def is_shown(expected: str, output: str) -> bool:

@@ -22,10 +22,10 @@ _ENDLESS = re.compile(r"\bmoorage (up|scheduler|ui|extender|whatif serve)\b(?!.*
 @cache
 def control_plane_programs() -> str:
     """Return the folder that has a kubectl once `make control-plane` was run, for machines without one."""
-    told = subprocess.run(
+    result = subprocess.run(
         [ROOT / "conformance" / "control-plane", "--print"], capture_output=True, text=True, check=True
     )
-    return told.stdout.strip()
+    return result.stdout.strip()
 
 
 class CommandFailed(AssertionError):

@@ -73,7 +73,7 @@ def test_every_block_says_what_it_is() -> None:
 
 def test_blocks_without_a_language_have_no_commands() -> None:
     tools = ("$ ", "moorage ", "kubectl ", "docker ", "helm ", "make ")
-    found = [
+    selected = [
         f"{page.relative_to(ROOT)}:{each.line}"
         for page in pages()
         for each in snippets_of(page)
@@ -82,7 +82,7 @@ def test_blocks_without_a_language_have_no_commands() -> None:
         and not each.why_not
         and any(line.startswith(tools) for line in each.text.splitlines())
     ]
-    assert found == [], "write ```console and $, so that they are run, or say why not"
+    assert selected == [], "write ```console and $, so that they are run, or say why not"
 
 
 def test_most_of_it_is_run() -> None:

@@ -46,13 +46,13 @@ def headings(page: Path) -> list[str]:
 
 def tables(page: Path) -> list[tuple[str, int]]:
     """List the tables with their headings, and the columns of every row."""
-    found = []
+    results = []
     number = 0
     for line in prose(page).splitlines():
         number += line.startswith("#")
         if line.startswith("|"):
-            found.append((f"heading {number}", len(re.findall(r"(?<!\\)\|", line))))
-    return found
+            results.append((f"heading {number}", len(re.findall(r"(?<!\\)\|", line))))
+    return results
 
 
 def links(page: Path) -> list[str]:

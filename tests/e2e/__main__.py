@@ -177,9 +177,9 @@ def run(suite: Path, name: str, kubeconfig: Path, seconds: float) -> Outcome:
             "-provider=skeleton",
             "-allowed-not-ready-nodes=-1",
         ]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=kubeconfig.parent)
+        process = subprocess.run(command, check=False, capture_output=True, text=True, cwd=kubeconfig.parent)
         result = state_in(report) if report.exists() else "failed"
-    return Outcome(name, result, time.monotonic() - started, done.stdout + done.stderr)
+    return Outcome(name, result, time.monotonic() - started, process.stdout + process.stderr)
 
 
 def state_in(report: Path) -> str:

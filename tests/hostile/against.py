@@ -66,14 +66,14 @@ def of_files(python: str) -> Iterator[tuple[str, str]]:
 
 def _problem_of_file(python: str, command: tuple[str, ...]) -> str:
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [python, "-c", MOORAGE, *command], capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
         )
     except subprocess.TimeoutExpired:
         return f"no answer within {ANSWER_SECONDS:g} s"
-    if done.returncode == 2 and "Traceback" not in done.stderr:
+    if result.returncode == 2 and "Traceback" not in result.stderr:
         return ""
-    return f"exit code {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
+    return f"exit code {result.returncode}: {result.stderr.strip().splitlines()[-1:]}"
 
 
 @contextmanager
@@ -97,8 +97,8 @@ def _furnished(kubeconfig: Path) -> tuple[str, str]:
             raise TimeoutError("the cluster does not start")
         time.sleep(0.1)
     url, token = content["clusters"][0]["cluster"]["server"], content["users"][0]["user"]["token"]
-    for path, thing in ((PODS, pod()), (NODES, node())):
-        _create(url, token, path, thing, deadline)
+    for path, obj in ((PODS, pod()), (NODES, node())):
+        _create(url, token, path, obj, deadline)
     return url, token
 
 

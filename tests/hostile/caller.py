@@ -70,15 +70,15 @@ class Caller:
             return []
 
     def _hear(self, asked: list[Request]) -> list[tuple[Request, Heard]]:
-        heard: list[tuple[Request, Heard]] = []
+        recorded: list[tuple[Request, Heard]] = []
         for request in asked:
             answer = self._cached_result(request.method)
             if answer is None:
                 break
-            heard.append((request, answer))
+            recorded.append((request, answer))
             if self._socket is None:
                 break
-        return heard
+        return recorded
 
     def _connect(self, *, anew: bool) -> None:
         if anew or self._socket is None:

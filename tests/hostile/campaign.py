@@ -87,14 +87,14 @@ def serving(problems: list[str]) -> Iterator[ApiServer]:
         processors=[structlog.processors.format_exc_info, note], wrapper_class=structlog.make_filtering_bound_logger(0)
     )
     started = threading.Event()
-    found: list[tuple[ApiServer, asyncio.AbstractEventLoop, asyncio.Event]] = []
+    results: list[tuple[ApiServer, asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def serve() -> None:
         loop, end = asyncio.get_running_loop(), asyncio.Event()
         loop.set_exception_handler(lambda _loop, context: problems.append(f"in the loop: {context}"))
         async with ApiServer(plain=True) as server:
             furnish(server)
-            found.append((server, loop, end))
+            results.append((server, loop, end))
             started.set()
             await end.wait()
 
@@ -102,7 +102,7 @@ def serving(problems: list[str]) -> Iterator[ApiServer]:
     thread.start()
     try:
         started.wait(60)
-        server, loop, end = found[0]
+        server, loop, end = results[0]
         yield server
         loop.call_soon_threadsafe(end.set)
         thread.join(60)
@@ -118,5 +118,5 @@ def furnish(server: ApiServer) -> None:
 
     from moorage.cluster.apiserver.requests.request import ApiRequest
 
-    for path, thing in ((PODS, pod()), (NODES, node()), (DEPLOYMENTS, deployment())):
-        server.api.answer(ApiRequest("POST", path, body=msgspec.json.encode(thing)))
+    for path, obj in ((PODS, pod()), (NODES, node()), (DEPLOYMENTS, deployment())):
+        server.api.answer(ApiRequest("POST", path, body=msgspec.json.encode(obj)))

@@ -44,15 +44,15 @@ def _pod(requests: str) -> bytes:
 
 
 def _rolling(**rolling: Any) -> bytes:
-    thing = deployment("hostile")
-    thing["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": rolling}
-    return _json(thing)
+    obj = deployment("hostile")
+    obj["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": rolling}
+    return _json(obj)
 
 
 def _budget(least: str) -> bytes:
-    thing = budget("hostile")
-    thing["spec"]["minAvailable"] = least
-    return _json(thing)
+    obj = budget("hostile")
+    obj["spec"]["minAvailable"] = least
+    return _json(obj)
 
 
 def _doubling(levels: int) -> bytes:

@@ -26,11 +26,11 @@ MAX_MEMORY = 2 << 30
 def problems(seed: str, count: int) -> list[str]:
     """Evaluate expressions in a separate process; return the problems."""
     command = [sys.executable, "-m", "tests.hostile.expressions", seed, str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found: list[str] = [json.loads(line) for line in done.stdout.splitlines()]
-    if done.returncode:
-        found.append(f"expressions of seed {seed}: exit code {done.returncode}: {done.stderr[-2000:]}")
-    return found
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    selected: list[str] = [json.loads(line) for line in result.stdout.splitlines()]
+    if result.returncode:
+        selected.append(f"expressions of seed {seed}: exit code {result.returncode}: {result.stderr[-2000:]}")
+    return selected
 
 
 def evaluate(seed: str, count: int) -> Iterator[str]:

@@ -55,14 +55,14 @@ class Audit:
 
     def problems(self) -> list[str]:
         """Find what is inconsistent."""
-        found: list[str] = []
+        results: list[str] = []
         for resource in [*self._resources]:
             if "list" in resource.verbs:
                 try:
-                    found += self._of(resource)
+                    results += self._of(resource)
                 except urllib.error.HTTPError as error:
-                    found.append(f"{error.url} cannot be read: {error.read()[:500]!r}")
-        return found
+                    results.append(f"{error.url} cannot be read: {error.read()[:500]!r}")
+        return results
 
     def _of(self, resource: ServedResource) -> list[str]:
         prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"

@@ -51,15 +51,15 @@ ENDLESS: Final[dict[str, tuple[bytes, bytes]]] = {
 def problems(server: ApiServer) -> list[str]:
     """Connect without a token in every known way; return the problems."""
     port = int(server.plain_url.rpartition(":")[2])
-    found = [problem for name, pieces in ENDLESS.items() if (problem := _flood(port, name, repeated(*pieces)))]
-    found += _smuggle(port, f"Authorization: Bearer {server.token}")
+    selected = [problem for name, pieces in ENDLESS.items() if (problem := _flood(port, name, repeated(*pieces)))]
+    selected += _smuggle(port, f"Authorization: Bearer {server.token}")
     for name, visit in {"short connections": _come_and_go, "connections that stay": _stay}.items():
         before = _resident()
         visit(int(server.url.rpartition(":")[2]))
         if (growth := _resident() - before) > MAX_GROWTH:
-            found.append(f"{CROWD} {name} took {growth >> 20} MiB")
-        found += _still_serves(server, name)
-    return found
+            selected.append(f"{CROWD} {name} took {growth >> 20} MiB")
+        selected += _still_serves(server, name)
+    return selected
 
 
 def problems_of_daemon(server: ApiServer) -> list[str]:

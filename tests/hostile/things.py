@@ -75,16 +75,16 @@ class Things:
         kind = {"apiVersion": resource.api_version, "kind": resource.name}
         good = GOOD.get(resource.plural)
         if good is not None and self.chance.random() < 0.6:
-            made: Data = {**good(), **kind}
+            obj: Data = {**good(), **kind}
         else:
             schema = schema_of_kind(resource.api_version, resource.name)
-            made = {**(self._struct(schema, 0) if schema is not None else {"spec": {"most": 2}}), **kind}
-        made["metadata"] = {**(made.get("metadata") or {}), "name": self.chance.choice(NAMES)}
+            obj = {**(self._struct(schema, 0) if schema is not None else {"spec": {"most": 2}}), **kind}
+        obj["metadata"] = {**(obj.get("metadata") or {}), "name": self.chance.choice(NAMES)}
         if self.chance.random() < 0.7:
             # Server-only fields would cause the rejection of nearly every object.
             for name in ("resourceVersion", "namespace", "uid", "deletionTimestamp", "managedFields"):
-                made["metadata"].pop(name, None)
-        return made
+                obj["metadata"].pop(name, None)
+        return obj
 
     def _struct(self, schema: Schema, depth: int) -> Data:
         most = len(schema.by_name) if depth == 0 else 3

@@ -48,12 +48,12 @@ async def serving(folder: Path, token: str = "") -> AsyncIterator[tuple[ApiServe
 def test_the_schedulers_client_is_served(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as (_, client):
-            made = await client.create(make_node("n1"))
-            assert (await client.get(Node, "n1")).metadata == made.metadata
+            created = await client.create(make_node("n1"))
+            assert (await client.get(Node, "n1")).metadata == created.metadata
             stored = await client.create(make_pod("web"))
             with pytest.raises(AlreadyExists):
                 await client.create(make_pod("web"))
-            assert [thing.name for thing in await client.list(Pod, "default")] == ["web"]
+            assert [obj.name for obj in await client.list(Pod, "default")] == ["web"]
             changed = await client.patch(stored, {"metadata": {"labels": {"a": "b"}}})
             assert changed.labels == {"a": "b"}
             await client.delete(stored)
@@ -186,11 +186,11 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
             await write_until_killed(server)
             await server.start()
             async with client_of(server.kubeconfig) as client:
-                listed = msgspec.json.decode(await client.request("GET", PODS))
-                names = {item["metadata"]["name"] for item in listed["items"]}
+                response = msgspec.json.decode(await client.request("GET", PODS))
+                names = {item["metadata"]["name"] for item in response["items"]}
                 assert acknowledged <= names
-                newest = max(int(item["metadata"]["resourceVersion"]) for item in listed["items"])
-                assert int(listed["metadata"]["resourceVersion"]) > newest
+                newest = max(int(item["metadata"]["resourceVersion"]) for item in response["items"])
+                assert int(response["metadata"]["resourceVersion"]) > newest
                 await client.request("DELETE", f"{PODS}/{min(acknowledged)}")
         finally:
             server.kill()

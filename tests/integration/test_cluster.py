@@ -72,11 +72,11 @@ class Absent(Idle):
 async def test_what_plugins_list_and_the_plugins_themselves_can_be_looked_at() -> None:
     async with Cluster(nodes=1, plugins=[Idle], definitions=[DEFINITION]) as cluster:
         await cluster.apply(ticket("gold", approved=True))
-        await cluster.wait_for(lambda: [thing.key for thing in cluster.objects(Ticket)] == ["default/gold"])
-        found = cluster.find(Ticket, "gold")
-        assert found is not None
-        assert found.spec.approved
-        assert cluster.plugin(Idle).tickets.get("gold", "default") == found
+        await cluster.wait_for(lambda: [resource.key for resource in cluster.objects(Ticket)] == ["default/gold"])
+        obj = cluster.find(Ticket, "gold")
+        assert obj is not None
+        assert obj.spec.approved
+        assert cluster.plugin(Idle).tickets.get("gold", "default") == obj
         with pytest.raises(LookupError, match="Absent is not enabled in default-scheduler; enabled plugins: "):
             cluster.plugin(Absent)
         with pytest.raises(
@@ -87,17 +87,17 @@ async def test_what_plugins_list_and_the_plugins_themselves_can_be_looked_at() -
 
 @in_virtual_time
 async def test_a_namespace_that_goes_deletes_its_pods_first_and_says_what_it_waits_for() -> None:
-    held = {"name": "web", "namespace": "shop", "finalizers": ["example.org/hold"]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": held, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"name": "web", "namespace": "shop", "finalizers": ["example.org/hold"]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": spec, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    used = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "used", "namespace": "shop"}}
+    fields = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "used", "namespace": "shop"}}
     async with Cluster(nodes=1) as cluster:
-        await cluster.apply(space, used, pod)
+        await cluster.apply(space, fields, pod)
         client = cluster.embedded.client
         await client.request("DELETE", "/api/v1/namespaces/shop")
         await cluster.sleep(3.0)
-        told = msgspec.json.decode(await client.request("GET", "/api/v1/namespaces/shop"))["status"]
-        conditions = {item["type"]: item["message"] for item in told["conditions"]}
+        response = msgspec.json.decode(await client.request("GET", "/api/v1/namespaces/shop"))["status"]
+        conditions = {item["type"]: item["message"] for item in response["conditions"]}
         remaining = "Some resources are remaining: configmaps. has 1 resource instances"
         assert conditions["NamespaceContentRemaining"].startswith(remaining)
         held_by = "Some content in the namespace has finalizers remaining: example.org/hold in 1 resource instances"
@@ -117,7 +117,7 @@ async def test_a_deployment_says_that_a_quota_has_no_room_for_its_pods() -> None
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
 
     def failures(kind: type[ReplicaSet | Deployment]) -> list[str]:
-        statuses = (thing.status for thing in cluster.embedded.cache[kind])
+        statuses = (obj.status for obj in cluster.embedded.cache[kind])
         return [
             item["reason"]
             for status in statuses

@@ -33,6 +33,6 @@ def test_every_decision_is_a_line(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     flags = ("--decision-log=/nowhere/at/all", "--master=http://127.0.0.1:1", "--leader-elect=false")
     command = [MOORAGE, "scheduler", *flags, "--secure-port=0"]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1
-    assert "--decision-log: /nowhere/at/all cannot be opened: No such file or directory" in ended.stderr
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1
+    assert "--decision-log: /nowhere/at/all cannot be opened: No such file or directory" in result.stderr

@@ -30,9 +30,9 @@ def pod(name: str, cpu: str, *, node: str = "node-1", priority: str = "", **spec
 
 async def put_off(cluster: Cluster, *conditions: dict[str, Any]) -> None:
     """Report from the kubelet that a pod's resize is deferred, or no longer deferred."""
-    found = cluster.pod("grow")
-    assert found is not None
-    await cluster.client.patch(found, {"status": {"conditions": list(conditions)}}, subresource="status")
+    stored = cluster.pod("grow")
+    assert stored is not None
+    await cluster.client.patch(stored, {"status": {"conditions": list(conditions)}}, subresource="status")
 
 
 def names(cluster: Cluster) -> list[str]:
@@ -64,11 +64,11 @@ async def test_o4_o6_a_pod_of_lower_priority_makes_room_and_the_others_stay() ->
         await cluster.wait_for(lambda: len(names(cluster)) == 3)
         await cluster.sleep(120)
         assert names(cluster) == ["far", "grow", "low-1"]
-        found = cluster.pod("grow")
-        assert found is not None
-        scheduled = found.condition("PodScheduled")
+        stored = cluster.pod("grow")
+        assert stored is not None
+        scheduled = stored.condition("PodScheduled")
         assert scheduled is not None
-        assert (found.nominated_node_name, scheduled.status) == ("", "True"), "nothing is said of it"
+        assert (stored.nominated_node_name, scheduled.status) == ("", "True"), "nothing is said of it"
         assert is_queued(cluster), "it is tried until the kubelet has done its part"
         await put_off(cluster)
         await cluster.wait_for(lambda: not is_queued(cluster))

@@ -147,8 +147,8 @@ def test_until_the_cache_is_filled_nothing_is_answered(capsys: pytest.CaptureFix
 
     async def story() -> None:
         async with Cluster(nodes=1, scheduler=False) as cluster, extender(cluster, capsys, NeverReady) as running:
-            asked = {"Pod": POD, "NodeNames": ["node-1"]}
-            assert await running.ask("/filter", asked) == (503, {"Error": found_in("the cache is not filled yet")})
+            spec = {"Pod": POD, "NodeNames": ["node-1"]}
+            assert await running.ask("/filter", spec) == (503, {"Error": found_in("the cache is not filled yet")})
             assert (await running.ask("/readyz", method="GET"))[0] == 500
             assert await running.ask("/livez", method="GET") == (200, "ok")
 
@@ -187,10 +187,10 @@ def test_only_those_with_a_certificate_are_answered(tmp_path: Path, capsys: pyte
             assert running.url.startswith("https://127.0.0.1:")
             friend, stranger = (Running(running.server, running.url, tls) for tls in (known, unknown))
             await stranger.ready()
-            asked = {"Pod": POD, "NodeNames": ["node-1"]}
-            assert (await friend.ask("/filter", asked))[0] == 200
+            spec = {"Pod": POD, "NodeNames": ["node-1"]}
+            assert (await friend.ask("/filter", spec))[0] == 200
             for path, method in (("/filter", "POST"), ("/bind", "POST"), ("/metrics", "GET"), ("/elsewhere", "GET")):
-                assert (await stranger.ask(path, asked, method))[0] == 401
+                assert (await stranger.ask(path, spec, method))[0] == 401
             friend.service.close()
             stranger.service.close()
 

@@ -45,13 +45,13 @@ def pod(name: str, gpus: int, milli: int | str, priority: str = "") -> dict[str,
 
 def taken(pods: list[Pod]) -> Counter[tuple[str, str]]:
     """Add up the allocated shares of each device from the annotations."""
-    found: Counter[tuple[str, str]] = Counter()
+    results: Counter[tuple[str, str]] = Counter()
     for placed in pods:
         annotations = placed.metadata.annotations
         devices = annotations[GPU_DEVICES].split(",")
         assert len(devices) == int(annotations[GPU_COUNT]), placed.name
-        found.update({(placed.node_name, device): int(annotations[GPU_MILLI]) for device in devices})
-    return found
+        results.update({(placed.node_name, device): int(annotations[GPU_MILLI]) for device in devices})
+    return results
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -30,8 +30,8 @@ def device(kind: str, name: str, **spec: Any) -> dict[str, Any]:
 
 def devices(node: str, count: int) -> dict[str, Any]:
     pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    listed = [{"name": f"d{number}"} for number in range(count)]
-    return device("ResourceSlice", f"on-{node}", driver=DRIVER, nodeName=node, pool=pool, devices=listed)
+    selected = [{"name": f"d{number}"} for number in range(count)]
+    return device("ResourceSlice", f"on-{node}", driver=DRIVER, nodeName=node, pool=pool, devices=selected)
 
 
 ASKED = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}

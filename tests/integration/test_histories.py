@@ -116,13 +116,13 @@ async def test_a_cron_job_makes_jobs_and_forgets_them() -> None:
 
 @in_virtual_time
 async def test_a_replication_controller_keeps_its_pods() -> None:
-    thing = workload("ReplicationController", "old", replicas=2) | {"apiVersion": "v1"}
-    thing["spec"]["selector"] = {"app": "old"}
+    obj = workload("ReplicationController", "old", replicas=2) | {"apiVersion": "v1"}
+    obj["spec"]["selector"] = {"app": "old"}
     async with Cluster(nodes=1) as cluster:
-        await cluster.apply(thing)
+        await cluster.apply(obj)
         await cluster.wait_for(lambda: len(cluster.running("app=old")) == 2)
         await cluster.wait_for(lambda: cluster.objects(ReplicationController)[0].status.get("readyReplicas") == 2)
-        await cluster.delete(thing)
+        await cluster.delete(obj)
         await cluster.wait_for(lambda: not cluster.pods())
 
 

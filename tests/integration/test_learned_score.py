@@ -52,6 +52,6 @@ def test_a_policy_that_cannot_be_loaded_is_one_message(tmp_path: Path, capsys: p
     config = tmp_path / "scheduler.yaml"
     config.write_text(CONFIG.format(policy="nowhere:policy", limit="1s"))
     assert run(["simulate", "-f", "examples/07-columns/cluster.yaml", "--config", str(config)]) != 0
-    said = capsys.readouterr().err
-    assert "the policy nowhere:policy cannot be imported: No module named 'nowhere'" in said
-    assert "Traceback" not in said
+    output = capsys.readouterr().err
+    assert "the policy nowhere:policy cannot be imported: No module named 'nowhere'" in output
+    assert "Traceback" not in output

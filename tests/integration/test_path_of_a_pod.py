@@ -71,12 +71,12 @@ class Trace:
         if str(file).startswith(NOT_COUNTED):
             return
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        given: dict[str, Any] = {name: frame.f_locals.get(name) for name in names}
+        spec: dict[str, Any] = {name: frame.f_locals.get(name) for name in names}
         if not self.has_begun:
-            self.has_begun = code.co_name == "chunk" and b'"ADDED"' in given["data"] and carries(given["data"])
-        if self.has_begun and any(map(carries, given.values())):
+            self.has_begun = code.co_name == "chunk" and b'"ADDED"' in spec["data"] and carries(spec["data"])
+        if self.has_begun and any(map(carries, spec.values())):
             self.files[str(file)] = None
-            self.is_over = code.co_name == "request" and given["path"].endswith(f"/pods/{NAME}/binding")
+            self.is_over = code.co_name == "request" and spec["path"].endswith(f"/pods/{NAME}/binding")
 
 
 def trace_pod() -> Trace:

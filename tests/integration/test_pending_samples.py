@@ -49,16 +49,16 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def kubectl(kubeconfig: Path, *arguments: str, body: Any = None) -> str:
     given = None if body is None else json.dumps(body)
     command = ("kubectl", "--kubeconfig", str(kubeconfig), *arguments)
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=ENOUGH, check=False)
-    assert done.returncode == 0, f"{command}: {done.stderr}"
-    return done.stdout
+    result = subprocess.run(command, input=given, capture_output=True, text=True, timeout=ENOUGH, check=False)
+    assert result.returncode == 0, f"{command}: {result.stderr}"
+    return result.stdout
 
 
 def explain(*arguments: str) -> Any:
     command = (*MOORAGE, "explain", *arguments, "-o", "json")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=ENOUGH, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=ENOUGH, check=False)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
 
 
 def carry_out(kubeconfig: Path, edit: dict[str, Any]) -> None:
@@ -73,11 +73,11 @@ def carry_out(kubeconfig: Path, edit: dict[str, Any]) -> None:
     if edit["apply"] == "patch":
         kubectl(kubeconfig, "patch", target["kind"], target["name"], "--type=json", "-p", json.dumps(edit["patch"]))
         return
-    found = json.loads(kubectl(kubeconfig, "get", target["kind"], target["name"], "-o", "json"))
-    changed = json_patch(found, edit["patch"])
+    response = json.loads(kubectl(kubeconfig, "get", target["kind"], target["name"], "-o", "json"))
+    changed = json_patch(response, edit["patch"])
     changed.pop("status", None)
-    kept = {key: changed["metadata"][key] for key in ("name", "namespace", "labels") if key in changed["metadata"]}
-    kubectl(kubeconfig, "replace", "--force", "-f", "-", body={**changed, "metadata": kept})
+    retained = {key: changed["metadata"][key] for key in ("name", "namespace", "labels") if key in changed["metadata"]}
+    kubectl(kubeconfig, "replace", "--force", "-f", "-", body={**changed, "metadata": retained})
 
 
 @pytest.mark.parametrize(("pod", "kind"), SAMPLES.items())
@@ -95,13 +95,11 @@ def test_files_say_the_same_as_the_cluster(pod: str, kind: str, tmp_path: Path) 
     """Without a cluster, pods that would run are given their nodes by hand."""
     import yaml
 
-    things = [
-        thing for name in ("nodes", "pods") for thing in yaml.safe_load_all((PENDING / f"{name}.yaml").read_text())
-    ]
+    objects = [obj for name in ("nodes", "pods") for obj in yaml.safe_load_all((PENDING / f"{name}.yaml").read_text())]
     homes = {"agent-1": "node-1", "agent-2": "node-2", "agent-3": "node-3", "spread-1": "node-1"}
-    for thing in things:
-        if home := homes.get(thing["metadata"]["name"]):
-            thing["spec"]["nodeName"] = home
+    for obj in objects:
+        if home := homes.get(obj["metadata"]["name"]):
+            obj["spec"]["nodeName"] = home
     file = tmp_path / "cluster.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": things}))
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     assert explain(pod, "-f", str(file))["changes"][0]["kind"] == kind

@@ -38,17 +38,20 @@ def cells() -> dict[str, ArrivalCell]:
 
 
 def test_the_order_of_the_policies_is_the_published_one() -> None:
-    found = {name: cell.allocated[-1] for name, cell in cells().items()}
-    packing = min(found["GpuPacking"], found["GpuClustering"]), max(found["GpuPacking"], found["GpuClustering"])
-    assert found["Random"] < found["DotProd"] < packing[0], found
-    assert packing[1] <= found["BestFit"] + 0.5, found
-    assert max(found["BestFit"], packing[1]) < found["FGD"], found
+    selected = {name: cell.allocated[-1] for name, cell in cells().items()}
+    packing = (
+        min(selected["GpuPacking"], selected["GpuClustering"]),
+        max(selected["GpuPacking"], selected["GpuClustering"]),
+    )
+    assert selected["Random"] < selected["DotProd"] < packing[0], selected
+    assert packing[1] <= selected["BestFit"] + 0.5, selected
+    assert max(selected["BestFit"], packing[1]) < selected["FGD"], selected
 
 
 def test_fragmentation_is_least_under_fgd_and_most_at_random() -> None:
     found = cells()
-    for place in range(5):
-        parts = {name: cell.fragmented[place] for name, cell in found.items()}
+    for index in range(5):
+        parts = {name: cell.fragmented[index] for name, cell in found.items()}
         assert min(parts, key=parts.__getitem__) == "FGD", parts
         assert max(parts, key=parts.__getitem__) == "Random", parts
 

@@ -16,8 +16,8 @@ MADE_BY_OTHERS: Final = {"Pod", "Event", "Namespace", "ServiceAccount", "Control
 
 def test_it_reads_every_kind(tmp_path: Path) -> None:
     read = asyncio.run(story(tmp_path / "kubeconfig"))
-    written = {document["kind"] for document in yaml.safe_load_all(MANIFESTS.read_text())}
-    assert written | MADE_BY_OTHERS <= read
+    output = {document["kind"] for document in yaml.safe_load_all(MANIFESTS.read_text())}
+    assert output | MADE_BY_OTHERS <= read
 
 
 async def story(config: Path) -> set[str]:

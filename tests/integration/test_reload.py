@@ -33,8 +33,8 @@ def pod(name: str, scheduler: str = "default-scheduler", **labels: str) -> dict[
 
 
 def node_of(cluster: Cluster, name: str) -> str:
-    found = cluster.pod(name)
-    return "" if found is None else found.node_name
+    stored = cluster.pod(name)
+    return "" if stored is None else stored.node_name
 
 
 def scheduler_of(cluster: Cluster) -> Scheduler:
@@ -43,10 +43,10 @@ def scheduler_of(cluster: Cluster) -> Scheduler:
 
 
 def place_of(cluster: Cluster, name: str) -> str | None:
-    found = cluster.pod(name)
-    assert found is not None
+    stored = cluster.pod(name)
+    assert stored is not None
     scheduler_of(cluster).queue.check_invariants()
-    return scheduler_of(cluster).queue.where(found)
+    return scheduler_of(cluster).queue.where(stored)
 
 
 class Diary:
@@ -401,9 +401,9 @@ async def test_a_gang_that_failed_a_moment_ago_is_tried_again_after_a_change() -
         await cluster.wait_for(lambda: bool(node_of(cluster, "blocker")))
         await cluster.apply(content)
         await cluster.wait_for(lambda: "Insufficient cpu" in cluster.why_pending("a"))
-        found = cluster.pod("blocker")
-        assert found is not None
-        await cluster.client.delete(found)
+        stored = cluster.pod("blocker")
+        assert stored is not None
+        await cluster.client.delete(stored)
         await cluster.reload(config=config.replace("10", "20"))
         await cluster.sleep(5.0)
         assert not node_of(cluster, "a"), "it has to wait for half a minute"

@@ -154,8 +154,8 @@ def test_a_weight_moves_known_pods_and_the_plugin_is_named(tmp_path: Path) -> No
             outcomes = await both.place(pod("web-1"), pod("other", image="other:1"), pod("big", cpu="9"))
             assert [outcome.node_name for outcome in outcomes[:2] if isinstance(outcome, Placed)] == ["n1", "n1"]
             await both.until(lambda: len(both.seen.comparisons) == 3)
-        found = {item.pod: item for item in both.seen.comparisons}
-        moved = found["default/web-1"]
+        selected = {item.pod: item for item in both.seen.comparisons}
+        moved = selected["default/web-1"]
         assert (moved.result, moved.node, moved.shadow_node, moved.because) == (DIFFERS, "n1", "n2", "ImageLocality")
         for said, best in ((moved.in_charge, "n1"), (moved.shadow, "n2")):
             assert max(said, key=lambda name: said[name].total or 0) == best
@@ -164,8 +164,8 @@ def test_a_weight_moves_known_pods_and_the_plugin_is_named(tmp_path: Path) -> No
             for who, said in (("in charge", moved.in_charge), ("shadow", moved.shadow))
         }
         assert weighted["shadow"] == 20 * weighted["in charge"] > 0
-        assert found["default/other"].result == AGREES
-        assert found["default/big"].result == AGREES
+        assert selected["default/other"].result == AGREES
+        assert selected["default/big"].result == AGREES
 
     def pod(name: str, cpu: str = "100m", **more: Any) -> Pod:
         return make_pod(name, uid=name, requests={"cpu": cpu, "memory": "1Gi"}, **more)
@@ -387,8 +387,8 @@ def test_flags_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, flag
     (tmp_path / "shadow.yaml").write_text(SAME)
     given = flags.replace("FILE", str(tmp_path / "shadow.yaml")).split()
     command = [MOORAGE, "scheduler", *given, "--master=http://127.0.0.1:1", "--leader-elect=false", "--secure-port=0"]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, problem in ended.stderr) == (1, True), ended.stderr
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, problem in result.stderr) == (1, True), result.stderr
 
 
 def test_a_scheduler_counts_and_logs_what_its_shadow_would_do(tmp_path: Path) -> None:

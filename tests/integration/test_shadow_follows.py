@@ -68,9 +68,9 @@ class Watched:
         begun = self._count
         for _ in range(POLLS):
             self._count += 1
-            thing = content(f"web-{self._count}", "1m")
-            thing["metadata"]["labels"] = labels
-            await self.create(SHOP, thing)
+            obj = content(f"web-{self._count}", "1m")
+            obj["metadata"]["labels"] = labels
+            await self.create(SHOP, obj)
             await asyncio.sleep(PAUSE)
             for item in self.compared():
                 if int(item.pod.rpartition("-")[2]) > begun and is_so(item):
@@ -151,5 +151,5 @@ def test_shadow_has_informers_for_kinds_that_only_its_plugins_list(
 
 
 def in_shop(name: str) -> dict[str, Any]:
-    thing = ticket(name, approved=True)
-    return {**thing, "metadata": {**thing["metadata"], "namespace": "shop"}}
+    obj = ticket(name, approved=True)
+    return {**obj, "metadata": {**obj["metadata"], "namespace": "shop"}}

@@ -178,8 +178,8 @@ def test_nobody_listens_and_pods_are_scheduled_all_the_same(tmp_path: Path) -> N
 def test_what_cannot_be_traced_to_is_refused(flag: str, problem: str) -> None:
     flags = ("--tracing-endpoint=http://127.0.0.1:9", flag, "--master=http://127.0.0.1:1", "--leader-elect=false")
     command = [MOORAGE, "scheduler", *flags, "--secure-port=0"]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, problem in ended.stderr) == (1, True), ended.stderr
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, problem in result.stderr) == (1, True), result.stderr
 
 
 def test_without_the_flag_nothing_of_it_is_imported() -> None:
@@ -188,5 +188,5 @@ def test_without_the_flag_nothing_of_it_is_imported() -> None:
         "parts = ('opentelemetry', 'decision_log', '.tracing', '.shadow')\n"
         "print([name for name in sys.modules if any(part in name for part in parts)])"
     )
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert said.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert result.strip() == "[]"

@@ -25,11 +25,11 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_bounded_run_places_a_workload_and_ends_well(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
-    ended = run("--nodes", "10", "-f", str(SHOP), "--for", "6s", "--kubeconfig", str(file))
-    assert ended.returncode == 0, ended.stderr
-    assert str(file) in ended.stdout
-    assert "pods scheduled" in ended.stdout
-    assert "(e.g. shop/model-server): 0/10 nodes are available: 10 Insufficient cpu" in ended.stdout
+    result = run("--nodes", "10", "-f", str(SHOP), "--for", "6s", "--kubeconfig", str(file))
+    assert result.returncode == 0, result.stderr
+    assert str(file) in result.stdout
+    assert "pods scheduled" in result.stdout
+    assert "(e.g. shop/model-server): 0/10 nodes are available: 10 Insufficient cpu" in result.stdout
     assert not file.exists(), "it leads nowhere any more"
 
 
@@ -69,18 +69,18 @@ def test_mistakes_are_told_in_one_message(
 def test_a_manifest_the_cluster_refuses_is_told_by_place(tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("apiVersion: example.org/v1\nkind: Unheard\nmetadata: {name: a}\n")
-    ended = run("--nodes", "0", "-f", str(file), "--for", "1s")
-    assert ended.returncode == 2
-    assert f"{file}, document 1: the cluster does not serve Unheard in example.org/v1" in ended.stderr
+    result = run("--nodes", "0", "-f", str(file), "--for", "1s")
+    assert result.returncode == 2
+    assert f"{file}, document 1: the cluster does not serve Unheard in example.org/v1" in result.stderr
 
 
 def test_a_field_nobody_knows_is_told_by_place(tmp_path: Path) -> None:
     file = tmp_path / "typo.yaml"
     file.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndta: {a: b}\n")
-    ended = run("--nodes", "0", "-f", str(file), "--for", "1s")
-    assert ended.returncode == 2
-    assert f"{file}, document 1: " in ended.stderr
-    assert 'unknown field "dta"' in ended.stderr
+    result = run("--nodes", "0", "-f", str(file), "--for", "1s")
+    assert result.returncode == 2
+    assert f"{file}, document 1: " in result.stderr
+    assert 'unknown field "dta"' in result.stderr
 
 
 def test_the_kubeconfig_of_others_is_never_overwritten(tmp_path: Path) -> None:

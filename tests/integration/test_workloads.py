@@ -36,8 +36,8 @@ def workload(kind: str, name: str = "web", *, image: str = "web:1", cpu: str = "
 
 
 def status(cluster: Cluster, kind: type[AppsWorkload | Job], name: str) -> Data:
-    found = cluster.find(kind, name)
-    return {} if found is None else found.status
+    obj = cluster.find(kind, name)
+    return {} if obj is None else obj.status
 
 
 @in_virtual_time
@@ -193,8 +193,8 @@ async def test_a_budget_knows_how_many_may_go() -> None:
     }
 
     def allowed(cluster: Cluster) -> int:
-        found = cluster.find(PodDisruptionBudget, "web")
-        return found.status.disruptions_allowed if found is not None else 0
+        obj = cluster.find(PodDisruptionBudget, "web")
+        return obj.status.disruptions_allowed if obj is not None else 0
 
     async with Cluster(nodes=2) as cluster:
         await cluster.apply(workload("Deployment", replicas=4), budget)

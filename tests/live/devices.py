@@ -115,31 +115,31 @@ def doubled(claims: Sequence[ResourceClaim]) -> list[Place]:
 
 def device_problems(claims: dict[str, ResourceClaim], pods: dict[str, Pod]) -> list[str]:
     """Return doubly allocated or unreachable devices, and claims reserved for deleted pods."""
-    found = [f"{place} was allocated twice" for place in doubled(list(claims.values()))]
+    selected = [f"{place} was allocated twice" for place in doubled(list(claims.values()))]
     alive = {pod.uid for pod in pods.values()}
     for name, claim in claims.items():
         gone = [consumer.name for consumer in claim.status.reserved_for if consumer.uid not in alive]
-        found.extend(f"{name} is reserved for {pod}, which is gone" for pod in gone)
+        selected.extend(f"{name} is reserved for {pod}, which is gone" for pod in gone)
     for pod in pods.values():
         if pod.node_name:
-            found.extend(_wrong_for(pod, claims))
-    return found
+            selected.extend(_wrong_for(pod, claims))
+    return selected
 
 
 def _wrong_for(pod: Pod, claims: dict[str, ResourceClaim]) -> list[str]:
     """Return the missing claims of a bound pod: each needs devices on its node and a reservation."""
-    found = []
+    results = []
     for status in pod.status.resource_claim_statuses:
         claim = claims.get(status.resource_claim_name or "")
         if claim is None or [pool for pool, _ in places(claim)] != [pod.node_name]:
-            found.append(f"{pod.name} is on {pod.node_name}, its card is at {claim and places(claim)}")
+            results.append(f"{pod.name} is on {pod.node_name}, its card is at {claim and places(claim)}")
         elif pod.uid not in {consumer.uid for consumer in claim.status.reserved_for}:
-            found.append(f"{pod.name} has {claim.name} without a reservation")
+            results.append(f"{pod.name} has {claim.name} without a reservation")
     if len(pod.status.resource_claim_statuses) < sum(
         1 for c in pod.spec.resource_claims if c.resource_claim_template_name
     ):
-        found.append(f"{pod.name} was bound before its claims were made")
-    return found
+        results.append(f"{pod.name} was bound before its claims were made")
+    return results
 
 
 async def settled_devices(cluster: LiveCluster, seconds: float = PATIENCE) -> dict[str, ResourceClaim]:

@@ -149,9 +149,9 @@ def without_sense(name: str, key: str, nonsense: object) -> Garble:
         if f'"name":"{name}"'.encode() not in body:
             return body
         content = msgspec.json.decode(body)
-        for thing in content.get("items") or [content.get("object", content)]:
-            if thing.get("metadata", {}).get("name") == name:
-                thing[key] = nonsense
+        for obj in content.get("items") or [content.get("object", content)]:
+            if obj.get("metadata", {}).get("name") == name:
+                obj[key] = nonsense
         return msgspec.json.encode(content)
 
     return garble

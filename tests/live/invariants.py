@@ -36,14 +36,14 @@ class Room:
         """Return the resources of the node that are allocated more than once."""
         asked = {resource for pod in self.pods for resource in pod.requests}
         limits = {resource: self.node.allocatable.get(resource, 0) for resource in asked}
-        found = [
+        remaining = [
             f"{self.node.name} has {limit} {what}, given away: {self.used(what)}"
             for what, limit in limits.items()
             if self.used(what) > limit
         ]
         if len(self.pods) > self.node.allocatable["pods"]:
-            found.append(f"{self.node.name} may have {self.node.allocatable['pods']} pods and has {len(self.pods)}")
-        return found
+            remaining.append(f"{self.node.name} may have {self.node.allocatable['pods']} pods and has {len(self.pods)}")
+        return remaining
 
     def has_room_for(self, pod: Pod) -> bool:
         """Return whether the pod's requests would fit."""
@@ -76,8 +76,8 @@ async def check_any_time(cluster: LiveCluster, *, nodes_leave: bool = False) -> 
     broken += [f"{place} was allocated twice" for place in doubled([*(await device_claims(cluster)).values()])]
     reachable = await storage(cluster)
     # The objects of a pod are deleted soon after it: missing objects are an error for existing pods only.
-    left = {pod.uid for pod in (await cluster.pods()).values() if not pod.is_terminating}
-    broken += reachable.out_of_reach({name: pod for name, pod in pods.items() if pod.uid in left})
+    remaining = {pod.uid for pod in (await cluster.pods()).values() if not pod.is_terminating}
+    broken += reachable.out_of_reach({name: pod for name, pod in pods.items() if pod.uid in remaining})
     assert not broken, f"this may never be: {broken[:20]}"
 
 
@@ -101,10 +101,10 @@ async def _unsettled(cluster: LiveCluster) -> list[str]:
     """Return pods without a reason, pods that are pending despite free space, and partial bindings."""
     pods = await cluster.pods()
     rooms = await _rooms(cluster, pods.values())
-    found = [problem for pod in pods.values() for problem in _untold_or_stuck(pod, rooms)]
-    found += (await storage(cluster)).problems(pods)
-    found += device_problems(await device_claims(cluster), pods)
-    return found[:20]
+    selected = [problem for pod in pods.values() for problem in _untold_or_stuck(pod, rooms)]
+    selected += (await storage(cluster)).problems(pods)
+    selected += device_problems(await device_claims(cluster), pods)
+    return selected[:20]
 
 
 def _untold_or_stuck(pod: Pod, rooms: dict[str, Room]) -> list[str]:

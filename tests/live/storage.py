@@ -173,25 +173,25 @@ class Storage:
         return "" if volume is None else node_of(volume)
 
     def _half_bound(self) -> list[str]:
-        found = []
+        results = []
         for name, claim in self.claims.items():
             volume = self.volumes.get(claim.spec.volume_name)
             reference = None if volume is None else volume.spec.claim_ref
             is_named = reference is not None and reference.uid == claim.uid
             if (claim.status.phase == "Bound") != is_named:
-                found.append(
+                results.append(
                     f"{name} is {claim.status.phase}, its volume {claim.spec.volume_name!r} is for {reference}"
                 )
-        return found
+        return results
 
     def _claimed_by_others(self) -> list[str]:
         holders = {claim.uid: claim for claim in self.claims.values()}
-        found = []
+        results = []
         for name, volume in self.volumes.items():
             holder = holders.get(volume.spec.claim_ref.uid) if volume.spec.claim_ref is not None else None
             if holder is not None and holder.spec.volume_name != name:
-                found.append(f"{name} is for {holder.name}, which has {holder.spec.volume_name!r}")
-        return found
+                results.append(f"{name} is for {holder.name}, which has {holder.spec.volume_name!r}")
+        return results
 
 
 def claims_of(pod: Pod) -> list[str]:

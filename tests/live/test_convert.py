@@ -88,5 +88,5 @@ def assert_read(text: str, folder: Path) -> None:
     written, config = folder / "written.yaml", folder / "config.yaml"
     config.write_text(text)
     command = [str(binaries() / "kube-scheduler"), f"--config={config}", f"--write-config-to={written}"]
-    done = subprocess.run([*command, "--master=http://127.0.0.1:1"], capture_output=True, text=True, check=False)
-    assert written.exists(), done.stderr[-2000:]
+    result = subprocess.run([*command, "--master=http://127.0.0.1:1"], capture_output=True, text=True, check=False)
+    assert written.exists(), result.stderr[-2000:]

@@ -45,9 +45,9 @@ OBJECTS: Final = """
 
 def told(*command: str | Path, given: str = "") -> str:
     """Run a program that is expected to succeed; return what it printed."""
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{command[0]} {command[1]}: {done.stderr}{done.stdout}"
-    return done.stdout
+    result = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"{command[0]} {command[1]}: {result.stderr}{result.stdout}"
+    return result.stdout
 
 
 def kubectl(plane: ControlPlane, *arguments: str, given: str = "") -> str:
@@ -70,17 +70,15 @@ def rendered(plane: ControlPlane, way: str) -> str:
 
 def named(manifests: str) -> Named:
     """Return the objects in manifests, without the labels that name their tool."""
-    objects = [thing for thing in yaml.safe_load_all(manifests) if thing]
-    return {
-        (thing["kind"], thing["metadata"].get("namespace", ""), thing["metadata"]["name"]): thing for thing in objects
-    }
+    objects = [obj for obj in yaml.safe_load_all(manifests) if obj]
+    return {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj for obj in objects}
 
 
 def installed(plane: ControlPlane, way: str) -> Named:
     """Apply one or the other to the real server, which looks at every field; return what it keeps."""
     manifests = rendered(plane, way)
-    for thing in named(manifests):
-        kind, namespace, name = thing
+    for obj in named(manifests):
+        kind, namespace, name = obj
         kubectl(plane, "delete", kind, name, f"--namespace={namespace or 'default'}", "--ignore-not-found")
     strict = ("--server-side", "--validate=strict")
     if way == "helm":
@@ -116,7 +114,7 @@ def test_the_chart_is_a_chart(plane: ControlPlane) -> None:
 
 
 def test_both_ways_install_the_same(plane: ControlPlane) -> None:
-    by_kustomize, by_helm = ({key: essence(thing) for key, thing in installed(plane, way).items()} for way in WAYS)
+    by_kustomize, by_helm = ({key: essence(obj) for key, obj in installed(plane, way).items()} for way in WAYS)
     assert {kind for kind, _, _ in by_helm} == {*RIGHTS, "ServiceAccount", "ConfigMap", "Deployment", "NetworkPolicy"}
     assert by_helm == by_kustomize
 
@@ -143,17 +141,17 @@ VALUES: Final = {
 def test_values_get_where_they_belong(plane: ControlPlane, flag: str, kind: str, want: str) -> None:
     manifests = helm(plane, "template", "trial", str(CHART), "--namespace=default", flag)
     kubectl(plane, "apply", "--dry-run=server", "--validate=strict", "-f", "-", given=manifests)
-    assert want in yaml.safe_dump([thing for (is_kind, _, _), thing in named(manifests).items() if is_kind == kind])
+    assert want in yaml.safe_dump([obj for (is_kind, _, _), obj in named(manifests).items() if is_kind == kind])
 
 
 @pytest.mark.usefixtures("controllers")  # which let go of the device
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_that_is_needed_is_refused(plane: ControlPlane, live: Callable[[Story], None], way: str) -> None:
     """The scheduler runs under exactly the service account, with exactly the configuration, that were installed."""
-    things = installed(plane, way)
+    objects = installed(plane, way)
     plane.tokens[NAME] = kubectl(plane, "create", "token", NAME, "-n", "kube-system").strip()
     kubeconfig = str(plane.kubeconfig(NAME))
-    config = yaml.safe_load(things["ConfigMap", "kube-system", NAME]["data"]["config.yaml"])
+    config = yaml.safe_load(objects["ConfigMap", "kube-system", NAME]["data"]["config.yaml"])
     file = plane.folder / "deployed.yaml"
     file.write_text(yaml.safe_dump({**config, "clientConnection": {"kubeconfig": kubeconfig}}))
     flags = [f"--config={file}", "--leader-elect=true"]
@@ -171,8 +169,8 @@ def test_nothing_that_is_needed_is_refused(plane: ControlPlane, live: Callable[[
 async def use_every_right(cluster: LiveCluster) -> None:
     """Have a device allocated, pods bound, and one preempted."""
     await cluster.add_nodes("n1", cpu="2")
-    for thing in yaml.safe_load(OBJECTS):
-        await cluster.create(thing["path"], thing["content"])
+    for obj in yaml.safe_load(OBJECTS):
+        await cluster.create(obj["path"], obj["content"])
     claims = [{"name": "gpu", "resourceClaimName": "one-gpu"}]
     await cluster.add_pods("rich", schedulerName=NAME, resourceClaims=claims)
     await cluster.wait_for("a pod with a device", lambda pods: bound(pods, ["rich"]))

@@ -98,8 +98,8 @@ def test_kubectl_sees_pods_come_and_go(tmp_path: Path) -> None:
             )
             assert watching.stdout is not None
             await kubectl(config, "run web --image=web")
-            told = [await asyncio.wait_for(watching.stdout.readline(), 20) for _ in range(2)]
-            assert told[1].startswith(b"ADDED")
+            output = [await asyncio.wait_for(watching.stdout.readline(), 20) for _ in range(2)]
+            assert output[1].startswith(b"ADDED")
             await kubectl(config, "delete pod web")
             assert (await asyncio.wait_for(watching.stdout.readline(), 20)).startswith(b"DELETED")
             watching.kill()

@@ -131,15 +131,15 @@ class Recorder(ExtenderService):
 def stable(content: Any) -> Any:
     """Leave out uids, versions and times, and put nodes in order."""
     if isinstance(content, dict):
-        kept = {
+        retained = {
             key: "(some)" if key in VOLATILE or key in ("UID", "PodUID") else stable(item)
             for key, item in content.items()
         }
-        if "items" in kept:
-            kept["items"] = sorted(kept["items"], key=lambda node: node["metadata"]["name"])
-        if kept.get("NodeNames"):
-            kept["NodeNames"] = sorted(kept["NodeNames"])
-        return kept
+        if "items" in retained:
+            retained["items"] = sorted(retained["items"], key=lambda node: node["metadata"]["name"])
+        if retained.get("NodeNames"):
+            retained["NodeNames"] = sorted(retained["NodeNames"])
+        return retained
     return [stable(item) for item in content] if isinstance(content, list) else content
 
 
@@ -186,7 +186,7 @@ async def add_rich_node(cluster: LiveCluster) -> None:
 def test_both_tell_the_same(plane: ControlPlane, live: Live, capable: bool) -> None:
     async def story(cluster: LiveCluster) -> None:
         await add_rich_node(cluster)
-        told = []
+        recorded = []
         for run in (kube_scheduler, moorage):
             recorder = Recorder(cluster)
             async with recorder.running():
@@ -194,9 +194,9 @@ def test_both_tell_the_same(plane: ControlPlane, live: Live, capable: bool) -> N
                 config = configuration(plane.folder, plane.kubeconfig(), recorder.url, **verbs)
                 with run(plane, config):
                     await history(cluster)
-                told.append(recorder.told())
+                recorded.append(recorder.told())
             await cluster.remove_all(f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
-        theirs, ours = told
+        theirs, ours = recorded
         assert {verb.split(" ")[0] for verb in theirs} >= {"filter", "preempt", "bind"}
         assert list(differences(theirs, ours)) == []
 
@@ -228,7 +228,7 @@ def answer_by_name(request: Told) -> Any:
 def test_both_say_the_same_of_bad_answers(plane: ControlPlane, live: Live, ignorable: bool) -> None:
     async def story(cluster: LiveCluster) -> None:
         await add_rich_node(cluster)
-        said = []
+        recorded = []
         for run in (kube_scheduler, moorage):
             async with ExtenderService(filter=answer_by_name).running() as service:
                 verbs = {"filterVerb": "filter", "nodeCacheCapable": True, "ignorable": ignorable}
@@ -236,9 +236,9 @@ def test_both_say_the_same_of_bad_answers(plane: ControlPlane, live: Live, ignor
                 with run(plane, config):
                     await cluster.add_pods(*ANSWERS)
                     await cluster.wait_for("all pods are bound or reported", all_told, seconds=120.0)
-                said.append(await words(cluster, service.url))
+                recorded.append(await words(cluster, service.url))
             await cluster.remove_all(f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
-        theirs, ours = said
+        theirs, ours = recorded
         assert list(differences(theirs, ours)) == []
         assert (theirs["status"][0] == "node-0") == ignorable
 
@@ -251,13 +251,13 @@ def all_told(pods: dict[str, Pod]) -> bool:
 
 async def words(cluster: LiveCluster, url: str) -> dict[str, tuple[str, str, str]]:
     """Return the node of each pod, and the message of each pending pod."""
-    found = {}
+    results = {}
     for name, pod in (await cluster.pods()).items():
         condition = pod.condition(SCHEDULED)
         assert condition is not None
         message = "(some)" if name in OWN_WORDS else condition.message.replace(url.rstrip("/"), "URL")
-        found[name] = (pod.node_name, condition.reason, message if not pod.node_name else "")
-    return found
+        results[name] = (pod.node_name, condition.reason, message if not pod.node_name else "")
+    return results
 
 
 def test_both_ask_about_managed_resources_and_weigh_alike(plane: ControlPlane, live: Live) -> None:
@@ -265,7 +265,7 @@ def test_both_ask_about_managed_resources_and_weigh_alike(plane: ControlPlane, l
 
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes("node-0", "node-1", "node-2")
-        seen = []
+        recorded = []
         for run in (kube_scheduler, moorage):
             async with ExtenderService(rate=prefer_the_last).running() as service:
                 managed = [{"name": "example.org/foo", "ignoredByScheduler": True}]
@@ -279,9 +279,9 @@ def test_both_ask_about_managed_resources_and_weigh_alike(plane: ControlPlane, l
                     await cluster.add_pods("does-not")
                     await cluster.wait_for("both pods are bound", bound)
                 asked = {request["Pod"]["metadata"]["name"] for _, request in service.requests}
-                seen.append((asked, (await cluster.pods())["asks"].node_name))
+                recorded.append((asked, (await cluster.pods())["asks"].node_name))
             await cluster.remove_all(f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
-        assert seen == [({"asks"}, "node-2")] * 2
+        assert recorded == [({"asks"}, "node-2")] * 2
 
     live(story)
 

@@ -69,7 +69,7 @@ def in_process(weight: int) -> dict[str, Any]:
 
 
 async def add_nodes(cluster: LiveCluster, chance: random.Random) -> list[dict[str, Any]]:
-    made = []
+    created = []
     for number, price in enumerate(chance.sample(range(100), NODES)):
         amounts = {"cpu": str(chance.randint(2, 8)), "memory": f"{chance.randint(4, 32)}Gi", "pods": "20"}
         name = f"node-{number}"
@@ -77,8 +77,8 @@ async def add_nodes(cluster: LiveCluster, chance: random.Random) -> list[dict[st
         node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
         node["status"] = {"allocatable": amounts, "capacity": amounts}
         await cluster.create("/api/v1/nodes", node)
-        made.append(node)
-    return made
+        created.append(node)
+    return created
 
 
 def pods(chance: random.Random) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ async def placed_one_by_one(
 
     An extender needs the previous pods, too: it receives them only with their bindings.
     """
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for pod in listed:
         name = pod["metadata"]["name"]
         there = [other for other in (await cluster.pods()).values() if other.node_name]
@@ -132,8 +132,8 @@ async def placed_one_by_one(
             await asyncio.sleep(0.05)
         await cluster.create(PATH, pod)
         await cluster.wait_for(f"{name} is decided", partial(_decided, name))
-        found[name] = (await cluster.pods())[name].node_name
-    return found
+        results[name] = (await cluster.pods())[name].node_name
+    return results
 
 
 def _decided(name: str, pods: dict[str, Pod]) -> bool:

@@ -40,21 +40,21 @@ def answers(request: pytest.FixtureRequest) -> tuple[str, Answers, Answers]:
 async def asked(server: str, token: str, gates: str) -> Answers:
     headers = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=False)) as session:
-        found: Answers = {}
+        results: Answers = {}
         if gates == GATES:
             for ask in GOOD:
                 status, body = await send(session, server, ask)
                 assert status == 201, body
             for name, ask in REQUESTS.items():
-                found[name] = essence(*await send(session, server, ask), loosely=name in LOOSE)
+                results[name] = essence(*await send(session, server, ask), loosely=name in LOOSE)
             await send(session, server, Ask("DELETE", f"{CLASS.path}/meek"))
         for ask in (CLASS, USUAL):
             await send(session, server, ask)
-        found |= {f"stored: {name}": await stored(session, server, ask) for name, ask in OBJECTS.items()}
+        results |= {f"stored: {name}": await stored(session, server, ask) for name, ask in OBJECTS.items()}
         for version in (ALPHA, BETA):
             for plural in ("podgroups", "compositepodgroups", "workloads"):
-                found[f"table: {plural} {version}"] = await table(session, server, f"/apis/{version}/{plural}")
-    return found
+                results[f"table: {plural} {version}"] = await table(session, server, f"/apis/{version}/{plural}")
+    return results
 
 
 async def stored(session: aiohttp.ClientSession, server: str, ask: Ask) -> Any:

@@ -40,7 +40,7 @@ class Shape(NamedTuple):
 
 def families(text: str) -> Families:
     """Return every metric on a page."""
-    found: Families = {}
+    results: Families = {}
     for family in text_string_to_metric_families(text):
         is_total = f"\n# TYPE {family.name}_total counter" in text
         labels = {label for sample in family.samples for label in sample.labels}
@@ -48,8 +48,8 @@ def families(text: str) -> Families:
         # Two counters have names that prometheus_client takes for no counter's.
         kind = "counter" if family.type in ("unknown", "counter") else family.type
         shape = Shape(kind, family.documentation.partition(" ")[0], frozenset(labels - {"le"}), bounds)
-        found[f"{family.name}_total" if is_total else family.name] = shape
-    return found
+        results[f"{family.name}_total" if is_total else family.name] = shape
+    return results
 
 
 @contextmanager

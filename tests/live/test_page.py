@@ -49,9 +49,9 @@ def sections() -> list[Section]:
 
 
 def test_the_page_has_commands_in_every_section_but_the_last() -> None:
-    found = {section.title: len(section.commands) for section in sections()}
-    assert found.pop("When something is wrong") == 0
-    assert all(found.values())
+    selected = {section.title: len(section.commands) for section in sections()}
+    assert selected.pop("When something is wrong") == 0
+    assert all(selected.values())
 
 
 def make_environment(folder: Path) -> Path:
@@ -227,10 +227,10 @@ def test_the_page_works_as_it_stands(tmp_path: Path) -> None:
     binaries, home = make_environment(tmp_path / "venv"), tmp_path / "home"
     with cluster_of_ones_own(home) as plane:
         path = os.pathsep.join([str(binaries), str(plane.programs), str(kubectl_folder), os.environ["PATH"]])
-        kept = {name: text for name, text in os.environ.items() if name not in ("KUBECONFIG", "PYTHONPATH")}
+        retained = {name: text for name, text in os.environ.items() if name not in ("KUBECONFIG", "PYTHONPATH")}
         # Nothing is downloaded: what builds packages is in the environment of the tests.
         own = {"PATH": path, "HOME": str(home), "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1"}
-        shell = Shell(tmp_path, {**kept, **own})
+        shell = Shell(tmp_path, {**retained, **own})
         asyncio.run(follow_the_page(shell, plane, home))
 
 

@@ -33,8 +33,8 @@ async def asked(server: str, token: str) -> dict[str, Data]:
         for ask in GOOD:
             status, body = await send(session, server, ask)
             assert status == 201, body
-        found = {name: await send(session, server, ask) for name, ask in REQUESTS.items()}
-    return {name: essence(*answer, loosely=name in LOOSE) for name, answer in found.items()}
+        selected = {name: await send(session, server, ask) for name, ask in REQUESTS.items()}
+    return {name: essence(*answer, loosely=name in LOOSE) for name, answer in selected.items()}
 
 
 async def send(session: aiohttp.ClientSession, server: str, ask: Ask) -> tuple[int, bytes]:

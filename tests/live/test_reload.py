@@ -174,8 +174,8 @@ class Reloaded:
 
     async def weight(self) -> int:
         """Return the plugin's weight in the configuration that is in force."""
-        shown = msgspec.json.decode(await asyncio.to_thread(page, self._port, "/configz", self._token))
-        enabled = shown["componentconfig"]["profiles"][0]["plugins"]["multiPoint"]["enabled"]
+        response = msgspec.json.decode(await asyncio.to_thread(page, self._port, "/configz", self._token))
+        enabled = response["componentconfig"]["profiles"][0]["plugins"]["multiPoint"]["enabled"]
         (weight,) = [entry["weight"] for entry in enabled if entry["name"] == "Changing"]
         return int(weight)
 
@@ -239,8 +239,8 @@ async def lease_of(client: ApiClient) -> Lease:
 
 async def reasons(client: ApiClient) -> Counter[str]:
     """Count the events on the lease."""
-    told = msgspec.json.decode(await client.request("GET", EVENTS))["items"]
-    return Counter(event["reason"] for event in told if event["involvedObject"]["name"] == "reloaded")
+    response = msgspec.json.decode(await client.request("GET", EVENTS))["items"]
+    return Counter(event["reason"] for event in response if event["involvedObject"]["name"] == "reloaded")
 
 
 def test_reloads_every_second_under_load(

@@ -40,12 +40,12 @@ PODS = 100
 
 def shadow_of(process: SchedulerProcess) -> list[int]:
     """Return the shadows of a scheduler: children of the child of the supervisor."""
-    found = []
+    results = []
     for child in process.children():
         for pid in Path(f"/proc/{child}/task/{child}/children").read_text().split():
             if b"moorage.insight.shadow.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(int(pid))
-    return found
+                results.append(int(pid))
+    return results
 
 
 def test_a_shadow_sees_what_it_would_move_and_costs_no_pod_anything(

@@ -70,8 +70,8 @@ async def ended(process: SchedulerProcess, seconds: float = GRACE_SECONDS) -> in
     while process.is_running:
         assert time.monotonic() < deadline, f"it still runs after {seconds} s"
         await asyncio.sleep(0.05)
-    while left := [pid for pid in children if Path(f"/proc/{pid}").exists()]:
-        assert time.monotonic() < deadline, f"orphans are left: {left}"
+    while remaining := [pid for pid in children if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline, f"orphans are left: {remaining}"
         await asyncio.sleep(0.05)
     return process.wait()
 

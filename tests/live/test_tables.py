@@ -22,14 +22,14 @@ def tables(plane: ControlPlane) -> dict[str, Any]:
 
 async def columns_of(plane: ControlPlane) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {plane.tokens[ADMIN]}", "Accept": TABLE}
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=False)) as session:
         for item in LISTED:
             root = f"/apis/{item.group}/{item.version}" if item.group else f"/api/{item.version}"
             async with session.get(f"{plane.server}{root}/{item.plural}") as answer:
                 content = await answer.json()
-            found[item.full_name] = [(each["name"], each["priority"]) for each in content["columnDefinitions"]]
-    return found
+            results[item.full_name] = [(each["name"], each["priority"]) for each in content["columnDefinitions"]]
+    return results
 
 
 @pytest.mark.parametrize("resource", LISTED, ids=lambda item: item.full_name)

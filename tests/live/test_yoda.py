@@ -19,9 +19,9 @@ GPU = {"scv/number": "2", "scv/memory": "8000"}
 
 def kubectl(plane: ControlPlane, *arguments: str) -> str:
     command = [str(plane.programs / "kubectl"), f"--kubeconfig={plane.kubeconfig()}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def configuration(plane: ControlPlane, kubeconfig: Path) -> Path:

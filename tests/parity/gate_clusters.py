@@ -97,7 +97,7 @@ def waiting_claim() -> list[Object]:
         }
         for name, room in (("n1", "20Gi"), ("n2", "100Gi"))
     ]
-    wanted = {"accessModes": ["ReadWriteOnce"], "storageClassName": "late"}
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "late"}
     return [
         node("n1"),
         node("n2"),
@@ -110,7 +110,7 @@ def waiting_claim() -> list[Object]:
         ),
         storage("CSIDriver", "csi.example.com", group="storage.k8s.io", spec={"storageCapacity": True}),
         *capacities,
-        storage("PersistentVolumeClaim", "data", spec={**wanted, "resources": {"requests": {"storage": "10Gi"}}}),
+        storage("PersistentVolumeClaim", "data", spec={**spec, "resources": {"requests": {"storage": "10Gi"}}}),
         pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]),
     ]
 
@@ -121,8 +121,8 @@ def bound_volume() -> list[Object]:
     source = {"driver": "csi.example.com", "volumeHandle": "h"}
     owner = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "data", "uid": "u"}
     volume = {**shared, "capacity": {"storage": "1Gi"}, "csi": source, "claimRef": owner}
-    wanted = {**shared, "volumeName": "pv", "resources": {"requests": {"storage": "1Gi"}}}
-    bound = storage("PersistentVolumeClaim", "data", spec=wanted, status={"phase": "Bound"})
+    spec = {**shared, "volumeName": "pv", "resources": {"requests": {"storage": "1Gi"}}}
+    bound = storage("PersistentVolumeClaim", "data", spec=spec, status={"phase": "Bound"})
     bound["metadata"] |= {"uid": "u", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
     return [
         node(),
@@ -145,19 +145,19 @@ def spreading() -> list[Object]:
         "matchLabelKeys": ["revision"],
         "nodeAffinityPolicy": "Ignore",
     }
-    held: Object = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
-    new = pod(labels={"app": "web", "revision": "2"}, topologySpreadConstraints=[rule], **held)
+    spec: Object = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+    new = pod(labels={"app": "web", "revision": "2"}, topologySpreadConstraints=[rule], **spec)
     return [node("n1"), node("n2"), *old, new]
 
 
 def resized() -> list[Object]:
     """Make a pod on the node whose pod-level resize the kubelet has not carried out: it still holds more."""
-    asked = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
-    held = {"requests": {"cpu": "3"}, "limits": {"cpu": "3"}}
-    status = {"phase": "Running", "resources": held, "allocatedResources": {"cpu": "3"}}
+    spec = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    fields = {"requests": {"cpu": "3"}, "limits": {"cpu": "3"}}
+    status = {"phase": "Running", "resources": fields, "allocatedResources": {"cpu": "3"}}
     return [
         node(),
-        pod("big", nodeName="n1", resources=asked, status=status),
+        pod("big", nodeName="n1", resources=spec, status=status),
         pod(resources={"requests": {"cpu": "2"}}),
     ]
 
@@ -172,8 +172,8 @@ def declaring() -> list[Object]:
 def extended() -> list[Object]:
     """Make a pod that requests devices by the name of a resource."""
     by_name = device("DeviceClass", "gpu", extendedResourceName="example.com/gpu", selectors=GPU["spec"]["selectors"])
-    wanted = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
-    container = {"name": "c", "image": "i", "resources": wanted}
+    spec = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+    container = {"name": "c", "image": "i", "resources": spec}
     return [node(), by_name, devices({"name": "d0"}), pod(containers=[container])]
 
 
@@ -188,8 +188,8 @@ def numbered(*devices_: Object, **wanted: Any) -> list[Object]:
     """Make a claim to two devices that are to have the same number."""
     exactly = {"deviceClassName": "gpu", "count": 2, **wanted}
     constraint = {"matchAttribute": f"{DRIVER}/numa"}
-    asked = {"requests": [{"name": "r", "exactly": exactly}], "constraints": [constraint]}
-    return [node(), GPU, devices(*devices_), device("ResourceClaim", "a", devices=asked), claiming()]
+    spec = {"requests": [{"name": "r", "exactly": exactly}], "constraints": [constraint]}
+    return [node(), GPU, devices(*devices_), device("ResourceClaim", "a", devices=spec), claiming()]
 
 
 def grouped_partitions() -> list[Object]:

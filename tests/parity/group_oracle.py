@@ -53,8 +53,8 @@ def main() -> int:
         for step, told in zip(ROWS[name][1], answer["steps"], strict=True):
             if step["do"] != "advance":
                 said = {key: part for key, part in step.items() if key != "object"}
-                thing = step.get("object")
-                named = f" {thing['kind']} {thing['metadata']['name']}" if thing else ""
+                obj = step.get("object")
+                named = f" {obj['kind']} {obj['metadata']['name']}" if obj else ""
                 sys.stdout.write(f"  {json.dumps(said)}{named}\n    {json.dumps(told)}\n")
     return 0
 

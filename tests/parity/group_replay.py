@@ -98,12 +98,12 @@ class GroupReplay(Replay):
 
     def _decoded(self, content: Json) -> KubeObject:
         self.version += 1
-        thing = cluster_from([content], features=self._features).objects[0]
-        known = self.rig.objects[type(thing)].get(thing.name, thing.namespace)
-        metadata = msgspec.structs.replace(thing.metadata, resource_version=str(self.version))
+        obj = cluster_from([content], features=self._features).objects[0]
+        known = self.rig.objects[type(obj)].get(obj.name, obj.namespace)
+        metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self.version))
         uid = known.uid if known is not None else content["metadata"].get("uid", f"uid-{self.version}")
         metadata = msgspec.structs.replace(metadata, uid=uid)
-        return msgspec.structs.replace(thing, metadata=metadata)
+        return msgspec.structs.replace(obj, metadata=metadata)
 
     def report(self) -> Json:
         """Return the state of every pod and every group."""
@@ -138,11 +138,11 @@ class GroupReplay(Replay):
 
 def comparable(told: Json) -> Json:
     """Leave out what chance decides, and nominations, which one pass carries out and a history of ours does not."""
-    kept = {key: part for key, part in told.items() if key != "nominated"}
+    retained = {key: part for key, part in told.items() if key != "nominated"}
     for part in ("pods", "groups"):
-        if part in kept:
-            kept[part] = {
+        if part in retained:
+            retained[part] = {
                 name: {key: value for key, value in queued.items() if key not in BY_CHANCE}
-                for name, queued in kept[part].items()
+                for name, queued in retained[part].items()
             }
-    return kept
+    return retained

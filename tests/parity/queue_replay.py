@@ -139,9 +139,9 @@ class Replay:
 
     def _decoded(self, content: Json) -> KubeObject:
         self.version += 1
-        thing = cluster_from([content]).objects[0]
-        metadata = msgspec.structs.replace(thing.metadata, resource_version=str(self.version))
-        return msgspec.structs.replace(thing, metadata=metadata)
+        obj = cluster_from([content]).objects[0]
+        metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self.version))
+        return msgspec.structs.replace(obj, metadata=metadata)
 
     def report(self) -> Json:
         """Return the state of every pod, in the oracle's words."""

@@ -25,9 +25,9 @@ def recorded() -> dict[Path, list[goldens.Golden]]:
 def test_decisions(path: Path, number: int, recorded: dict[Path, list[goldens.Golden]]) -> None:
     golden = recorded[path][number]
 
-    found = differences(decide(golden.case), golden.decisions)
+    problems = differences(decide(golden.case), golden.decisions)
 
-    assert not found, "\n".join(["", *map(str, found)])
+    assert not problems, "\n".join(["", *map(str, problems)])
 
 
 def test_there_is_something_to_compare() -> None:

@@ -31,6 +31,6 @@ async def test_row(name: str) -> None:
     for step, told in zip(steps, RECORDED[name], strict=True):
         own, theirs = comparable(await ours.carry_out(step)), comparable(told)
 
-        found = differences(decided(own), decided(theirs))
-        assert not found, f"{step}: " + "\n".join(["", *map(str, found)])
+        problems = differences(decided(own), decided(theirs))
+        assert not problems, f"{step}: " + "\n".join(["", *map(str, problems)])
         assert own == theirs, step

@@ -134,8 +134,8 @@ class History:
 
     def one(self, kind: type[Any], wanted: Callable[[Any], bool] = lambda _: True) -> Any:
         """Pick an object of a kind, or ``None`` if no object exists."""
-        found = [thing for thing in self.store.list(kind) if wanted(thing)]
-        return self.random.choice(found) if found else None
+        selected = [obj for obj in self.store.list(kind) if wanted(obj)]
+        return self.random.choice(selected) if selected else None
 
     def node(self) -> Node:
         shape = {"cpu": self.random.choice((1, 2, 4)), "memory": "4Gi", "pods": self.random.choice((2, 3, 10))}

@@ -36,11 +36,11 @@ class GangHistory(History):
         group = self.wanted[name] = gang(name, minimum, priority=self.chance.choice([LOW, HIGH]))
         self.sizes[name] = self.chance.randint(1, 2)
         self.by_label[name] = self.chance.random() < 0.5
-        things: list[KubeObject] = [self._member(name, group) for _ in range(count)]
+        objects: list[KubeObject] = [self._member(name, group) for _ in range(count)]
         if self.by_label[name]:
-            things.append(pod_group(name, minimum))
-        self.chance.shuffle(things)
-        self.bench.add(*things)
+            objects.append(pod_group(name, minimum))
+        self.chance.shuffle(objects)
+        self.bench.add(*objects)
 
     def _member(self, name: str, group: PodGroup) -> Pod:
         self.number += 1

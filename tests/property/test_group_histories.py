@@ -80,10 +80,10 @@ class History:
         self.sizes[name] = self.chance.randint(1, 2)
         group = gang(name, minimum, priority=priority, whole=self.chance.random() < 0.3)
         pods = [self._member(name, group) for _ in range(count)]
-        things: list[KubeObject] = [group, *pods]
+        objects: list[KubeObject] = [group, *pods]
         if self.chance.random() < 0.4:
-            self.chance.shuffle(things)
-        self.bench.add(*things)
+            self.chance.shuffle(objects)
+        self.bench.add(*objects)
 
     def _member(self, name: str, group: PodGroup) -> Pod:
         self.number += 1
@@ -153,15 +153,15 @@ class History:
             raise ServerError("etcd is busy", status=500)
 
     def _all(self, kind: type[K]) -> list[K]:
-        return [thing for thing in self.bench.objects.values() if isinstance(thing, kind)]
+        return [obj for obj in self.bench.objects.values() if isinstance(obj, kind)]
 
     def _some_group(self) -> PodGroup | None:
         groups = self.groups()
         return self.chance.choice(groups) if groups else None
 
     def _some(self, kind: type[K]) -> K | None:
-        things = self._all(kind)
-        return self.chance.choice(things) if things else None
+        objects = self._all(kind)
+        return self.chance.choice(objects) if objects else None
 
     # ── what must hold ───────────────────────────────────────────────────────────────────────────────────────────────
 

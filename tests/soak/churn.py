@@ -142,14 +142,14 @@ class Churn:
         """Remove pods on deleted nodes, and volumes without a claim; return their number."""
         pods = await self._cluster.client.list(Pod, NAMESPACE)
         nodes = {node.name for node in await self._cluster.client.list(Node)}
-        left = [pod for pod in pods if pod.node_name and pod.node_name not in nodes]
-        for pod in left:
+        remaining = [pod for pod in pods if pod.node_name and pod.node_name not in nodes]
+        for pod in remaining:
             await self._delete(f"{BY_TYPE[Pod].path(pod.name, NAMESPACE)}?gracePeriodSeconds=0")
         volumes = await self._cluster.client.list(PersistentVolume)
         free = [volume for volume in volumes if volume.status.phase == "Released"]
         for volume in free:
             await self._delete(BY_TYPE[PersistentVolume].path(volume.name))
-        return len(left)
+        return len(remaining)
 
     async def settle(self) -> None:
         """Sweep until no pod is on a node that has left."""

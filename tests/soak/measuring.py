@@ -94,9 +94,9 @@ class Meter:
         """Report growth after a point in time, without the start of each run."""
         for quantity in QUANTITIES:
             lives = [
-                kept
+                retained
                 for life in self._lives[quantity.name].values()
-                if len(kept := [at for at in life if at[0] >= max(start, life[0][0] + warm_up)]) >= MIN_SAMPLES
+                if len(retained := [at for at in life if at[0] >= max(start, life[0][0] + warm_up)]) >= MIN_SAMPLES
             ]
             if found := slope(lives):
                 (began, first), (ended, last) = lives[0][0], lives[-1][-1]

@@ -102,35 +102,35 @@ async def write_typed(client: ApiClient) -> None:
     await define(client, TYPED)
     cluster = writer(client)
     meta = ObjectMeta(name="ads", namespace="default")
-    made = await cluster.create(Budget(metadata=meta, spec=BudgetSpec(10, "first")))
-    assert made.uid
-    assert made.spec.euros == 10
+    created = await cluster.create(Budget(metadata=meta, spec=BudgetSpec(10, "first")))
+    assert created.uid
+    assert created.spec.euros == 10
     await client.request(
         "PATCH", TYPED.path("ads", "default"), b'{"spec":{"currency":"EUR"}}', "application/merge-patch+json"
     )
-    current = await cluster.get(made)
+    current = await cluster.get(created)
     updated = await cluster.update(replace(current, spec=BudgetSpec(20)))
     assert updated.spec == BudgetSpec(20)
-    data = await stored(client, made)
+    data = await stored(client, created)
     assert data["spec"] == {"euros": 20, "currency": "EUR"}
     assert set(data) == {"apiVersion", "kind", "metadata", "spec"}
     with pytest.raises(Conflict):
         await cluster.update(replace(current, spec=BudgetSpec(30)))
 
-    patched = await cluster.patch(made, {"spec": {"note": "more"}, "metadata": {"labels": {"team": "ads"}}})
+    patched = await cluster.patch(created, {"spec": {"note": "more"}, "metadata": {"labels": {"team": "ads"}}})
     assert patched.spec == BudgetSpec(20, "more")
     assert patched.labels == {"team": "ads"}
-    patched = await cluster.patch_status(made, {"spent": 7, "conditions": [{"type": "Ready", "status": "True"}]})
+    patched = await cluster.patch_status(created, {"spent": 7, "conditions": [{"type": "Ready", "status": "True"}]})
     assert (patched.spec.euros, patched.status.spent) == (20, 7)
-    await cluster.patch_status(made, {"conditions": [{"type": "Known", "status": "True"}]})
-    data = await stored(client, made)
+    await cluster.patch_status(created, {"conditions": [{"type": "Known", "status": "True"}]})
+    data = await stored(client, created)
     assert data["status"] == {"spent": 7, "conditions": [{"type": "Known", "status": "True"}]}
-    renewed = await cluster.get(made)
+    renewed = await cluster.get(created)
     with_status = await cluster.update(replace(renewed, status=BudgetStatus(8)), subresource="status")
     assert with_status.status.spent == 8
-    await cluster.delete(made)
+    await cluster.delete(created)
     with pytest.raises(NotFound):
-        await cluster.get(made)
+        await cluster.get(created)
 
 
 async def write_plain(client: ApiClient) -> None:
@@ -139,38 +139,40 @@ async def write_plain(client: ApiClient) -> None:
     cluster = writer(client)
     kind = PLAIN.type
     assert issubclass(kind, CustomObject)
-    made = await cluster.create(kind.of({"metadata": {"name": "ads", "namespace": "default"}, "spec": {"coins": [1]}}))
-    assert made["spec"] == {"coins": [1]}
-    updated = await cluster.update(made.replace(spec={"coins": [1, 2], "lid": True}))
+    created = await cluster.create(
+        kind.of({"metadata": {"name": "ads", "namespace": "default"}, "spec": {"coins": [1]}})
+    )
+    assert created["spec"] == {"coins": [1]}
+    updated = await cluster.update(created.replace(spec={"coins": [1, 2], "lid": True}))
     assert updated["spec"] == {"coins": [1, 2], "lid": True}
     labelled = replace(updated, metadata=replace(updated.metadata, labels={"team": "ads"}))
     assert (await cluster.update(labelled)).labels == {"team": "ads"}
-    data = await stored(client, made)
+    data = await stored(client, created)
     assert set(data) == {"apiVersion", "kind", "metadata", "spec"}, "nothing but what was written"
     assert data["spec"] == {"coins": [1, 2], "lid": True}
     with pytest.raises(Conflict):
-        await cluster.update(made.replace(spec={}))
+        await cluster.update(created.replace(spec={}))
 
-    patched = await cluster.patch(made, {"spec": {"lid": None}})
+    patched = await cluster.patch(created, {"spec": {"lid": None}})
     assert patched["spec"] == {"coins": [1, 2]}
-    await cluster.patch_status(made, {"full": True})
-    assert (await cluster.get(made))["status"] == {"full": True}
-    await cluster.delete(made)
+    await cluster.patch_status(created, {"full": True})
+    assert (await cluster.get(created))["status"] == {"full": True}
+    await cluster.delete(created)
     with pytest.raises(NotFound):
-        await cluster.get(made)
+        await cluster.get(created)
 
 
 async def write_without_a_status(client: ApiClient) -> None:
     """Report the missing field even if the server only reports that one is missing."""
     await define(client, BARE, has_status=False)
     cluster = writer(client)
-    made = await cluster.create(BARE.type(metadata=ObjectMeta(name="old", namespace="default")))
+    created = await cluster.create(BARE.type(metadata=ObjectMeta(name="old", namespace="default")))
     with pytest.raises(NotFound, match=r"bags\.writes\.example\.org has no subresource 'status': add `subresources"):
-        await cluster.patch_status(made, {"full": True})
-    await cluster.delete(made)
-    with pytest.raises(NotFound) as gone:
-        await cluster.patch_status(made, {"full": True})
-    assert "subresource" not in str(gone.value)
+        await cluster.patch_status(created, {"full": True})
+    await cluster.delete(created)
+    with pytest.raises(NotFound) as error:
+        await cluster.patch_status(created, {"full": True})
+    assert "subresource" not in str(error.value)
 
 
 STORIES: Final = {

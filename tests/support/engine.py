@@ -74,12 +74,12 @@ def build_runner(
         background=NoBackground(),
         activate=activate or (lambda _pods: None),
     )
-    for thing in objects:
-        if isinstance(thing, Node):
-            cache.add_node(thing)
-        elif isinstance(thing, Pod) and thing.node_name:
-            cache.add_pod(thing)
-        shelves[type(thing)].put(thing)
+    for obj in objects:
+        if isinstance(obj, Node):
+            cache.add_node(obj)
+        elif isinstance(obj, Pod) and obj.node_name:
+            cache.add_pod(obj)
+        shelves[type(obj)].put(obj)
     config = config_with(*extra) if extra else default_config()
     return ProfileRunner(config.profiles[0], registry_with(*extra), services, Rotation(), percentage, cross_check)
 

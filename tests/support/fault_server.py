@@ -109,7 +109,7 @@ class FaultServer:
         """Return what the API lists, by key."""
         answer = self.api.answer(server_side.ApiRequest("GET", collection))
         assert isinstance(answer, server_side.ApiResponse)
-        return {_key(thing): thing for thing in msgspec.json.decode(answer.body)["items"]}
+        return {_key(obj): obj for obj in msgspec.json.decode(answer.body)["items"]}
 
     def put(self, collection: str, thing: dict[str, Any]) -> dict[str, Any]:
         """Create or change an object behind the client's back, and past all that the API would refuse."""

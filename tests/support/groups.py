@@ -173,15 +173,15 @@ class GroupBench:
         self._background = TaskBackground()
         self._news.clear()
         self.scheduler = self._new_scheduler()
-        for thing in self.objects.values():
-            self.scheduler.handlers.apply(None, thing)
+        for obj in self.objects.values():
+            self.scheduler.handlers.apply(None, obj)
 
     # ── objects come and go ──────────────────────────────────────────────────────────────────────────────────────────
 
     def add(self, *things: KubeObject) -> None:
         """Create objects."""
-        for thing in things:
-            self._put(thing)
+        for obj in things:
+            self._put(obj)
         self.deliver()
 
     def change(self, thing: KubeObject) -> None:
@@ -191,8 +191,8 @@ class GroupBench:
 
     def remove(self, *things: KubeObject) -> None:
         """Delete objects."""
-        for thing in things:
-            before = self.objects.pop((type(thing), thing.key))
+        for obj in things:
+            before = self.objects.pop((type(obj), obj.key))
             self._news.append((before, None))
         self.deliver()
 
@@ -263,7 +263,7 @@ class GroupBench:
 
     def placed(self, *names: str) -> dict[str, str]:
         """Return the nodes of some pods, or of all that have one."""
-        pods = [thing for thing in self.objects.values() if isinstance(thing, Pod) and thing.node_name]
+        pods = [obj for obj in self.objects.values() if isinstance(obj, Pod) and obj.node_name]
         return {pod.name: pod.node_name for pod in pods if not names or pod.name in names}
 
     def where(self, name: str) -> str | None:
@@ -331,8 +331,8 @@ class GroupBench:
         fields: dict[str, Any] = {}
         if "conditions" in patch:
             new = [msgspec.convert(condition, Condition) for condition in patch["conditions"]]
-            kept = [known for known in status.conditions if known.type not in {condition.type for condition in new}]
-            fields["conditions"] = (*kept, *new)
+            retained = [known for known in status.conditions if known.type not in {condition.type for condition in new}]
+            fields["conditions"] = (*retained, *new)
         if "nominatedNodeName" in patch:
             fields["nominated_node_name"] = patch["nominatedNodeName"]
         patched = replace(stored, status=replace(status, **fields))

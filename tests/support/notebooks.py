@@ -9,12 +9,12 @@ from typing import Any
 def run_cells(notebook: Path) -> list[Any]:
     """Run the cells of code in order, and return what they show."""
     names: dict[str, Any] = {}
-    shown = []
+    recorded = []
     for cell in json.loads(notebook.read_text())["cells"]:
         if cell["cell_type"] == "code":
             tree = ast.parse("".join(cell["source"]))
             last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
             exec(compile(tree, notebook.name, "exec"), names)
             if isinstance(last, ast.Expr):
-                shown.append(eval(compile(ast.Expression(last.value), notebook.name, "eval"), names))
-    return shown
+                recorded.append(eval(compile(ast.Expression(last.value), notebook.name, "eval"), names))
+    return recorded

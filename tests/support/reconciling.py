@@ -98,11 +98,11 @@ def _word(action: ControllerAction) -> str:
 
 def status_in(actions: Iterable[ControllerAction]) -> dict[str, Any]:
     """Return what the actions write into a status, together."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for action in actions:
         if isinstance(action, Patch) and action.subresource == "status":
-            found |= action.patch["status"]
-    return found
+            results |= action.patch["status"]
+    return results
 
 
 def waits_in(actions: Iterable[ControllerAction]) -> list[float]:

@@ -9,10 +9,10 @@ def stranded(scheduler: Scheduler) -> list[str]:
 
     Pods whose last attempt ended in an error are tried again by themselves. Nothing is changed.
     """
-    found = []
+    results = []
     for queued in scheduler.queue:
         runner = scheduler.runners[queued.scheduler_name]
         gates = [status for plugin in runner.profile.pre_enqueue if (status := plugin.pre_enqueue(queued.pod))]
         if not gates and queued.rejectors and not isinstance(runner.find(queued.pod), NoNode):
-            found.append(f"{queued.key} waits in {scheduler.queue.where(queued.pod)} for {sorted(queued.rejectors)}")
-    return found
+            results.append(f"{queued.key} waits in {scheduler.queue.where(queued.pod)} for {sorted(queued.rejectors)}")
+    return results

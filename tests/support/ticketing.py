@@ -135,9 +135,9 @@ THINGS: Final = (
 async def admit(client: ApiClient) -> None:
     """Have pods come with good tickets, without, and with such as become good; the scheduler runs already."""
     await _served(client)
-    for thing in THINGS:
-        path = TICKETS.path(namespace="default") if thing["kind"] == "Ticket" else "/api/v1/namespaces/default/pods"
-        await client.request("POST", path, msgspec.json.encode(thing))
+    for obj in THINGS:
+        path = TICKETS.path(namespace="default") if obj["kind"] == "Ticket" else "/api/v1/namespaces/default/pods"
+        await client.request("POST", path, msgspec.json.encode(obj))
     await _until(client, "holder", lambda found: bool(found.node_name))
     await _until(client, "passer-by", lambda found: bool(found.node_name))
     await _until(client, "forger", lambda found: "there is no ticket copper" in _why(found))
@@ -168,12 +168,12 @@ async def _served(client: ApiClient) -> None:
 
 
 async def _until(client: ApiClient, name: str, condition: Callable[[Pod], bool]) -> None:
-    found = await client.get(Pod, name, "default")
+    stored = await client.get(Pod, name, "default")
     end = asyncio.get_running_loop().time() + PATIENCE
-    while not condition(found):
-        assert asyncio.get_running_loop().time() < end, f"{name} is on {found.node_name!r}: {_why(found)}"
+    while not condition(stored):
+        assert asyncio.get_running_loop().time() < end, f"{name} is on {stored.node_name!r}: {_why(stored)}"
         await asyncio.sleep(0.05)
-        found = await client.get(Pod, name, "default")
+        stored = await client.get(Pod, name, "default")
 
 
 def _why(found: Pod) -> str:

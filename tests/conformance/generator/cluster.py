@@ -112,12 +112,12 @@ class Case:
 
     def request(self, number: int) -> dict[str, Any]:
         """Put the question as a line of the oracle's stream."""
-        asked: dict[str, Any] = {"id": number, "objects": self.objects, "search": self.search}
+        spec: dict[str, Any] = {"id": number, "objects": self.objects, "search": self.search}
         if self.config is not None:
-            asked["config"] = self.config
+            spec["config"] = self.config
         if self.feature_gates:
-            asked["featureGates"] = self.feature_gates
-        return asked
+            spec["featureGates"] = self.feature_gates
+        return spec
 
 
 def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str = "all") -> Case:

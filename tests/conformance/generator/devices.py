@@ -38,7 +38,7 @@ def equip(dice: Dice, nodes: list[Object], running: list[Object], pending: list[
 
 
 def _classes(dice: Dice) -> list[Object]:
-    made = []
+    created = []
     for name in ("gpu", "nic", "any"):
         if dice.chance(0.95):
             spec: Object = (
@@ -46,12 +46,12 @@ def _classes(dice: Dice) -> list[Object]:
             )
             if name == "gpu" and (dice.chance(0.2) or dice.dial("deviceExtended")):
                 spec["extendedResourceName"] = "example.com/gpu"
-            made.append(words.thing("DeviceClass", name, api=API, spec=spec or {"selectors": []}))
-    return made
+            created.append(words.thing("DeviceClass", name, api=API, spec=spec or {"selectors": []}))
+    return created
 
 
 def _node_slices(dice: Dice, node: str) -> list[Object]:
-    made = []
+    created = []
     for driver in dice.some(DRIVERS):
         pieces = dice.pick((1, 1, 2))
         # A pool with a slice missing cannot be used; slices that disagree on their number are consulted by chance.
@@ -65,8 +65,8 @@ def _node_slices(dice: Dice, node: str) -> list[Object]:
             }
             if dice.chance(0.15):
                 _partition(dice, spec)
-            made.append(words.thing("ResourceSlice", f"{node}-{driver}-{number}", api=API, spec=spec))
-    return made
+            created.append(words.thing("ResourceSlice", f"{node}-{driver}-{number}", api=API, spec=spec))
+    return created
 
 
 def _network_slice(dice: Dice) -> Object:
@@ -143,22 +143,22 @@ def _request(dice: Dice, name: str) -> Object:
 
 
 def _wanted(dice: Dice) -> Object:
-    wanted: Object = {"deviceClassName": dice.pick(("gpu", "gpu", "gpu", "nic", "any"))}
+    spec: Object = {"deviceClassName": dice.pick(("gpu", "gpu", "gpu", "nic", "any"))}
     if dice.chance(0.35):
-        wanted["selectors"] = [
-            {"cel": {"expression": dice.pick(SELECTORS[:1] if wanted["deviceClassName"] != "gpu" else SELECTORS)}}
+        spec["selectors"] = [
+            {"cel": {"expression": dice.pick(SELECTORS[:1] if spec["deviceClassName"] != "gpu" else SELECTORS)}}
         ]
     if (rare := rare_selector(dice)) is not None:
-        wanted["selectors"] = [*wanted.get("selectors", ()), {"cel": {"expression": rare}}]
+        spec["selectors"] = [*spec.get("selectors", ()), {"cel": {"expression": rare}}]
     if dice.chance(0.3):
-        wanted |= dice.pick(({"allocationMode": "All"}, {"allocationMode": "ExactCount", "count": 2}))
+        spec |= dice.pick(({"allocationMode": "All"}, {"allocationMode": "ExactCount", "count": 2}))
     if dice.chance(0.3):
-        wanted["tolerations"] = [
+        spec["tolerations"] = [
             dice.pick(({"operator": "Exists"}, {"key": "health", "operator": "Equal", "value": "bad"}))
         ]
     if dice.wants("sharedDevices", 0.3):
-        wanted["capacity"] = {"requests": {"memory": dice.pick(("500Mi", "2Gi", "3Gi", "20Gi"))}}
-    return wanted
+        spec["capacity"] = {"requests": {"memory": dice.pick(("500Mi", "2Gi", "3Gi", "20Gi"))}}
+    return spec
 
 
 def make_claim(dice: Dice, name: str, namespace: str) -> Object:

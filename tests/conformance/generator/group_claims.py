@@ -7,13 +7,13 @@ from tests.conformance.generator.words import Object
 
 def equip(dice: Dice, groups: list[Object], pods: list[Object], objects: list[Object]) -> list[Object]:
     """Give groups claims, and their pods the use of them; return the claims."""
-    slices = [thing for thing in objects if thing["kind"] == "ResourceSlice" and thing["spec"].get("devices")]
-    made = []
+    slices = [obj for obj in objects if obj["kind"] == "ResourceSlice" and obj["spec"].get("devices")]
+    created = []
     for group in groups:
         if group["kind"] == "PodGroup" and dice.chance(0.7):
             members = [pod for pod in pods if _is_member(pod, group)]
-            made += [_share(dice, group, members, name, slices) for name in ("g0", "g1")[: dice.pick((1, 1, 1, 2))]]
-    return made
+            created += [_share(dice, group, members, name, slices) for name in ("g0", "g1")[: dice.pick((1, 1, 1, 2))]]
+    return created
 
 
 def _is_member(pod: Object, group: Object) -> bool:
@@ -46,10 +46,10 @@ def _share(dice: Dice, group: Object, members: list[Object], name: str, slices: 
             continue
         _ask_for_nothing_by_name(pod)
         # Under another name it is a claim of the pod alone.
-        used = {**entry, "name": "mine"} if dice.chance(0.06) else dict(entry)
-        pod["spec"].setdefault("resourceClaims", []).append(used)
+        spec = {**entry, "name": "mine"} if dice.chance(0.06) else dict(entry)
+        pod["spec"].setdefault("resourceClaims", []).append(spec)
         if by_template and not dice.chance(0.03):
-            status = {"name": used["name"], "resourceClaimName": claim_name}
+            status = {"name": spec["name"], "resourceClaimName": claim_name}
             pod.setdefault("status", {}).setdefault("resourceClaimStatuses", []).append(status)
     return claim
 

@@ -36,7 +36,7 @@ def make_pod(dice: Dice, name: str, around: Surroundings) -> Object:
 
 def make_expected_pods(dice: Dice, nodes: list[Object]) -> list[Object]:
     """Make gated pods that are nominated to nodes and leave little space there: without them, other pods would fit."""
-    made = []
+    created = []
     for node in nodes:
         if dice.wants("nominations") and dice.wants("gates"):
             name = node["metadata"]["name"]
@@ -46,8 +46,8 @@ def make_expected_pods(dice: Dice, nodes: list[Object]) -> list[Object]:
                 "priority": dice.pick((0, 5, 1000)),
                 "schedulingGates": [{"name": "example.com/quota"}],
             }
-            made.append({**words.thing("Pod", f"expected-{name}", spec=spec), "status": {"nominatedNodeName": name}})
-    return made
+            created.append({**words.thing("Pod", f"expected-{name}", spec=spec), "status": {"nominatedNodeName": name}})
+    return created
 
 
 def make_running_pod(dice: Dice, name: str, around: Surroundings) -> Object:

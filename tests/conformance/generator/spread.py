@@ -7,11 +7,11 @@ from tests.conformance.generator.words import Object
 
 def make_constraints(dice: Dice, labels: dict[str, str]) -> list[Object]:
     """Make one to three constraints for a pod of these labels, no two with the same key and action."""
-    made: dict[tuple[str, str], Object] = {}
+    unique: dict[tuple[str, str], Object] = {}
     for _ in range(dice.pick((1, 1, 2, 3))):
         constraint = _constraint(dice, labels)
-        made[(constraint["topologyKey"], constraint["whenUnsatisfiable"])] = constraint
-    return [*made.values()]
+        unique[(constraint["topologyKey"], constraint["whenUnsatisfiable"])] = constraint
+    return [*unique.values()]
 
 
 def _constraint(dice: Dice, labels: dict[str, str]) -> Object:
@@ -38,19 +38,19 @@ def _constraint(dice: Dice, labels: dict[str, str]) -> Object:
 
 def _add_label_keys(dice: Dice, constraint: Object) -> None:
     selector = constraint["labelSelector"]
-    taken = {*selector.get("matchLabels", {}), *(item["key"] for item in selector.get("matchExpressions", ()))}
-    free = [key for key in (*words.LABELS, "unset") if key not in taken]
+    keys = {*selector.get("matchLabels", {}), *(item["key"] for item in selector.get("matchExpressions", ()))}
+    free = [key for key in (*words.LABELS, "unset") if key not in keys]
     if free:
         constraint["matchLabelKeys"] = dice.some(free, 1, 2)
 
 
 def make_owners(dice: Dice) -> list[Object]:
     """Make services and controllers that select pods."""
-    made: list[Object] = []
+    created: list[Object] = []
     if dice.dial("owners"):
-        made += [_service(dice, number) for number in range(dice.number(0, 3))]
-        made += [_controller(dice, number) for number in range(dice.number(0, 3))]
-    return made
+        created += [_service(dice, number) for number in range(dice.number(0, 3))]
+        created += [_controller(dice, number) for number in range(dice.number(0, 3))]
+    return created
 
 
 def owner_reference(owner: Object) -> Object:

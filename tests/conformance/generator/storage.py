@@ -133,24 +133,24 @@ def _volume_term(dice: Dice, nodes: list[str]) -> Object:
 
 
 def _drivers(dice: Dice) -> list[Object]:
-    made = []
+    created = []
     for name in dice.some(DRIVERS, 2 if dice.dial("capacities") else 1):
         spec: Object = {"storageCapacity": dice.chance(0.9 if dice.dial("capacities") else 0.5)}
         if name == DRIVERS[0] and dice.chance(0.3):
             spec["preventPodSchedulingIfMissing"] = True
-        made.append(words.thing("CSIDriver", name, api=API, spec=spec))
-    return made
+        created.append(words.thing("CSIDriver", name, api=API, spec=spec))
+    return created
 
 
 def _csi_nodes(dice: Dice, nodes: list[str]) -> list[Object]:
-    made = []
+    created = []
     for name in nodes:
         if dice.chance(0.75):
             drivers = [_node_driver(dice, driver, name) for driver in dice.some((*DRIVERS, "pd.csi.storage.gke.io"))]
             metadata: Object = {}
             if dice.chance(0.5):
                 metadata["annotations"] = {"storage.alpha.kubernetes.io/migrated-plugins": IN_TREE}
-            made.append(
+            created.append(
                 words.thing(
                     "CSINode",
                     name,
@@ -159,19 +159,19 @@ def _csi_nodes(dice: Dice, nodes: list[str]) -> list[Object]:
                     spec={"drivers": drivers} if drivers else {"drivers": []},
                 )
             )
-    return made
+    return created
 
 
 def _node_driver(dice: Dice, driver: str, node: str) -> Object:
-    made: Object = {"name": driver, "nodeID": node, "topologyKeys": []}
+    obj: Object = {"name": driver, "nodeID": node, "topologyKeys": []}
     if dice.chance(0.7):
-        made["allocatable"] = {"count": dice.number(0, 3)}
-    return made
+        obj["allocatable"] = {"count": dice.number(0, 3)}
+    return obj
 
 
 def _capacities(dice: Dice) -> list[Object]:
     """Make storage capacities; at most one per class and zone, because the first match counts."""
-    made = []
+    created = []
     for storage_class in ("fast", "slow"):
         for zone in dice.some(("z1", "z2", "z3"), 3 if dice.dial("capacities") else 0):
             capacity = words.thing("CSIStorageCapacity", f"{storage_class}-{zone}", api=API, namespace="default")
@@ -180,24 +180,24 @@ def _capacities(dice: Dice) -> list[Object]:
             capacity["capacity"] = dice.pick(("1Gi", "4Gi", "20Gi", "50Gi"))
             if dice.chance(0.3):
                 capacity["maximumVolumeSize"] = dice.pick(("1Gi", "3Gi"))
-            made.append(capacity)
-    return made
+            created.append(capacity)
+    return created
 
 
 def _attachments(dice: Dice, volumes: list[Object], nodes: list[str]) -> list[Object]:
-    made = []
+    created = []
     for volume in volumes:
         if nodes and "csi" in volume["spec"] and dice.chance(0.15):
             source = {"persistentVolumeName": volume["metadata"]["name"]}
             spec = {"attacher": volume["spec"]["csi"]["driver"], "nodeName": dice.pick(nodes), "source": source}
-            made.append(words.thing("VolumeAttachment", f"at-{volume['metadata']['name']}", api=API, spec=spec))
-    return made
+            created.append(words.thing("VolumeAttachment", f"at-{volume['metadata']['name']}", api=API, spec=spec))
+    return created
 
 
 def _mount(dice: Dice, pod: Object, claims: list[Object]) -> list[Object]:
     """Give a pod volumes; return the claims that its ephemeral ones need."""
     volumes: list[Object] = []
-    made: list[Object] = []
+    created: list[Object] = []
     if claims and dice.wants("claims", 0.8):
         for number, claim in enumerate(dice.some(claims, 1, 2)):
             volumes.append({"name": f"v{number}", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}})
@@ -207,10 +207,10 @@ def _mount(dice: Dice, pod: Object, claims: list[Object]) -> list[Object]:
         volumes.append({"name": "disk", **_inline_disk(dice)})
     if dice.wants("ephemeral", 0.4):
         volumes.append({"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": _ephemeral_spec()}}})
-        made += _ephemeral_claim(dice, pod)
+        created += _ephemeral_claim(dice, pod)
     if volumes:
         pod["spec"]["volumes"] = volumes
-    return made
+    return created
 
 
 def _inline_disk(dice: Dice) -> Object:

@@ -71,8 +71,8 @@ def make_group_scene(seed: str) -> GroupScene:
 
 
 def _scene(case: Case) -> GroupScene:
-    groups = [deepcopy(thing) for thing in case.objects if thing["kind"] == KIND]
-    others = [thing for thing in case.objects if thing["kind"] not in (KIND, "CompositePodGroup")]
+    groups = [deepcopy(obj) for obj in case.objects if obj["kind"] == KIND]
+    others = [obj for obj in case.objects if obj["kind"] not in (KIND, "CompositePodGroup")]
     scene = scene_of(replace(case, objects=others))
     fitter = PodFitter()
     standing, arriving = [], []
@@ -84,17 +84,17 @@ def _scene(case: Case) -> GroupScene:
             arriving.append((group, members))
         else:
             standing.append(group)
-    known = {thing["metadata"]["name"] for thing in scene.of("PriorityClass")}
-    classes = [thing for thing in fitter.classes() if thing["metadata"]["name"] not in known]
+    known = {obj["metadata"]["name"] for obj in scene.of("PriorityClass")}
+    classes = [obj for obj in fitter.classes() if obj["metadata"]["name"] not in known]
     return GroupScene(replace(scene, objects=[*classes, *scene.objects], entrants=[]), standing, arriving)
 
 
 def _spec(spec: Object, fitter: PodFitter) -> Object:
-    kept: Object = {key: spec[key] for key in ("schedulingPolicy", "disruptionMode", "priority") if key in spec}
+    retained: Object = {key: spec[key] for key in ("schedulingPolicy", "disruptionMode", "priority") if key in spec}
     if spec.get("preemptionPolicy"):
-        kept["preemptionPolicy"] = spec["preemptionPolicy"]
-    fitter.fit_priority(kept)
-    return kept
+        retained["preemptionPolicy"] = spec["preemptionPolicy"]
+    fitter.fit_priority(retained)
+    return retained
 
 
 def _name(thing: Object) -> str:
@@ -142,8 +142,8 @@ class GroupPlay(Play):
         for patience in (DOUBT_SECONDS, BINDING_SECONDS / 5):
             deadline = time.monotonic() + patience
             while time.monotonic() < deadline:
-                found = [await self._now(pod) for pod in pods]
-                if all(map(is_judged, found)):
+                selected = [await self._now(pod) for pod in pods]
+                if all(map(is_judged, selected)):
                     break
                 await asyncio.sleep(POLL_SECONDS)
             await self._send_canary()

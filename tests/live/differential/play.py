@@ -103,8 +103,8 @@ class Play:
         pod = await self._stage.add(content)
         if pod is None:
             return None
-        for thing in entrant.belongings:
-            await self._stage.add(thing)
+        for obj in entrant.belongings:
+            await self._stage.add(obj)
         if entrant.is_prepared:
             await asyncio.sleep(WATCH_SECONDS)
         if entrant.is_prepared or gates:

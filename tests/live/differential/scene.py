@@ -85,7 +85,7 @@ class Scene:
 
     def of(self, kind: str) -> list[Object]:
         """Return the objects of a kind."""
-        return [thing for thing in self.objects if thing["kind"] == kind]
+        return [obj for obj in self.objects if obj["kind"] == kind]
 
     def entrant(self, name: str) -> Entrant:
         """Return the pod of a name that is to be placed."""
@@ -206,16 +206,16 @@ def _await_no_device(claim: Object) -> None:
 def _hand_over(objects: list[Object], entrants: list[Entrant]) -> None:
     """Give the pods that are still to come the claims that they own: these are made when their pod is."""
     owners = {entrant.pod["metadata"].get("uid"): entrant for entrant in entrants}
-    for thing in [*objects]:
-        for reference in thing["metadata"].get("ownerReferences", ()):
+    for obj in [*objects]:
+        for reference in obj["metadata"].get("ownerReferences", ()):
             if reference["kind"] == "Pod" and (owner := owners.get(reference["uid"])) is not None:
-                owner.belongings.append(thing)
-                objects.remove(thing)
+                owner.belongings.append(obj)
+                objects.remove(obj)
 
 
 def _start_one_after_the_other(objects: list[Object]) -> None:
     """Let no two pods have started at one moment: between equal candidates, upstream's preemption draws."""
-    running = [thing for thing in objects if thing["kind"] == "Pod"]
+    running = [obj for obj in objects if obj["kind"] == "Pod"]
     for number, pod in enumerate(running):
         pod["status"]["startTime"] = f"2026-01-01T00:00:{number:02}Z"
 

@@ -51,8 +51,8 @@ class Stage:
             if kind == "Node":
                 continue
             # One at a time: what is made at the same moment has no order, and order decides between equals.
-            for thing in scene.of(kind):
-                await self.add(thing)
+            for obj in scene.of(kind):
+                await self.add(obj)
         if claims := scene.of("PersistentVolumeClaim"):
             for claim in claims:
                 await self._bind(claim)
@@ -144,7 +144,7 @@ class Stage:
     async def everything(self) -> list[Object]:
         """Read all that a scheduler could know of."""
         lists = await asyncio.gather(*(self.all_of(kind) for kind in ORDER if kind != "RuntimeClass"))
-        return [thing for found in lists for thing in found]
+        return [obj for found in lists for obj in found]
 
     async def tear_down(self) -> None:
         """Delete all objects, owners and users of others first."""
@@ -152,9 +152,9 @@ class Stage:
         for kind in ("Pod", *reversed(ORDER)):
             if kind == "Namespace":
                 continue
-            while left := [item for item in await self.all_of(kind) if not _is_built_in(kind, item)]:
-                assert time.monotonic() < deadline, f"these never go: {left}"
-                await asyncio.gather(*(self._remove(kind, item) for item in left))
+            while remaining := [item for item in await self.all_of(kind) if not _is_built_in(kind, item)]:
+                assert time.monotonic() < deadline, f"these never go: {remaining}"
+                await asyncio.gather(*(self._remove(kind, item) for item in remaining))
         for namespace in words.NAMESPACES:
             await self.client.request("DELETE", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
 

@@ -146,9 +146,9 @@ async def a_gang_evicts_as_many_as_it_needs(scene: Scene) -> None:
     await _group(scene, "gang", 2, priorityClassName=important)
     await _members(scene, "gang", "one", "two", priorityClassName=important)
     assert await scene.nodes_of("one", "two") == ["a", "a"]
-    left = {name for name in await scene.pods() if name.startswith("low")}
-    assert len(left) == 1
-    (gone, *_) = {"low-1", "low-2", "low-3"} - left
+    remaining = {name for name in await scene.pods() if name.startswith("low")}
+    assert len(remaining) == 1
+    (gone, *_) = {"low-1", "low-2", "low-3"} - remaining
     uid = (await scene.get(GROUPS, "gang"))["metadata"]["uid"]
     event = await scene.event("Preempted", gone)
     assert event.note == f"Preempted by podgroup {uid} on node cluster"

@@ -11,10 +11,10 @@ Scenario = Callable[[Scene], Awaitable[None]]
 
 def scenarios_in(*parts: ModuleType) -> dict[str, Scenario]:
     """Collect the scenarios that modules define, by name."""
-    found: dict[str, Scenario] = {}
+    results: dict[str, Scenario] = {}
     for part in parts:
-        for name, thing in vars(part).items():
-            if iscoroutinefunction(thing) and thing.__module__ == part.__name__ and not name.startswith("_"):
-                assert name not in found, f"two scenarios are named {name}"
-                found[name] = thing
-    return found
+        for name, obj in vars(part).items():
+            if iscoroutinefunction(obj) and obj.__module__ == part.__name__ and not name.startswith("_"):
+                assert name not in results, f"two scenarios are named {name}"
+                results[name] = obj
+    return results

@@ -41,8 +41,8 @@ async def rivals_keep_apart(scene: Scene) -> None:
         await scene.pod(name, labels={"app": "db"}, affinity=_far("app", "db"))
 
     async def placed() -> set[str] | None:
-        found = {pod.name for pod in (await scene.pods()).values() if pod.node_name}
-        return found if len(found) == 2 else None
+        selected = {pod.name for pod in (await scene.pods()).values() if pod.node_name}
+        return selected if len(selected) == 2 else None
 
     bound = await scene.until("two are bound", placed)
     (left,) = {"first", "second", "third"} - bound

@@ -27,7 +27,7 @@ async def a_node_selector_selects(scene: Scene) -> None:
 
 async def every_operator_of_node_affinity(scene: Scene) -> None:
     await scene.nodes({"a": {"size": "5", "zone": "east"}, "b": {"size": "20", "zone": "west", "spot": ""}})
-    wanted = {
+    spec = {
         "in": (_expression("zone", "In", "west", "north"), "b"),
         "not-in": (_expression("zone", "NotIn", "west"), "a"),
         "exists": (_expression("spot", "Exists"), "b"),
@@ -37,9 +37,9 @@ async def every_operator_of_node_affinity(scene: Scene) -> None:
         "field": ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}, "b"),
         "not-field": ({"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["b"]}]}, "a"),
     }
-    for name, (term, _) in wanted.items():
+    for name, (term, _) in spec.items():
         await scene.pod(name, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}})
-    for name, (_, node) in wanted.items():
+    for name, (_, node) in spec.items():
         assert await scene.node_of(name) == node, name
 
 

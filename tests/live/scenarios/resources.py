@@ -25,14 +25,14 @@ async def requests_of_every_kind_are_counted(scene: Scene) -> None:
     """Each resource is scarce on all nodes but one."""
     plenty = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "50Gi", "example.com/gpu": "2", "hugepages-2Mi": "64Mi"}
     scarce = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi", "example.com/gpu": "0", "hugepages-2Mi": "0"}
-    wanted = {"cpu": "3", "memory": "6Gi", "ephemeral-storage": "20Gi", "example.com/gpu": "1", "hugepages-2Mi": "32Mi"}
-    for number, resource in enumerate(wanted):
+    spec = {"cpu": "3", "memory": "6Gi", "ephemeral-storage": "20Gi", "example.com/gpu": "1", "hugepages-2Mi": "32Mi"}
+    for number, resource in enumerate(spec):
         await scene.node(f"node-{number}", resources=scarce | {resource: plenty[resource]})
-    for number, (resource, amount) in enumerate(wanted.items()):
+    for number, (resource, amount) in enumerate(spec.items()):
         # Extended resources and huge pages cannot be overcommitted, and huge pages also need CPU or memory.
         limits = {"limits": {resource: amount}, "requests": {"cpu": "100m", resource: amount}}
         await scene.pod(f"pod-{number}", container={"resources": limits})
-    for number in range(len(wanted)):
+    for number in range(len(spec)):
         assert await scene.node_of(f"pod-{number}") == f"node-{number}"
 
 

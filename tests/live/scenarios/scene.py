@@ -126,13 +126,13 @@ class Scene:
 
     async def get(self, resource: str, name: str) -> Data:
         """Read an object."""
-        found: Data = msgspec.json.decode(await self.client.request("GET", self.path(resource, name)))
-        return found
+        response: Data = msgspec.json.decode(await self.client.request("GET", self.path(resource, name)))
+        return response
 
     async def all(self, resource: str) -> Sequence[Data]:
         """Read all objects of a resource."""
-        found: list[Data] = msgspec.json.decode(await self.client.request("GET", self.path(resource)))["items"]
-        return found
+        response: list[Data] = msgspec.json.decode(await self.client.request("GET", self.path(resource)))["items"]
+        return response
 
     async def patch(self, resource: str, name: str, patch: Data, *, subresource: str = "") -> None:
         """Merge something into an object."""
@@ -200,8 +200,8 @@ class Scene:
 
         async def seen() -> Event | None:
             events = await self.client.list(Event, self.namespace)
-            found = [event for event in events if event.reason == reason and event.regarding.name == about]
-            return found[0] if found else None
+            selected = [event for event in events if event.reason == reason and event.regarding.name == about]
+            return selected[0] if selected else None
 
         return await self.until(f"there is a {reason} event about {about}", seen)
 

@@ -118,7 +118,7 @@ async def new_objects_begin_with_a_status(scene: Scene) -> None:
     job = {"template": {"spec": pod_spec(restartPolicy="Never")}}
     daemons = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
     budget = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
-    wanted: dict[str, tuple[Data, Data]] = {
+    fields: dict[str, tuple[Data, Data]] = {
         DEPLOYMENTS: (workload, {}),
         "apps/v1/replicasets": (workload, {"replicas": 0}),
         "apps/v1/statefulsets": (workload, {"availableReplicas": 0, "replicas": 0}),
@@ -130,7 +130,7 @@ async def new_objects_begin_with_a_status(scene: Scene) -> None:
         "v1/services": ({"ports": [{"port": 80}]}, {"loadBalancer": {}}),
         "resource.k8s.io/v1/resourceclaims": ({}, {}),
     }
-    for resource, (spec, status) in wanted.items():
+    for resource, (spec, status) in fields.items():
         body = msgspec.json.encode({"metadata": {"name": "new"}, "spec": spec})
         made = await scene.client.request("POST", f"{scene.path(resource)}?dryRun=All", body)
         assert msgspec.json.decode(made).get("status") == status, resource

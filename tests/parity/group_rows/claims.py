@@ -18,11 +18,11 @@ def _thing(kind: str, name: str, **spec: Any) -> Json:
 
 def _claim(name: str, device: str, reach: str, *users: Json) -> Json:
     """Make a claim with a device that one node reaches."""
-    asked = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}
+    spec = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}
     result = {"request": "r", "driver": DRIVER, "pool": "n1", "device": device}
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [reach]}]}]
     allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": terms}}
-    return _thing("ResourceClaim", name, devices=asked) | {
+    return _thing("ResourceClaim", name, devices=spec) | {
         "status": {"allocation": allocation, "reservedFor": list(users)}
     }
 

@@ -62,8 +62,8 @@ def _group(version: str, kind: str, name: str, spec: Json, by: str, parent: str,
     if mode:
         spec["disruptionMode"] = {mode: {}}
     status = spec.pop("status", None)
-    made = {"apiVersion": f"scheduling.k8s.io/{version}", "kind": kind, "metadata": {"name": name}, "spec": spec}
-    return made if status is None else {**made, "status": status}
+    obj = {"apiVersion": f"scheduling.k8s.io/{version}", "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return obj if status is None else {**obj, "status": status}
 
 
 def pods(count: int, of: str = "g", *, first: int = 0, **parts: Any) -> list[Json]:
@@ -77,13 +77,13 @@ def lows(*places: str, **parts: Any) -> list[Json]:
 
 def apply(*things: Json | Iterable[Json]) -> list[Json]:
     """Add objects, a second apart, so that no two have the same age."""
-    flat = [one for thing in things for one in ([thing] if isinstance(thing, dict) else thing)]
+    flat = [one for obj in things for one in ([obj] if isinstance(obj, dict) else obj)]
     return [step for one in flat for step in ({"do": "apply", "object": one}, *wait(1))]
 
 
 def at_once(things: list[Json]) -> list[Json]:
     """Add objects at one moment: a group that comes after its members gets the age of a random one."""
-    return [{"do": "apply", "object": thing} for thing in things]
+    return [{"do": "apply", "object": obj} for obj in things]
 
 
 def delete(thing: Json) -> list[Json]:
