@@ -48,14 +48,14 @@ class Opinion(NamedTuple):
         if name in self.names:
             if self.scores is None:
                 return NodeEntry()
-            place = self.names.index(name)
+            index = self.names.index(name)
             scores = {
                 item.plugin: PluginScore(
-                    int(item.raw[place]), int(item.normalized[place]), int(item.weight * item.normalized[place])
+                    int(item.raw[index]), int(item.normalized[index]), int(item.weight * item.normalized[index])
                 )
                 for item in self.scores.by_plugin
             }
-            return NodeEntry(total=int(self.scores.totals[place]), scores=scores)
+            return NodeEntry(total=int(self.scores.totals[index]), scores=scores)
         diagnosis = self.found.diagnosis
         status = diagnosis.pre_filter or diagnosis.statuses[name]
         return NodeEntry(plugin=status.plugin, code=status.code.label, reasons=status.reasons)
@@ -69,15 +69,15 @@ class Opinion(NamedTuple):
 
 def opinion_of(runner: ProfileRunner, pod: Pod) -> Opinion:
     """Decide on a pod with a configuration, and return the scores of all feasible nodes."""
-    found = runner.find(pod)
-    if isinstance(found, NoNode):
-        return Opinion(found, "", None, [])
-    if isinstance(found, OneNode):
-        return Opinion(found, found.node.name, None, [found.node.name])
-    window = runner.cache.nodes.take(np.flatnonzero(found.feasible))
-    scores = score_all(runner.profile, found.cycle.clone(), pod, window)
+    result = runner.find(pod)
+    if isinstance(result, NoNode):
+        return Opinion(result, "", None, [])
+    if isinstance(result, OneNode):
+        return Opinion(result, result.node.name, None, [result.node.name])
+    window = runner.cache.nodes.take(np.flatnonzero(result.feasible))
+    scores = score_all(runner.profile, result.cycle.clone(), pod, window)
     names = list(window.names)
-    return Opinion(found, names[int(scores.totals.argmax())], scores, names)
+    return Opinion(result, names[int(scores.totals.argmax())], scores, names)
 
 
 class ShadowCluster:
@@ -116,11 +116,11 @@ class ShadowCluster:
         except (CacheError, msgspec.MsgspecError) as error:
             log.info("the shadow cannot apply a change", v=4, error=str(error))
 
-    def _known(self, name: str, thing: msgspec.Raw) -> None:
+    def _known(self, name: str, content: msgspec.Raw) -> None:
         kind, decoder = self._kinds.get(name, (None, None))
         if kind is None or decoder is None or kind.type not in self._followed:
             return
-        after = decoder.decode(thing)
+        after = decoder.decode(content)
         self._scheduler.handlers.apply(self._scheduler.objects[kind.type].find(after.key), after)
 
     def _gone(self, name: str, key: str, is_final: bool) -> None:
@@ -139,47 +139,52 @@ class ShadowCluster:
 
     def _forget(self, key: str) -> None:
         pod = self._pods.find(key)
-        known = None if pod is None else self._scheduler.cache.pod(pod.uid)
-        if known is not None and self._scheduler.cache.is_assumed(known):
-            self._scheduler.cache.forget(known)
+        cached_pod = None if pod is None else self._scheduler.cache.pod(pod.uid)
+        if cached_pod is not None and self._scheduler.cache.is_assumed(cached_pod):
+            self._scheduler.cache.forget(cached_pod)
 
     def compare(self, question: Question) -> Comparison | None:
         """Return the shadow's decision; ``None`` if it has no such pod or no such profile."""
         pod = self._pods.find(question.key)
-        ours = None if pod is None else self._scheduler.runners.get(pod.scheduler_name)
-        theirs = None if pod is None else self._in_charge.get(pod.scheduler_name)
-        if pod is None or ours is None or theirs is None or self._scheduler.cache.pod(pod.uid) is not None:
+        shadow_runner = None if pod is None else self._scheduler.runners.get(pod.scheduler_name)
+        active_runner = None if pod is None else self._in_charge.get(pod.scheduler_name)
+        if (
+            pod is None
+            or shadow_runner is None
+            or active_runner is None
+            or self._scheduler.cache.pod(pod.uid) is not None
+        ):
             return None
-        begun = Comparison(
+        comparison = Comparison(
             question.number, question.time, pod.key, pod.scheduler_name, AGREES, question.node, question.node
         )
         try:
-            found = ours.find(pod)
-            choice = "" if isinstance(found, NoNode) else ours.choose(found).node.name
+            result = shadow_runner.find(pod)
+            choice = "" if isinstance(result, NoNode) else shadow_runner.choose(result).node.name
             if choice == question.node:
-                return begun
-            shadow = opinion_of(ours, pod)._replace(node=choice)
+                return comparison
+            shadow = opinion_of(shadow_runner, pod)._replace(node=choice)
         except MoorageError as error:
-            return msgspec.structs.replace(begun, result=ERROR, shadow_node="", message=str(error))
+            return msgspec.structs.replace(comparison, result=ERROR, shadow_node="", message=str(error))
         if question.node and shadow.is_best(question.node):
-            return begun  # equals: the shadow has no preference
-        return self._different(begun, theirs, pod, shadow)
+            return comparison  # equals: the shadow has no preference
+        return self._different(comparison, active_runner, pod, shadow)
 
-    def _different(self, begun: Comparison, theirs: ProfileRunner, pod: Pod, shadow: Opinion) -> Comparison:
+    def _different(self, comparison: Comparison, active_runner: ProfileRunner, pod: Pod, shadow: Opinion) -> Comparison:
         """Find out who made the difference; unless the one in charge decides as it did, nothing is known for sure."""
-        node, other = begun.node, shadow.node
+        node, shadow_node = comparison.node, shadow.node
         try:
-            in_charge = opinion_of(theirs, pod)
+            in_charge = opinion_of(active_runner, pod)
         except MoorageError as error:
-            return msgspec.structs.replace(begun, result=UNSURE, shadow_node=other, message=str(error))
+            return msgspec.structs.replace(comparison, result=UNSURE, shadow_node=shadow_node, message=str(error))
         agrees = self._would_choose(in_charge, node)
-        names = [name for name in (node, other) if name]
+        names = [name for name in (node, shadow_node) if name]
         return msgspec.structs.replace(
-            begun,
+            comparison,
             result=DIFFERS if agrees else UNSURE,
-            shadow_node=other,
-            because=cause(in_charge, shadow, node, other) if agrees else "",
-            message="" if other else shadow.found.diagnosis.message,
+            shadow_node=shadow_node,
+            because=cause(in_charge, shadow, node, shadow_node) if agrees else "",
+            message="" if shadow_node else shadow.found.diagnosis.message,
             in_charge={name: in_charge.entry(name) for name in names},
             shadow={name: shadow.entry(name) for name in names},
         )
@@ -193,16 +198,16 @@ class ShadowCluster:
 
 def cause(in_charge: Opinion, shadow: Opinion, node: str, other: str) -> str:
     """Name the plugin that made the difference: one that rejects a node, or whose scores moved the most."""
-    if node and (said := shadow.entry(node)).is_rejected:
-        return said.plugin
-    if other and (said := in_charge.entry(other)).is_rejected:
-        return said.plugin
+    if node and (verdict := shadow.entry(node)).is_rejected:
+        return verdict.plugin
+    if other and (verdict := in_charge.entry(other)).is_rejected:
+        return verdict.plugin
     before, after = (_leads(opinion, node, other) for opinion in (in_charge, shadow))
     moved = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
     return max(moved, key=lambda name: (moved[name], name), default="")
 
 
-def _leads(opinion: Opinion, node: str, other: str) -> Mapping[str, int]:
+def _leads(opinion: Opinion, node: str, other_node: str) -> Mapping[str, int]:
     """Return by how much each plugin prefers the other node."""
-    here, there = opinion.entry(node).scores or {}, opinion.entry(other).scores or {}
+    here, there = opinion.entry(node).scores or {}, opinion.entry(other_node).scores or {}
     return {name: there[name].weighted - here[name].weighted for name in here if name in there}

@@ -100,8 +100,8 @@ class ShadowFeed(AttemptObserver):
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Send a request about the attempt, if it is eligible, and then its changes."""
-        held, self._held = self._held, None
-        if held is None or self.send is None:
+        messages, self._held = self._held, None
+        if messages is None or self.send is None:
             return
         # A rejection on the node after its choice does not affect the choice.
         is_choice = isinstance(outcome, Placed) or (isinstance(outcome, Unschedulable) and self._fits_nowhere)
@@ -111,7 +111,7 @@ class ShadowFeed(AttemptObserver):
             node = outcome.node_name if isinstance(outcome, Placed) else ""
             moment = format_micro_time(self._clock.wall())
             self.send(encode_frame(Question(self._numbers, queued.key, node, moment)))
-        for message in held:
+        for message in messages:
             self._say(message)
 
     def _is_wanted(self, queued: QueuedPodInfo) -> bool:

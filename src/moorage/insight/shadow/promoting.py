@@ -92,33 +92,33 @@ def _lines(config: SchedulerConfiguration) -> list[str]:
     return to_yaml(completed_view(config)).splitlines()
 
 
-def _with_carried(kept: KeptConfigs, shadow: str, name: str, load: LoadConfig) -> tuple[str, tuple[str, ...]]:
+def _with_carried(configs: KeptConfigs, shadow: str, name: str, load: LoadConfig) -> tuple[str, tuple[str, ...]]:
     """Add lease and connection of the configuration in charge to a shadow: it would lead under another name.
 
     A shadow neither elects nor serves, so it need not mention them; different settings are refused.
     """
-    wanted = load(shadow, name)
+    shadow_config = load(shadow, name)
     try:
-        running = load(kept.current, kept.name)
+        running = load(configs.current, configs.name)
     except MoorageError:
-        return shadow, (f"{kept.name} cannot be used as it is: what only a restart changes was not compared",)
-    differing = [key for field, key in FIXED.items() if getattr(wanted, field) != getattr(running, field)]
+        return shadow, (f"{configs.name} cannot be used as it is: what only a restart changes was not compared",)
+    differing = [key for field, key in FIXED.items() if getattr(shadow_config, field) != getattr(running, field)]
     if not differing:
         return shadow, ()
-    said, before = _mapping(shadow, name), _mapping(kept.current, kept.name)
-    if own := [key for key in differing if key in said]:
-        problem = f"{', '.join(own)} is not as in {kept.name}, and cannot change while a scheduler runs"
-        raise InputError(name, problem, hint=f"leave {', '.join(own)} out: that of {kept.name} is kept")
+    shadow_fields, before = _mapping(shadow, name), _mapping(configs.current, configs.name)
+    if own := [key for key in differing if key in shadow_fields]:
+        problem = f"{', '.join(own)} is not as in {configs.name}, and cannot change while a scheduler runs"
+        raise InputError(name, problem, hint=f"leave {', '.join(own)} out: that of {configs.name} is kept")
     carried = {key: before[key] for key in differing if key in before}
     text = f"{shadow.rstrip()}\n{yaml.safe_dump(carried, sort_keys=False)}"
     try:
-        is_same = _mapping(text, name) == {**said, **carried}
+        is_same = _mapping(text, name) == {**shadow_fields, **carried}
     except MoorageError:
         is_same = False
     if not is_same:  # JSON, or written so that nothing can be put behind it
-        text = yaml.safe_dump({**said, **carried}, sort_keys=False)
+        text = yaml.safe_dump({**shadow_fields, **carried}, sort_keys=False)
     load(text, name)
-    return text, (f"{', '.join(carried)} of {kept.name} is kept",)
+    return text, (f"{', '.join(carried)} of {configs.name} is kept",)
 
 
 def _mapping(text: str, name: str) -> dict[str, Any]:

@@ -61,10 +61,10 @@ def report_lines(report: ShadowReport) -> Iterator[str]:
         yield "because of"
         yield from (f"  {count:6} {plugin}" for plugin, count in report.plugins.items())
         yield "from where to where"
-        shown = list(report.moves.items())[:MAX_SHOWN]
-        yield from (f"  {count:6} {move}" for move, count in shown)
-        if len(report.moves) > len(shown):
-            yield f"         and {len(report.moves) - len(shown)} other ways"
+        moves = list(report.moves.items())[:MAX_SHOWN]
+        yield from (f"  {count:6} {move}" for move, count in moves)
+        if len(report.moves) > len(moves):
+            yield f"         and {len(report.moves) - len(moves)} other ways"
         yield "the last of them"
         for item in report.examples:
             yield f"  {item.time}  {item.pod}: {_difference(item)}"
@@ -77,10 +77,10 @@ def _difference(item: Comparison) -> str:
     if not item.node:
         return f"fits nowhere, and would have gone to {item.shadow_node}, which {item.because} rejects"
     text = f"on {item.node}, would have gone to {item.shadow_node}: {item.because}"
-    said = [_scores(name, entries, item) for name, entries in (("now", item.in_charge), ("shadow", item.shadow))]
-    return f"{text} ({', '.join(filter(None, said))})" if any(said) else text
+    score_texts = [_scores(name, entries, item) for name, entries in (("now", item.in_charge), ("shadow", item.shadow))]
+    return f"{text} ({', '.join(filter(None, score_texts))})" if any(score_texts) else text
 
 
-def _scores(who: str, entries: dict[str, NodeEntry], item: Comparison) -> str:
+def _scores(label: str, entries: dict[str, NodeEntry], item: Comparison) -> str:
     here, there = (entries.get(name, NodeEntry()).total for name in (item.node, item.shadow_node))
-    return "" if here is None or there is None else f"{who} {here} against {there}"
+    return "" if here is None or there is None else f"{label} {here} against {there}"

@@ -152,14 +152,14 @@ class Shadow:
                 for task in tasks:
                     task.cancel()
         except BaseExceptionGroup as group_of_errors:
-            off, others = group_of_errors.split(ShadowOff)
+            off, remaining = group_of_errors.split(ShadowOff)
             if off is not None:
                 raise _first(off) from None
-            if others is None or not isinstance(others, ExceptionGroup):
+            if remaining is None or not isinstance(remaining, ExceptionGroup):
                 raise
             # Ours or the loop's: whatever it is, it costs the shadow and nothing else.
-            log.warning("supervision of the shadow failed", exc_info=others)
-            raise ShadowOff(f"supervision failed: {described(others.exceptions[0])}") from others
+            log.warning("supervision of the shadow failed", exc_info=remaining)
+            raise ShadowOff(f"supervision failed: {described(remaining.exceptions[0])}") from remaining
 
     async def _start(self) -> ChildProcess:
         request = self._request()
@@ -211,13 +211,13 @@ class Shadow:
         """Send all objects in small batches: changes in that time are sent, too, and come later."""
         objects = self._scheduler.objects
         for kind in find_watched_kinds(objects):
-            keys = [thing.key for thing in objects[kind].list()]
+            keys = [kube_object.key for kube_object in objects[kind].list()]
             name = kind_of(kind).full_name
             for first in range(0, len(keys), SLICE):
                 for key in keys[first : first + SLICE]:
                     # The current state: the object may have changed since, or be gone.
-                    if (thing := objects[kind].find(key)) is not None:
-                        self._put(encode_frame(Known(name, as_raw(thing))))
+                    if (kube_object := objects[kind].find(key)) is not None:
+                        self._put(encode_frame(Known(name, as_raw(kube_object))))
                 await asyncio.sleep(0)
                 while self._waiting_bytes > MAX_BUFFER // 2:
                     await asyncio.sleep(FLUSH_SECONDS)
@@ -254,7 +254,7 @@ class Shadow:
 
     async def _look_after(self, process: ChildProcess) -> None:
         """Require that the shadow responds, and that it does not grow."""
-        begun = monotonic()
+        start = monotonic()
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -265,7 +265,7 @@ class Shadow:
             oldest = min(self._feed.asked.values(), default=now)
             if now - oldest > ANSWER_SECONDS:
                 raise ShadowOff(f"no response for {ANSWER_SECONDS:.0f} s")
-            if not self._is_whole and now - begun > START_SECONDS:
+            if not self._is_whole and now - start > START_SECONDS:
                 raise ShadowOff(f"not ready within {START_SECONDS:.0f} s")
             if (size := _resident(process.pid)) > self._plan.max_memory:
                 raise ShadowOff(f"it uses {size >> 20} MiB of memory; the limit is {self._plan.max_memory >> 20} MiB")
@@ -303,8 +303,8 @@ class ShadowUnusable(ShadowOff):
 
 def _first(group: BaseExceptionGroup[ShadowOff]) -> ShadowOff:
     """Take the first of several reasons, one that is final before all others."""
-    found = [error for error in group.exceptions if isinstance(error, ShadowOff)]
-    return next((error for error in found if isinstance(error, ShadowUnusable)), found[0])
+    errors = [error for error in group.exceptions if isinstance(error, ShadowOff)]
+    return next((error for error in errors if isinstance(error, ShadowUnusable)), errors[0])
 
 
 def _resident(pid: int) -> int:

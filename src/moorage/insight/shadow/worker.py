@@ -95,16 +95,16 @@ class ShadowWorker:
     async def _assembled(self, setup: ShadowSetup) -> ShadowCluster:
         request = setup.in_charge
         gates = FeatureGates(request.gates, release=request.release)
-        theirs = load_policy(
+        active_policy = load_policy(
             collect_plugins(paths=request.plugins), msgspec.json.encode(request.config).decode(), features=gates
         )
-        ours = read_shadow(setup, gates)
-        parts = assemble(search_all_nodes(ours), DiscardingApi(), SteadyClock())
-        in_charge = parts.scheduler.build_profiles(theirs.config, theirs.registry)
+        shadow_policy = read_shadow(setup, gates)
+        parts = assemble(search_all_nodes(shadow_policy), DiscardingApi(), SteadyClock())
+        in_charge = parts.scheduler.build_profiles(active_policy.config, active_policy.registry)
         followed = set(setup.kinds)
-        others = [kind for kind in find_watched_kinds(parts.scheduler.objects) if _name(kind) not in followed]
-        if others:
-            await self._follow(others, parts.scheduler.handlers.apply, request.kubeconfig, request.master)
+        extra_kinds = [kind for kind in find_watched_kinds(parts.scheduler.objects) if _name(kind) not in followed]
+        if extra_kinds:
+            await self._follow(extra_kinds, parts.scheduler.handlers.apply, request.kubeconfig, request.master)
         await parts.scheduler.lifecycle.start()
         await in_charge.lifecycle.start()
         return ShadowCluster(parts, in_charge)

@@ -62,8 +62,8 @@ class Reloads:
         await reload(self._parts, policy)
         self.options = replace(self.options, config=policy.config, registry=policy.registry)
         self._hash = config_hash(self.options)
-        for told in self.in_force:
-            told()
+        for callback in self.in_force:
+            callback()
         return fixed
 
     def taken(self, fixed: list[str]) -> None:
@@ -137,30 +137,30 @@ class FilesFollowed:
         changed = []
         for file in self._files():
             stamp = _stamp(file)
-            known = self._seen.get(file)
+            previous = self._seen.get(file)
             if stamp is None:
                 # Many editors remove or move a file before they write it again.
-                if known is not None and known[1] and file in self._missing:
+                if previous is not None and previous[1] and file in self._missing:
                     self._seen[file] = None, ""
                     changed.append(file)
                 self._missing.add(file)
                 continue
             self._missing.discard(file)
-            if known is not None and known[0] == stamp:
+            if previous is not None and previous[0] == stamp:
                 continue
             digest = _digest(file)
             self._seen[file] = stamp, digest
-            if known is not None and known[1] != digest:
+            if previous is not None and previous[1] != digest:
                 changed.append(file)
         return changed
 
 
 def _stamp(file: Path) -> object | None:
     try:
-        found = os.stat(file)
+        stat = os.stat(file)
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _digest(file: Path) -> str:

@@ -77,8 +77,8 @@ def run_daemon(options: Options, ends: Ends, services: Iterable[ServiceFactory] 
     if options.gates.unsupported:
         log.warning("alpha features of an emulated version are unsupported", gates=[*options.gates.unsupported])
     if VERBOSITY.of(__name__) >= CONFIG_LEVEL:
-        shown = to_yaml(without_secrets(completed_view(options.config)))
-        log.info("using configuration", v=CONFIG_LEVEL, config=shown)
+        config_yaml = to_yaml(without_secrets(completed_view(options.config)))
+        log.info("using configuration", v=CONFIG_LEVEL, config=config_yaml)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(Daemon(options, ends, services).run())

@@ -52,9 +52,9 @@ class Debugger:
     def compare(self, nodes: list[Node], pods: list[Pod]) -> None:
         """Log what the API has and we have not, and the other way round."""
         self._report("nodes", {node.name for node in nodes}, self._known_nodes())
-        ours = {pod.uid: pod for pod in pods if pod.node_name or pod.scheduler_name in self._scheduler.runners}
-        known = self._known_pods()
-        self._report("pods", {pod.key for pod in ours.values()}, {pod.key for pod in known.values()})
+        relevant_pods = {pod.uid: pod for pod in pods if pod.node_name or pod.scheduler_name in self._scheduler.runners}
+        cached_pods = self._known_pods()
+        self._report("pods", {pod.key for pod in relevant_pods.values()}, {pod.key for pod in cached_pods.values()})
 
     def _known_nodes(self) -> set[str]:
         table = self._scheduler.cache.nodes
@@ -62,21 +62,21 @@ class Debugger:
 
     def _known_pods(self) -> dict[str, Pod]:
         table = self._scheduler.cache.nodes
-        known: dict[str, Pod] = {}
+        pods: dict[str, Pod] = {}
         for row in range(len(table)):
-            known.update(table[row].pods)
-        known.update({queued.uid: queued.pod for queued in self._scheduler.queue})
+            pods.update(table[row].pods)
+        pods.update({queued.uid: queued.pod for queued in self._scheduler.queue})
         in_flight = {*self._scheduler.queue.in_flight()}
-        known.update({pod.uid: pod for pod in self._scheduler.objects[Pod].list() if pod.uid in in_flight})
-        return known
+        pods.update({pod.uid: pod for pod in self._scheduler.objects[Pod].list() if pod.uid in in_flight})
+        return pods
 
     @staticmethod
-    def _report(what: str, in_api: set[str], in_cache: set[str]) -> None:
+    def _report(resource: str, in_api: set[str], in_cache: set[str]) -> None:
         missed, redundant = sorted(in_api - in_cache), sorted(in_cache - in_api)
         if missed or redundant:
-            log.warning(f"cache mismatch in {what}", missed=", ".join(missed), redundant=", ".join(redundant))
+            log.warning(f"cache mismatch in {resource}", missed=", ".join(missed), redundant=", ".join(redundant))
         else:
-            log.info(f"cache comparer: {what} agree with the API", count=len(in_api))
+            log.info(f"cache comparer: {resource} agree with the API", count=len(in_api))
 
     def _node_lines(self) -> Iterator[str]:
         cache = self._scheduler.cache

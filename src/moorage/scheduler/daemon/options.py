@@ -249,10 +249,10 @@ def _metrics(flags: FlagValues) -> MetricsOptions:
     if hidden not in ("", PREVIOUS_RELEASE):
         text = f"only the previous minor version is meaningful, not {hidden!r}"
         raise InputError("--show-hidden-metrics-for-version", text, hint=f"write {PREVIOUS_RELEASE}")
-    allowed = {**_allow_manifest(flags["allow-metric-labels-manifest"]), **flags["allow-metric-labels"]}
+    allowed_labels = {**_allow_manifest(flags["allow-metric-labels-manifest"]), **flags["allow-metric-labels"]}
     return MetricsOptions(
         disabled=frozenset(flags["disabled-metrics"]),
-        allowed_labels={key: frozenset(filter(None, text.split(","))) for key, text in allowed.items()},
+        allowed_labels={key: frozenset(filter(None, text.split(","))) for key, text in allowed_labels.items()},
         show_hidden=bool(hidden),
     )
 

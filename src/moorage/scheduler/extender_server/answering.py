@@ -53,34 +53,36 @@ class Answering:
         if not rows:
             return [], dict.fromkeys(question.nodes, UNKNOWN_NODE)
         request = SearchRequest(self._scope([*rows.values()]), evaluates_all=True)
-        found = self._cycle.filtering.find(self._adapt(question.pod), request)
-        kept: list[str] = []
+        result = self._cycle.filtering.find(self._adapt(question.pod), request)
+        feasible: list[str] = []
         rejected: dict[str, Status] = {}
         for name in question.nodes:
             if name not in rows:
                 rejected[name] = UNKNOWN_NODE
-            elif is_feasible(found, rows[name]):
-                kept.append(name)
+            elif is_feasible(result, rows[name]):
+                feasible.append(name)
             else:
-                rejected[name] = found.diagnosis.statuses[name]
-        return kept, rejected
+                rejected[name] = result.diagnosis.statuses[name]
+        return feasible, rejected
 
     def prioritize(self, question: NodeQuestion) -> list[tuple[str, int]]:
         """Score nodes by all score plugins, each from 0 to 100 times its weight; raise PluginError if a plugin fails.
 
         The filters do not run again: all of these nodes are feasible. A node missing from the cache scores zero.
         """
-        known, pod = self._rows(question.nodes), self._adapt(question.pod)
+        rows_by_name, pod = self._rows(question.nodes), self._adapt(question.pod)
         pre = self._cycle.filtering.pre_filter(pod)
         scores: dict[str, int] = {}
-        if known and self._profile.score and pre.rejection is None:
-            rows = np.fromiter(known.values(), np.int64, len(known))
+        if rows_by_name and self._profile.score and pre.rejection is None:
+            rows = np.fromiter(rows_by_name.values(), np.int64, len(rows_by_name))
             feasible = np.zeros(len(self._cache), dtype=np.bool_)
             feasible[rows] = True
             pre.cached.filter(pod, self._cache.nodes)
-            found = SeveralNodes(pod, pre.cycle, Diagnosis(len(known)), pre.cached, feasible, len(known), 0)
-            totals = self._cycle.scoring.totals(found, rows).at(rows)
-            scores = dict(zip(known, totals.tolist(), strict=True))
+            result = SeveralNodes(
+                pod, pre.cycle, Diagnosis(len(rows_by_name)), pre.cached, feasible, len(rows_by_name), 0
+            )
+            totals = self._cycle.scoring.totals(result, rows).at(rows)
+            scores = dict(zip(rows_by_name, totals.tolist(), strict=True))
         return [(name, scores.get(name, 0)) for name in question.nodes]
 
     def preempt(self, question: VictimQuestion) -> dict[str, ProposedVictims]:
@@ -103,11 +105,11 @@ class Answering:
 
     async def bind(self, request: BindRequest) -> str:
         """Bind a pod by the plugins; return what went wrong, if anything did."""
-        known = self._pods.find(f"{request.namespace}/{request.name}")
-        if known is not None and known.uid != request.uid:
-            return f"pod {request.namespace}/{request.name} is another one by now: its uid is {known.uid}"
+        cached_pod = self._pods.find(f"{request.namespace}/{request.name}")
+        if cached_pod is not None and cached_pod.uid != request.uid:
+            return f"pod {request.namespace}/{request.name} is another one by now: its uid is {cached_pod.uid}"
         metadata = ObjectMeta(name=request.name, namespace=request.namespace, uid=request.uid)
-        pod = (Pod(metadata=metadata) if known is None else known).on_node(request.node)
+        pod = (Pod(metadata=metadata) if cached_pod is None else cached_pod).on_node(request.node)
         queued = QueuedPodInfo(pod, self._clock.now())
         binding = PendingBinding(queued, pod, CycleState(), self._phases, Undo(), request.node)
         try:
@@ -121,8 +123,8 @@ class Answering:
 
     def _rows(self, names: tuple[str, ...]) -> dict[str, int]:
         """Find the rows of the nodes that are known, by name."""
-        found = ((name, self._cache.node(name)) for name in names)
-        return {name: info.row for name, info in found if info is not None}
+        infos = ((name, self._cache.node(name)) for name in names)
+        return {name: info.row for name, info in infos if info is not None}
 
     def _scope(self, rows: list[int]) -> NodeScope | None:
         """Return the requested part of the cluster; ``None`` is all of it, which has cached results."""
@@ -136,21 +138,25 @@ class Answering:
     def _agree(self, cycle: CycleState, pod: Pod, info: NodeInfo, proposed: ProposedVictims) -> ProposedVictims | None:
         """Decide on one node: proposed victims go; of the other candidates, those stay that the plugins accept."""
         leaving = {uid for uid in proposed.uids if uid in info.pods}
-        pool = [other for other in info.pods.values() if other.priority < pod.priority or other.uid in leaving]
+        pool = [
+            candidate
+            for candidate in info.pods.values()
+            if candidate.priority < pod.priority or candidate.uid in leaving
+        ]
         what_if = WhatIf(self._handle, cycle, pod, info, pool)
         if what_if.run_filters() is not None:
             return None
         now = self._clock.wall()
-        pool.sort(key=lambda other: (-other.priority, start_time(other, now)))
-        others = [other for other in pool if other.uid not in leaving]
-        protected, free = ([], others) if self._budgets is None else self._budgets.split(others)
-        violating = [other.uid for other in protected if not what_if.reprieve(other)]
-        more = [*violating, *(other.uid for other in free if not what_if.reprieve(other))]
+        pool.sort(key=lambda candidate: (-candidate.priority, start_time(candidate, now)))
+        candidates = [candidate for candidate in pool if candidate.uid not in leaving]
+        protected, free = ([], candidates) if self._budgets is None else self._budgets.split(candidates)
+        violating = [candidate.uid for candidate in protected if not what_if.reprieve(candidate)]
+        more = [*violating, *(candidate.uid for candidate in free if not what_if.reprieve(candidate))]
         return ProposedVictims((*proposed.uids, *more), proposed.violations + len(violating))
 
 
 def split_by_code(rejected: dict[str, Status]) -> tuple[dict[str, str], dict[str, str]]:
     """Divide rejections into those that evicting pods may lift and those that it cannot, each with its message."""
     failed = {name: status.message for name, status in rejected.items() if status.code == Code.UNSCHEDULABLE}
-    others = {name: status.message for name, status in rejected.items() if name not in failed}
-    return failed, others
+    unresolvable = {name: status.message for name, status in rejected.items() if name not in failed}
+    return failed, unresolvable

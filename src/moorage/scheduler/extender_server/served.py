@@ -70,8 +70,10 @@ def served_by(policy: Policy, names: Sequence[str], profile_name: str = "") -> S
     points[ExtensionPoint.BIND].append(BINDER)
     points[ExtensionPoint.POST_FILTER] = [PREEMPTION] if filters else []
     entries = {
-        point.name.lower(): PluginSet(enabled=tuple(_entry(point, name, enabled.score_weights) for name in listed))
-        for point, listed in points.items()
+        point.name.lower(): PluginSet(
+            enabled=tuple(_entry(point, name, enabled.score_weights) for name in plugin_names)
+        )
+        for point, plugin_names in points.items()
     }
     args = [entry for entry in profile.plugin_config if entry.name in names]
     reduced = ProfileConfig(
@@ -84,21 +86,21 @@ def served_by(policy: Policy, names: Sequence[str], profile_name: str = "") -> S
     return Served(Policy(config, policy.registry, policy.features), verbs, tuple(names))
 
 
-def _chosen(config: SchedulerConfiguration, wanted: str) -> ProfileConfig:
-    known = [profile.scheduler_name or "" for profile in config.profiles]
-    if wanted and wanted not in known:
-        hint = did_you_mean(wanted, known) or f"the profiles are {', '.join(known)}"
-        raise ConfigError("--profile", f"the configuration has no profile {wanted!r}", hint=hint)
-    if not wanted and len(known) > 1:
-        problem = f"the configuration has {len(known)} profiles"
-        raise ConfigError("--profile", problem, hint=f"say which one to serve: {', '.join(known)}")
-    return config.profiles[known.index(wanted) if wanted else 0]
+def _chosen(config: SchedulerConfiguration, profile_name: str) -> ProfileConfig:
+    profile_names = [profile.scheduler_name or "" for profile in config.profiles]
+    if profile_name and profile_name not in profile_names:
+        hint = did_you_mean(profile_name, profile_names) or f"the profiles are {', '.join(profile_names)}"
+        raise ConfigError("--profile", f"the configuration has no profile {profile_name!r}", hint=hint)
+    if not profile_name and len(profile_names) > 1:
+        problem = f"the configuration has {len(profile_names)} profiles"
+        raise ConfigError("--profile", problem, hint=f"say which one to serve: {', '.join(profile_names)}")
+    return config.profiles[profile_names.index(profile_name) if profile_name else 0]
 
 
 def _refuse_what_cannot_be_served(by_point: Mapping[ExtensionPoint, Iterable[str]], names: Sequence[str]) -> None:
     problems = []
     for name in names:
-        points = [point for point, listed in by_point.items() if name in listed]
+        points = [point for point, plugin_names in by_point.items() if name in plugin_names]
         if not points:
             problems.append(ConfigError(f"--plugin {name}", "the configuration does not enable it"))
         for point in points:

@@ -162,10 +162,10 @@ class ExtenderServer:
         """Wait for the signal; informers never end by themselves, and a plugin may fail to start."""
         waited: set[asyncio.Task[object]] = {informing, starting, stopping}
         while not stopping.done():
-            done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
+            finished, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            for task in finished:
                 task.result()
-            waited -= done
+            waited -= finished
 
     def _assembled(self) -> AssembledScheduler[ApiConnection]:
         clock, registry, policy = SteadyClock(), self._registry, self._served.policy
@@ -263,11 +263,11 @@ class ExtenderServer:
     def _filter(self, answering: Answering, body: bytes) -> Reply:
         question = wire.node_question(body)
         try:
-            kept, rejected = answering.filter(question)
+            feasible, rejected = answering.filter(question)
         except PluginError as error:
             self._failed("filter", question.pod.key, error)
             return Reply(200, wire.filter_error(str(error)))
-        return Reply(200, wire.filter_result(kept, *split_by_code(rejected)))
+        return Reply(200, wire.filter_result(feasible, *split_by_code(rejected)))
 
     def _prioritize(self, answering: Answering, body: bytes) -> Reply:
         question = wire.node_question(body)

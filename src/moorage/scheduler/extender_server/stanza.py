@@ -34,5 +34,5 @@ def stanza(served: Served, address: Address) -> str:
     lines = [f"# {', '.join(served.names)} as an extender: for the KubeSchedulerConfiguration of kube-scheduler."]
     if verbs.scores:
         lines.append("# Scores of extenders count tenfold: weight 1 is what weight 10 is in process.")
-    written: str = yaml.safe_dump({"extenders": [extender]}, sort_keys=False)
-    return "\n".join([*lines, written])
+    document: str = yaml.safe_dump({"extenders": [extender]}, sort_keys=False)
+    return "\n".join([*lines, document])

@@ -59,10 +59,10 @@ def node_question(body: bytes) -> NodeQuestion:
 def victim_question(body: bytes) -> VictimQuestion:
     """Read a request of preempt; raise InputError if it is invalid."""
     fields = _fields(body)
-    listed = _part(fields, "nodenametometavictims", dict[str, dict[str, Any] | None] | None)
-    if listed is None:
+    victims_by_node = _part(fields, "nodenametometavictims", dict[str, dict[str, Any] | None] | None)
+    if victims_by_node is None:
         raise InputError("NodeNameToMetaVictims", "there are none", hint=NOT_CAPABLE)
-    return VictimQuestion(_pod(fields), {name: _proposed(name, content) for name, content in listed.items()})
+    return VictimQuestion(_pod(fields), {name: _proposed(name, content) for name, content in victims_by_node.items()})
 
 
 def bind_request(body: bytes) -> BindRequest:
@@ -89,10 +89,10 @@ def _proposed(node: str, content: Mapping[str, Any] | None) -> ProposedVictims:
 
 def _fields(body: bytes) -> dict[str, Raw]:
     try:
-        found = msgspec.json.decode(body, type=dict[str, Raw])
+        fields = msgspec.json.decode(body, type=dict[str, Raw])
     except UNREADABLE as error:
         raise InputError("the body", f"it is not a JSON object: {error}") from error
-    return {key.lower(): item for key, item in found.items()}
+    return {key.lower(): item for key, item in fields.items()}
 
 
 def _part(fields: Mapping[str, Raw], name: str, kind: Any) -> Any:
@@ -140,11 +140,11 @@ def priorities(scores: Iterable[tuple[str, int]]) -> bytes:
 
 def preemption_result(victims: Mapping[str, ProposedVictims]) -> bytes:
     """Write which nodes will do without which pods."""
-    listed = {
+    victims_by_node = {
         name: {"Pods": [{"UID": uid} for uid in agreed.uids], "NumPDBViolations": agreed.violations}
         for name, agreed in victims.items()
     }
-    return msgspec.json.encode({"NodeNameToMetaVictims": listed})
+    return msgspec.json.encode({"NodeNameToMetaVictims": victims_by_node})
 
 
 def bind_result(problem: str = "") -> bytes:

@@ -52,15 +52,15 @@ class BestRows:
         """Remember the best rows, before tie-breaking."""
         self._notes = notes
         # Finding the maximum a few times is ten times faster than a partial sort.
-        left, rows_of = totals.column.copy(), totals.rows
+        remaining, rows_of = totals.column.copy(), totals.rows
         self._uid, self._best = result.pod.metadata.uid, {}
-        for _ in range(min(RUNNERS_UP + 1, len(left))):
-            place = int(left.argmax())
-            total = int(left[place])
+        for _ in range(min(RUNNERS_UP + 1, len(remaining))):
+            position = int(remaining.argmax())
+            total = int(remaining[position])
             if total < 0:
                 break
-            self._best[place if rows_of is None else int(rows_of[place])] = total
-            left[place] = INFEASIBLE_TOTAL
+            self._best[position if rows_of is None else int(rows_of[position])] = total
+            remaining[position] = INFEASIBLE_TOTAL
 
     def entries(self, runner: ProfileRunner, uid: str, chosen: str) -> dict[str, NodeEntry]:
         """Describe the chosen node and its runners-up, if the last choice was this pod's."""
@@ -84,16 +84,16 @@ class BestRows:
         return sum(score.weighted for score in scores.values()) if scores else otherwise
 
     def _scores(self, row: int) -> dict[str, PluginScore]:
-        notes, found = self._notes, {}
+        notes, scores = self._notes, {}
         for share in notes.shares:
-            said = share.column if isinstance(share.column, int) else int(share.column[row])
-            found[share.plugin.name] = PluginScore(int(share.part.raw[row]), said, share.weight * said)
+            normalized = share.column if isinstance(share.column, int) else int(share.column[row])
+            scores[share.plugin.name] = PluginScore(int(share.part.raw[row]), normalized, share.weight * normalized)
         if notes.uncached:
-            place = row if notes.rows is None else int(np.flatnonzero(notes.rows == row)[0])
+            position = row if notes.rows is None else int(np.flatnonzero(notes.rows == row)[0])
             for item in notes.uncached:
-                said = int(item.normalized[place])
-                found[item.plugin] = PluginScore(int(item.raw[place]), said, item.weight * said)
-        return found
+                normalized = int(item.normalized[position])
+                scores[item.plugin] = PluginScore(int(item.raw[position]), normalized, item.weight * normalized)
+        return scores
 
 
 class DecisionLog(AttemptObserver):
@@ -154,14 +154,14 @@ class DecisionLog(AttemptObserver):
             self._placed.put(queued.uid, line)
         self._put(line)
 
-    def _searched(self, uid: str, runner: ProfileRunner, found: SearchResult, outcome: Outcome) -> dict[str, Any]:
-        diagnosis = found.diagnosis
-        feasible = 0 if isinstance(found, NoNode) else 1 if isinstance(found, OneNode) else found.count
+    def _searched(self, uid: str, runner: ProfileRunner, result: SearchResult, outcome: Outcome) -> dict[str, Any]:
+        diagnosis = result.diagnosis
+        feasible = 0 if isinstance(result, NoNode) else 1 if isinstance(result, OneNode) else result.count
         fields: dict[str, Any] = {"node_count": diagnosis.node_count, "feasible": feasible}
-        if isinstance(found, NoNode):
+        if isinstance(result, NoNode):
             fields["rejected"] = rejected_nodes(diagnosis)
         elif isinstance(outcome, Placed):
-            is_only = isinstance(found, OneNode)
+            is_only = isinstance(result, OneNode)
             node_name = outcome.node_name
             fields["nodes"] = {node_name: NodeEntry()} if is_only else self._best.entries(runner, uid, node_name)
         return fields

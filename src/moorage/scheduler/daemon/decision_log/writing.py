@@ -59,10 +59,10 @@ class RotatedFile:
             self.open()
         if self._size and self._size + len(lines) > self._limits.size:
             self._rotate()
-        written = 0
+        offset = 0
         try:
-            while written < len(lines):
-                written += os.pwrite(self._descriptor, lines[written:], self._size + written)
+            while offset < len(lines):
+                offset += os.pwrite(self._descriptor, lines[offset:], self._size + offset)
         except OSError:
             os.ftruncate(self._descriptor, self._size)
             raise

@@ -70,48 +70,48 @@ class GateChoice(Struct, frozen=True):
 def choose_gates(flags: Sequence[str], emulated: Sequence[str] = (), compatible: Sequence[str] = ()) -> GateChoice:
     """Read --feature-gates, --emulated-version and --min-compatibility-version; ConfigErrors lists what is refused."""
     release, oldest = _releases(emulated, compatible)
-    asked = dict(assignments(*flags))
-    if problems := [*_unknown(asked), *_locked(asked, release)]:
+    gate_values = dict(assignments(*flags))
+    if problems := [*_unknown(gate_values), *_locked(gate_values, release)]:
         raise ConfigErrors(problems)
-    own = {name: value for name, value in asked.items() if name not in ELSEWHERE}
+    own = {name: value for name, value in gate_values.items() if name not in ELSEWHERE}
     features = FeatureGates(own, release=release, oldest=oldest)
     if problems := [*_permanent(features)]:
         raise ConfigErrors(problems)
-    moot = {name: MOOT.get(name, "it belongs to another component") for name in asked if _is_moot(name)}
+    moot = {name: MOOT.get(name, "it belongs to another component") for name in gate_values if _is_moot(name)}
     return GateChoice(features, moot, tuple(_unsupported(features)))
 
 
 def all_gates(flags: Sequence[str]) -> FeatureGates:
     """Read --feature-gates where nothing is to be run: what we cannot switch off may be off, too."""
-    asked = dict(assignments(*flags))
-    if problems := [*_unknown(asked), *_locked(asked, RELEASE)]:
+    gate_values = dict(assignments(*flags))
+    if problems := [*_unknown(gate_values), *_locked(gate_values, RELEASE)]:
         raise ConfigErrors(problems)
-    return FeatureGates({name: value for name, value in asked.items() if name not in ELSEWHERE})
+    return FeatureGates({name: value for name, value in gate_values.items() if name not in ELSEWHERE})
 
 
 def _is_moot(name: str) -> bool:
     return name in MOOT or name in ELSEWHERE
 
 
-def _unknown(asked: Mapping[str, bool]) -> Iterator[ConfigError]:
-    for name in asked:
+def _unknown(gate_values: Mapping[str, bool]) -> Iterator[ConfigError]:
+    for name in gate_values:
         if name not in GATES and name not in GROUPS and name not in ELSEWHERE:
             hint = did_you_mean(name, [*GATES, *GROUPS, *ELSEWHERE])
             yield ConfigError(FLAG, f"unrecognized feature gate: {name}", hint=hint)
 
 
-def _locked(asked: Mapping[str, bool], release: str) -> Iterator[ConfigError]:
+def _locked(gate_values: Mapping[str, bool], release: str) -> Iterator[ConfigError]:
     # The history of other components' gates is not available here, and changes nothing.
-    for name, value in asked.items() if release == RELEASE else ():
+    for name, value in gate_values.items() if release == RELEASE else ():
         if (name in LOCKED_ON and not value) or (name in LOCKED_OFF and value):
             text = f"cannot set feature gate {name} to {go_bool(value)}, feature is locked to {go_bool(not value)}"
             yield ConfigError(FLAG, text, hint=f"remove {name}: it cannot be changed any more")
 
 
 def _permanent(features: FeatureGates) -> Iterator[ConfigError]:
-    for name, what in PERMANENT.items():
+    for name, description in PERMANENT.items():
         if not features.enabled(name):
-            text = f"cannot set feature gate {name} to false: moorage always heeds {what}"
+            text = f"cannot set feature gate {name} to false: moorage always heeds {description}"
             yield ConfigError(FLAG, text, hint=f"leave {name} out")
 
 
@@ -134,9 +134,9 @@ def _releases(emulated: Sequence[str], compatible: Sequence[str]) -> tuple[str, 
     return release, oldest
 
 
-def _version(flag: str, written: Sequence[str]) -> str:
+def _version(flag: str, values: Sequence[str]) -> str:
     version = ""
-    for item in written:
+    for item in values:
         component, _, version = item.strip().rpartition("=")
         if component not in ("", COMPONENT):
             raise ConfigError(flag, f"component not registered: {component}", hint="the only component is kube")

@@ -76,13 +76,13 @@ def _read_map(text: str) -> dict[str, str]:
         key, _, value = text.partition("=")
         return {key.strip(): value.strip("'\"")}
     entries: dict[str, str] = {}
-    rest = text.strip()
-    while rest:
-        found = re.match(r"""(?P<key>[^=]+)=(?P<value>'[^']*'|"[^"]*"|[^,]*)(?:,\s*|$)""", rest)
-        if found is None:
-            raise ValueError(f"{rest} must be formatted as key=value")
-        entries[found["key"].strip()] = found["value"].strip("'\"")
-        rest = rest[found.end() :]
+    remaining = text.strip()
+    while remaining:
+        match = re.match(r"""(?P<key>[^=]+)=(?P<value>'[^']*'|"[^"]*"|[^,]*)(?:,\s*|$)""", remaining)
+        if match is None:
+            raise ValueError(f"{remaining} must be formatted as key=value")
+        entries[match["key"].strip()] = match["value"].strip("'\"")
+        remaining = remaining[match.end() :]
     return entries
 
 
@@ -111,10 +111,10 @@ def _read_bytes(text: str) -> int:
 def _read_modules(text: str) -> dict[str, int]:
     levels = {}
     for item in filter(None, text.split(",")):
-        found = MODULE_LEVEL.fullmatch(item.strip())
-        if found is None:
+        match = MODULE_LEVEL.fullmatch(item.strip())
+        if match is None:
             raise ValueError("syntax error: expect comma-separated list of filename=N")
-        levels[found["pattern"]] = int(found["level"])
+        levels[match["pattern"]] = int(match["level"])
     return levels
 
 

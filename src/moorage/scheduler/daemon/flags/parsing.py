@@ -47,45 +47,45 @@ class FlagValues(Mapping[str, Any]):
 
 def parse(arguments: Sequence[str]) -> FlagValues:
     """Read a command line; raise UsageError with its first error."""
-    given: dict[str, Any] = {}
-    rest = list(arguments)
+    values: dict[str, Any] = {}
+    remaining = list(arguments)
     extra: list[str] = []
-    while rest:
-        argument = rest.pop(0)
+    while remaining:
+        argument = remaining.pop(0)
         if argument == "--":
-            extra += rest
+            extra += remaining
             break
         if argument.startswith("--"):
-            _long(argument, rest, given)
+            _long(argument, remaining, values)
         elif argument.startswith("-") and argument != "-":
-            _short(argument, rest, given)
+            _short(argument, remaining, values)
         else:
             extra.append(argument)
     # Help and version take precedence over all other flags.
-    if extra and not {"help", "version"} & given.keys():
+    if extra and not {"help", "version"} & values.keys():
         quoted = " ".join(f'"{word}"' for word in extra)
         raise UsageError(f'"{COMMAND}" does not take any arguments, got [{quoted}]')
-    return FlagValues(given)
+    return FlagValues(values)
 
 
-def _long(argument: str, rest: list[str], given: dict[str, Any]) -> None:
-    written, equals, text = argument[2:].partition("=")
-    if not written or written.startswith("-"):
+def _long(argument: str, remaining: list[str], values: dict[str, Any]) -> None:
+    raw_name, equals, text = argument[2:].partition("=")
+    if not raw_name or raw_name.startswith("-"):
         raise UsageError(f"bad flag syntax: {argument}")
-    name = written.replace("_", "-")
+    name = raw_name.replace("_", "-")
     flag = FLAGS.get(name)
     if flag is None:
-        raise UsageError(f"unknown flag: --{written}", instead_of(name) or did_you_mean(name, FLAGS))
-    _set(flag, f"--{name}", _value(flag, f"--{name}", text if equals else None, rest), given)
+        raise UsageError(f"unknown flag: --{raw_name}", instead_of(name) or did_you_mean(name, FLAGS))
+    _set(flag, f"--{name}", _value(flag, f"--{name}", text if equals else None, remaining), values)
 
 
-def _short(argument: str, rest: list[str], given: dict[str, Any]) -> None:
+def _short(argument: str, remaining: list[str], values: dict[str, Any]) -> None:
     letters = argument[1:]
     while letters:
         flag = SHORT.get(letters[0])
         if flag is None:
             raise UsageError(f"unknown shorthand flag: {letters[0]!r} in {argument}")
-        shown, letters = f"-{letters[0]}, --{flag.name}", letters[1:]
+        label, letters = f"-{letters[0]}, --{flag.name}", letters[1:]
         if letters.startswith("="):
             text, letters = letters[1:], ""
         elif flag.kind.bare is not None:
@@ -93,27 +93,27 @@ def _short(argument: str, rest: list[str], given: dict[str, Any]) -> None:
         elif letters:
             text, letters = letters, ""
         else:
-            text = _value(flag, shown, None, rest)
-        _set(flag, shown, text, given)
+            text = _value(flag, label, None, remaining)
+        _set(flag, label, text, values)
 
 
-def _value(flag: Flag, shown: str, text: str | None, rest: list[str]) -> str:
+def _value(flag: Flag, label: str, text: str | None, remaining: list[str]) -> str:
     if text is not None:
         return text
     if flag.kind.bare is not None:
         return flag.kind.bare
-    if not rest:
-        raise UsageError(f"flag needs an argument: {shown}", f"write {shown.rpartition(' ')[2]}=<{flag.kind.name}>")
-    return rest.pop(0)
+    if not remaining:
+        raise UsageError(f"flag needs an argument: {label}", f"write {label.rpartition(' ')[2]}=<{flag.kind.name}>")
+    return remaining.pop(0)
 
 
-def _set(flag: Flag, shown: str, text: str, given: dict[str, Any]) -> None:
+def _set(flag: Flag, label: str, text: str, values: dict[str, Any]) -> None:
     try:
         value = flag.kind.read(text)
     except ValueError as error:
-        raise UsageError(f'invalid argument "{text}" for "{shown}" flag: {error}') from error
+        raise UsageError(f'invalid argument "{text}" for "{label}" flag: {error}') from error
     join = flag.kind.join
-    given[flag.name] = join(given[flag.name], value) if join and flag.name in given else value
+    values[flag.name] = join(values[flag.name], value) if join and flag.name in values else value
 
 
 _CONVERT: Final = "removed; `moorage config convert` converts it to a configuration for --config"

@@ -45,7 +45,7 @@ def flagz_values(values: FlagValues) -> dict[str, str]:
 def _flagz_value(flag: Flag, value: Any) -> str:
     if flag.kind is GATES:
         # Upstream puts the component before each gate, and for the default one that is nothing.
-        assignments = [item.strip() for given in value for item in given.split(",")]
+        assignments = [item.strip() for text in value for item in text.split(",")]
         return ",".join(item if ":" in item else f":{item}" for item in assignments if item)
     return f"[{shown(value)}]" if flag.kind in LISTS else shown(value)
 

@@ -116,8 +116,8 @@ class CellMetric:
         if not self._allowed:
             return labels
         return tuple(
-            value if place not in self._allowed or value in self._allowed[place] else UNEXPECTED
-            for place, value in enumerate(labels)
+            value if index not in self._allowed or value in self._allowed[index] else UNEXPECTED
+            for index, value in enumerate(labels)
         )
 
 
@@ -142,10 +142,10 @@ class CellRegistry:
 
     def register(self, spec: MetricSpec) -> None:
         """Register a plugin's metric; raise ValueError if another metric has its name."""
-        known = self._metrics.setdefault(spec.name, CellMetric(spec, self._allowed(spec))).spec
-        if known != spec:
-            was = f"a {known.kind.value} with the labels {', '.join(known.labels)}"
-            raise ValueError(f"the metric {spec.name} is already registered as {was} ({known.help!r})")
+        registered = self._metrics.setdefault(spec.name, CellMetric(spec, self._allowed(spec))).spec
+        if registered != spec:
+            was = f"a {registered.kind.value} with the labels {', '.join(registered.labels)}"
+            raise ValueError(f"the metric {spec.name} is already registered as {was} ({registered.help!r})")
 
     def number(self, spec: MetricSpec, *labels: str) -> NumberCell:
         """Return the counter or gauge of some label values."""
@@ -189,6 +189,6 @@ class CellRegistry:
             source()
 
     def _allowed(self, spec: MetricSpec) -> dict[int, frozenset[str]]:
-        allowed = self.options.allowed_labels or {}
-        places = {place: allowed.get(f"{spec.name},{label}") for place, label in enumerate(spec.labels)}
-        return {place: values for place, values in places.items() if values is not None}
+        allowed_labels = self.options.allowed_labels or {}
+        values_by_index = {index: allowed_labels.get(f"{spec.name},{label}") for index, label in enumerate(spec.labels)}
+        return {index: values for index, values in values_by_index.items() if values is not None}

@@ -154,17 +154,17 @@ class AttemptInstruments(AttemptObserver):
         """Note the plugins that ran; return the numbers of evaluated and feasible nodes."""
         if self._found is None:
             return 0, 0
-        (cycle, found), self._found = self._found, None
-        if isinstance(found, ExtendedNodes):
-            found = found.result
-        count = 0 if isinstance(found, NoNode) else 1 if isinstance(found, OneNode) else found.count
-        state, latest = found.cycle, self._latest
+        (cycle, result), self._found = self._found, None
+        if isinstance(result, ExtendedNodes):
+            result = result.result
+        count = 0 if isinstance(result, NoNode) else 1 if isinstance(result, OneNode) else result.count
+        state, latest = result.cycle, self._latest
         evaluated: Evaluated = (cycle, state.skipped_filters, state.skipped_scores if count > 1 else None)
         # Nearly always the same plugins as in the cycle before: sets are compared sooner than frozen and hashed.
         if latest is None or latest[0] != evaluated:
             latest = self._latest = self._cell_of(*evaluated)
         latest[1].value += 1
-        return found.diagnosis.node_count, count
+        return result.diagnosis.node_count, count
 
     def _cell_of(self, runner: ProfileRunner, filters: Set[str], scores: Set[str] | None) -> Noted:
         key = (runner, frozenset(filters), None if scores is None else frozenset(scores))
@@ -334,20 +334,20 @@ class TimedChanges:
         began = perf_counter()
         self._apply(before, after, is_final=is_final)
         took = perf_counter() - began
-        thing = before if after is None else after
-        assert thing is not None
-        has_node = thing.__class__ is Pod and thing.spec.node_name != ""
-        key = (thing.__class__, has_node, before is None, after is None)
-        handling, latency = self._records.get(key) or self._begin(key, thing)
+        kube_object = before if after is None else after
+        assert kube_object is not None
+        has_node = kube_object.__class__ is Pod and kube_object.spec.node_name != ""
+        key = (kube_object.__class__, has_node, before is None, after is None)
+        handling, latency = self._records.get(key) or self._begin(key, kube_object)
         handling(took)
         latency(took)
 
-    def _begin(self, key: ChangeKey, thing: KubeObject) -> tuple[RecordSeconds, RecordSeconds]:
+    def _begin(self, key: ChangeKey, kube_object: KubeObject) -> tuple[RecordSeconds, RecordSeconds]:
         _, _, is_new, is_gone = key
-        event = ClusterEvent(resource_of(thing), _ACTIONS[not is_new, not is_gone])
-        found = self._times.handling_of(event.label), self._times.latency_of(BY_TYPE[type(thing)])
-        self._records[key] = found
-        return found
+        event = ClusterEvent(resource_of(kube_object), _ACTIONS[not is_new, not is_gone])
+        records = self._times.handling_of(event.label), self._times.latency_of(BY_TYPE[type(kube_object)])
+        self._records[key] = records
+        return records
 
 
 NO_ANSWER: Final = "<error>"

@@ -61,11 +61,11 @@ class AccessControl(Struct):
             if user is None:
                 return refusal(401, "Unauthorized", "Unauthorized")
             verb, path, began = request.method.lower(), unquote(request.path), perf_counter()
-            allowed = await self.allows(user, verb, path)
+            is_allowed = await self.allows(user, verb, path)
         except TooManyRequests as error:
             return refusal(429, "TooManyRequests", str(error))._replace(headers=(("Retry-After", "1"),))
-        self._count(AUTHORIZATION, "allowed" if allowed else "denied", began)
-        if not allowed:
+        self._count(AUTHORIZATION, "allowed" if is_allowed else "denied", began)
+        if not is_allowed:
             return refusal(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
         return await page(request)
 
@@ -113,7 +113,7 @@ class AccessControl(Struct):
 
     async def allows(self, user: User, verb: str, path: str) -> bool:
         """Decide whether a user may use a verb on a path."""
-        if any(path == allowed or _covers(allowed, path) for allowed in self.always_allow) or MASTERS in user.groups:
+        if any(path == pattern or _covers(pattern, path) for pattern in self.always_allow) or MASTERS in user.groups:
             return True
         if self.access is None:
             return False
@@ -132,8 +132,8 @@ def _known_name(name: str) -> str:
     return "email_id" if "@" in name else "other"
 
 
-def _covers(allowed: str, path: str) -> bool:
-    return allowed.endswith("*") and path.startswith(allowed[:-1])
+def _covers(pattern: str, path: str) -> bool:
+    return pattern.endswith("*") and path.startswith(pattern[:-1])
 
 
 def peer_chain(request: HttpRequest) -> "list[x509.Certificate]":

@@ -68,7 +68,7 @@ class HealthPages:
     def _health_page(self, endpoint: str) -> PageHandler:
         async def page(request: HttpRequest) -> Reply:
             words = parse_qsl(request.query_string, keep_blank_values=True)
-            excluded = [name for key, given in words if key == "exclude" for name in given.split(",")]
+            excluded = [name for key, value in words if key == "exclude" for name in value.split(",")]
             is_verbose = any(key == "verbose" for key, _ in words)
             return _health_answer(self._health.report(endpoint, verbose=is_verbose, exclude=excluded))
 

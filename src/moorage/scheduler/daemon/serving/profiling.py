@@ -57,23 +57,23 @@ async def _profile(request: HttpRequest) -> Reply:
         await asyncio.sleep(seconds)
     finally:
         profile.disable()
-    written = io.StringIO()
-    pstats.Stats(profile, stream=written).sort_stats("cumulative").print_stats(MAX_LINES)
-    return text_reply(written.getvalue())
+    buffer = io.StringIO()
+    pstats.Stats(profile, stream=buffer).sort_stats("cumulative").print_stats(MAX_LINES)
+    return text_reply(buffer.getvalue())
 
 
 async def _tasks(_: HttpRequest) -> Reply:
-    written = io.StringIO()
+    buffer = io.StringIO()
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
-    written.write(f"{len(tasks)} tasks\n")
+    buffer.write(f"{len(tasks)} tasks\n")
     for task in tasks:
-        written.write(f"\n{task.get_name()}\n")
-        task.print_stack(limit=8, file=written)
-    return text_reply(written.getvalue())
+        buffer.write(f"\n{task.get_name()}\n")
+        task.print_stack(limit=8, file=buffer)
+    return text_reply(buffer.getvalue())
 
 
 async def _heap(_: HttpRequest) -> Reply:
-    counts = Counter(type(thing).__qualname__ for thing in gc.get_objects())
+    counts = Counter(type(item).__qualname__ for item in gc.get_objects())
     lines = [f"{count:10d} {name}" for name, count in counts.most_common(MAX_LINES)]
     return text_reply("\n".join([f"{sum(counts.values()):10d} objects", *lines, ""]))
 

@@ -38,8 +38,8 @@ class CachedReviews(Generic[V]):
 
     def find(self, key: bytes) -> V | None:
         """Return a result that is still valid."""
-        found = self._known.find(key)
-        return found[1] if found is not None and found[0] > self._clock.now() else None
+        cached = self._known.find(key)
+        return cached[1] if cached is not None and cached[0] > self._clock.now() else None
 
     async def ask(self, key: bytes, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
         """Fetch a result, or wait for a fetch in progress; raise TooManyRequests if too many are in progress."""
@@ -48,7 +48,7 @@ class CachedReviews(Generic[V]):
             if len(self._under_way) >= MAX_UNDER_WAY:
                 raise TooManyRequests("too many requests are being reviewed, please try again later", status=429)
             task = self._under_way[key] = asyncio.ensure_future(self._answer(key, ask, ttl))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            task.add_done_callback(lambda finished: finished.cancelled() or finished.exception())
         # A client that disconnects does not cancel the result for the others.
         return await asyncio.shield(task)
 
@@ -151,7 +151,9 @@ class AccessReviewer:
         status = self._reviews.find(key)
         if status is not None:
             return status
-        return await self._reviews.ask(key, lambda: self._ask(user, verb, path), lambda found: self._ttl[found.allowed])
+        return await self._reviews.ask(
+            key, lambda: self._ask(user, verb, path), lambda result: self._ttl[result.allowed]
+        )
 
     async def _ask(self, user: User, verb: str, path: str) -> AccessStatus:
         spec = {

@@ -48,6 +48,6 @@ class Router:
             return text_reply("404 page not found\n", 404)
         page = pages.get(request.method)
         if page is None:
-            allowed = ", ".join(sorted(pages))
-            return text_reply("405 method not allowed\n", 405)._replace(headers=(("Allow", allowed),))
+            methods = ", ".join(sorted(pages))
+            return text_reply("405 method not allowed\n", 405)._replace(headers=(("Allow", methods),))
         return await page(request)

@@ -135,14 +135,14 @@ class Certificates:
 
     async def load(self) -> ServingTls:
         """Read everything for the first time; InputError if something cannot be used."""
-        given = from_flags(self._options)
+        configured = from_flags(self._options)
         try:
-            self._trusted = await self._published(given)
+            self._trusted = await self._published(configured)
         except MoorageError as error:
             if not self._options.tolerate_lookup_failure:
                 raise
             log.warning("cannot read client CAs; client certificates are not accepted", error=str(error))
-            self._trusted = given
+            self._trusted = configured
         self._gatekeeper.trust(self._trusted)
         self._tls = ServingTls(self._serving, self._trusted.bundles)
         return self._tls
@@ -161,10 +161,10 @@ class Certificates:
             self._trusted = trusted
             log.info("certificates reloaded")
 
-    async def _published(self, given: TrustedClients) -> TrustedClients:
+    async def _published(self, configured: TrustedClients) -> TrustedClients:
         if self._client is None or self._options.skip_lookup:
-            return given
-        return await looked_up(self._client, given)
+            return configured
+        return await looked_up(self._client, configured)
 
 
 def _in_cluster() -> Connection | None:

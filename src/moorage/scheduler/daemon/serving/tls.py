@@ -166,9 +166,9 @@ def _write_pair(certificate: Path, key: Path, pair: tuple[bytes, bytes]) -> None
 def _named_contexts(options: ServingOptions, client_cas: Sequence[bytes]) -> dict[str, ssl.SSLContext]:
     by_name: dict[str, ssl.SSLContext] = {}
     for entry in reversed(options.named_certificates):
-        named = _context(options, client_cas)
-        _load_files(named, entry.cert_file, entry.key_file, "--tls-sni-cert-key")
-        by_name.update(dict.fromkeys(entry.names or _names_in(entry), named))
+        context = _context(options, client_cas)
+        _load_files(context, entry.cert_file, entry.key_file, "--tls-sni-cert-key")
+        by_name.update(dict.fromkeys(entry.names or _names_in(entry), context))
     return by_name
 
 

@@ -86,24 +86,24 @@ def proxied_user(
     proxy = _common_name(certificate)
     if names.allowed_names and proxy not in names.allowed_names:
         return None
-    found: dict[str, list[str]] = {}
+    header_values: dict[str, list[str]] = {}
     for name, value in headers:
-        found.setdefault(name.lower(), []).append(value)
-    username = _first(found, names.username)
+        header_values.setdefault(name.lower(), []).append(value)
+    username = _first(header_values, names.username)
     if not username:
         return None
-    groups = [group for header in names.group for group in found.get(header.lower(), ())]
+    groups = [group for header in names.group for group in header_values.get(header.lower(), ())]
     extra = {
         unquote(header.removeprefix(prefix.lower())): tuple(values)
         for prefix in names.extra_prefix
-        for header, values in found.items()
+        for header, values in header_values.items()
         if header.startswith(prefix.lower())
     }
-    return User(username, _first(found, names.uid), tuple(groups), tuple(sorted(extra.items())))
+    return User(username, _first(header_values, names.uid), tuple(groups), tuple(sorted(extra.items())))
 
 
-def _first(found: Mapping[str, list[str]], names: Sequence[str]) -> str:
-    return next((found[name.lower()][0] for name in names if found.get(name.lower())), "")
+def _first(header_values: Mapping[str, list[str]], names: Sequence[str]) -> str:
+    return next((header_values[name.lower()][0] for name in names if header_values.get(name.lower())), "")
 
 
 def _common_name(certificate: "x509.Certificate") -> str:

@@ -35,12 +35,12 @@ class ZPage(Struct, frozen=True):
 
     def answer(self, request: HttpRequest) -> Reply:
         """Respond in the first supported form of the Accept header."""
-        for media_type, wanted in _asked_for(request.header(b"accept")):
+        for media_type, parameters in _asked_for(request.header(b"accept")):
             if media_type in ("*/*", "text/*", "text/plain"):
                 return self._text()
-            named = wanted.get("as"), wanted.get("g")
-            if media_type in (JSON, YAML) and named == (self.kind, GROUP) and wanted.get("v") in VERSIONS:
-                return self._document(media_type, wanted["v"])
+            target = parameters.get("as"), parameters.get("g")
+            if media_type in (JSON, YAML) and target == (self.kind, GROUP) and parameters.get("v") in VERSIONS:
+                return self._document(media_type, parameters["v"])
         return _not_acceptable()
 
     def _text(self) -> Reply:
@@ -48,8 +48,8 @@ class ZPage(Struct, frozen=True):
 
     def _document(self, media_type: str, version: str) -> Reply:
         api_version = f"{GROUP}/{version}"
-        whole = {"kind": self.kind, "apiVersion": api_version, "metadata": {"name": COMMAND}, **self.content}
-        body = json.dumps(whole, indent=2) if media_type == JSON else to_yaml(whole)
+        document = {"kind": self.kind, "apiVersion": api_version, "metadata": {"name": COMMAND}, **self.content}
+        body = json.dumps(document, indent=2) if media_type == JSON else to_yaml(document)
         headers: Headers = ()
         if version != VERSIONS[0]:
             page = self.kind.lower()

@@ -51,9 +51,9 @@ def coroutine_stack(coroutine: Any) -> list[Frame]:
 
 def plugin_in(stack: Sequence[Frame], spans: Iterable[Span]) -> tuple[str, Frame | None]:
     """Return the plugin of a stack and the location in it: the outermost call of its code, or "" without a plugin."""
-    known = list(spans)
+    all_spans = list(spans)
     for frame in reversed(stack):
-        for span in known:
+        for span in all_spans:
             if span.file == frame.file and span.first <= frame.line <= span.last:
                 return span.plugin, frame
     return "", None
@@ -61,9 +61,13 @@ def plugin_in(stack: Sequence[Frame], spans: Iterable[Span]) -> tuple[str, Frame
 
 def find_spans(name: str, plugin: object) -> list[Span]:
     """Find the lines of a plugin: those of its methods, inherited ones included, and of functions that they wrap."""
-    held = [thing for kind in type(plugin).__mro__ for thing in vars(kind).values()]
-    held += getattr(plugin, "__dict__", {}).values()
-    return list(dict.fromkeys(span for thing in held for span in _spans(name, getattr(thing, "__func__", thing))))
+    attributes = [attribute for kind in type(plugin).__mro__ for attribute in vars(kind).values()]
+    attributes += getattr(plugin, "__dict__", {}).values()
+    return list(
+        dict.fromkeys(
+            span for attribute in attributes for span in _spans(name, getattr(attribute, "__func__", attribute))
+        )
+    )
 
 
 def _spans(name: str, function: object) -> Iterator[Span]:

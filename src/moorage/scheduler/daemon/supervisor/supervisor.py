@@ -226,8 +226,8 @@ class Supervisor:
         While the scheduler gets ready the connection is opened and the lease looked at: then one write is left to do.
         """
         connection = load_connection(setup.kubeconfig, setup.master)
-        async with AsyncExitStack() as ended:
-            client = await ended.enter_async_context(
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(
                 ApiClient(connection, user_agent=f"{USER_AGENT}/leader-election", on_exchange=self._count_exchange)
             )
             self._elector = LeaderElector(
@@ -250,7 +250,7 @@ class Supervisor:
 
                 self._candidacy = Candidacy(client, lease)
                 standing = asyncio.ensure_future(self._candidacy.run())
-                ended.callback(standing.cancel)
+                stack.callback(standing.cancel)
             electing = asyncio.ensure_future(self._elector.run(self._lead))
             await asyncio.wait((electing, ending), return_when=asyncio.FIRST_COMPLETED)
             ending.cancel()

@@ -135,15 +135,15 @@ class SupervisorClient:
         # Without a supervisor there is no lease, no health and no signals; on Linux the kernel has killed us already.
         os._exit(EXIT_FAILURE)
 
-    async def _answer(self, asked: Asked) -> None:
-        request = HttpRequest(asked.method, asked.target, asked.headers, asked.body, asyncio.BaseTransport())
+    async def _answer(self, message: Asked) -> None:
+        request = HttpRequest(message.method, message.target, message.headers, message.body, asyncio.BaseTransport())
         try:
             reply = await self.router.answer(request)
         except Exception:
             log.exception("page failed", path=request.path)
-            self._link.send(Answered(asked.number, 500, b"internal server error\n", "text/plain; charset=utf-8"))
+            self._link.send(Answered(message.number, 500, b"internal server error\n", "text/plain; charset=utf-8"))
         else:
-            self._link.send(Answered(asked.number, reply.status, reply.body, reply.content_type, reply.headers))
+            self._link.send(Answered(message.number, reply.status, reply.body, reply.content_type, reply.headers))
 
     def _beat(self) -> None:
         """Show that the loop turns; a few times a second, so it costs nothing for each pod."""

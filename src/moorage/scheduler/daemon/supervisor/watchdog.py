@@ -37,10 +37,10 @@ class Watchdog:
     def look(self, now: float) -> None:
         """Compare with the last look; to be called every :data:`BEAT_SECONDS`."""
         step = min(now - self._last_look, 2 * BEAT_SECONDS)
-        beat, since = seen = (self._state[BEAT], self._state[WAITING_SINCE])
+        beat, since = reading = (self._state[BEAT], self._state[WAITING_SINCE])
         self.blocked = self.blocked + step if beat and beat == self._last[0] else 0.0
         self.waiting = self.waiting + step if since and since == self._last[1] else 0.0
-        self._last_look, self._last = now, seen
+        self._last_look, self._last = now, reading
 
     @property
     def is_blocked(self) -> bool:

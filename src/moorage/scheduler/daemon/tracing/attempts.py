@@ -154,24 +154,24 @@ class TracedAttempts(AttemptObserver):
             self._sampler.put_over(None)
 
     def _wrapped(self, phase: Callable[..., Any], spec: Phase) -> Callable[..., Any]:
-        def run(*arguments: Any, **named: Any) -> Any:
+        def run(*arguments: Any, **keywords: Any) -> Any:
             parent = self._parent(spec, arguments)
             if parent is None:
-                return phase(*arguments, **named)
+                return phase(*arguments, **keywords)
             with _Within(self._tracer, parent, spec.point.name, {}) as span:
-                result = phase(*arguments, **named)
+                result = phase(*arguments, **keywords)
                 _say_code(span, spec, result)
                 return result
 
         return run
 
     def _waiting(self, phase: Callable[..., Any], spec: Phase) -> Callable[..., Any]:
-        async def run(*arguments: Any, **named: Any) -> Any:
+        async def run(*arguments: Any, **keywords: Any) -> Any:
             parent = self._parent(spec, arguments)
             if parent is None:
-                return await phase(*arguments, **named)
+                return await phase(*arguments, **keywords)
             with _Within(self._tracer, parent, spec.point.name, {}) as span:
-                result = await phase(*arguments, **named)
+                result = await phase(*arguments, **keywords)
                 _say_code(span, spec, result)
                 return result
 
