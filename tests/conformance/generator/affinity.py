@@ -108,8 +108,8 @@ def _pod_term(dice: Dice) -> Object:
 def _add_label_keys(dice: Dice, term: Object) -> None:
     """Name labels of the pod itself; an API server rejects those that are in the selector."""
     selector = term["labelSelector"]
-    keys = {*selector.get("matchLabels", {}), *(item["key"] for item in selector.get("matchExpressions", ()))}
-    free = [key for key in (*words.LABELS, "unset") if key not in keys]
+    selected_keys = {*selector.get("matchLabels", {}), *(item["key"] for item in selector.get("matchExpressions", ()))}
+    free = [key for key in (*words.LABELS, "unset") if key not in selected_keys]
     if not free:
         return
     keys = dice.some(free, 1, 2)
