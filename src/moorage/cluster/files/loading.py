@@ -129,7 +129,7 @@ class ClusterInput:
 
     @cached_property
     def pending(self) -> tuple[Pod, ...]:
-        """The pods without a node that are not being deleted."""
+        """The pending pods that are not being deleted."""
         return tuple(pod for pod in self.waiting if not pod.is_terminating)
 
 

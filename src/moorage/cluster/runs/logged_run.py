@@ -89,8 +89,8 @@ class LoggedRun:
         del self._placed[pod]
         self._step(moment, StepKind.LEAVES, pod)
 
-    def _step(self, moment: float, what: StepKind, pod: str, detail: Any = None) -> None:
-        self.steps.append(HistoryStep(moment, what, pod, detail))
+    def _step(self, moment: float, kind: StepKind, pod: str, detail: Any = None) -> None:
+        self.steps.append(HistoryStep(moment, kind, pod, detail))
 
     def run(self) -> Run:
         """Return the log as the result of a simulation."""

@@ -20,14 +20,14 @@ _SIZES: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 def print_run(run: Run, console: "Console", *, whole_timeline: bool) -> None:
     """Print the timeline and the utilisation after the table of decisions."""
     lines = list(timeline_lines(run, whole=whole_timeline))
-    shown = lines if whole_timeline else lines[:MAX_LINES]
-    if shown:
+    visible = lines if whole_timeline else lines[:MAX_LINES]
+    if visible:
         console.print(f"Timeline, {format_seconds(run.seconds)} of virtual time", style="bold", highlight=False)
-        width = max(len(moment) for moment, _ in shown)
-        text = "\n".join(f"{moment.rjust(width)}  {event}" for moment, event in shown)
+        width = max(len(moment) for moment, _ in visible)
+        text = "\n".join(f"{moment.rjust(width)}  {event}" for moment, event in visible)
         console.print(text, highlight=False, markup=False, soft_wrap=True)
-        if len(shown) < len(lines):
-            console.print(f"… {len(lines) - len(shown)} more; --timeline prints all", style="dim", highlight=False)
+        if len(visible) < len(lines):
+            console.print(f"… {len(lines) - len(visible)} more; --timeline prints all", style="dim", highlight=False)
     if waits := wait_summary(run.timeline):
         console.print(waits, highlight=False, markup=False, soft_wrap=True)
     if run.utilisation:
@@ -38,7 +38,7 @@ def print_run(run: Run, console: "Console", *, whole_timeline: bool) -> None:
 
 def timeline_lines(run: Run, *, whole: bool) -> Iterator[tuple[str, str]]:
     """Yield times and events in order; the short form omits pods that got a node at once and kept it."""
-    events = [event for record in run.timeline for event in _events(record, whole=whole)]
+    events = [event for record in run.timeline for event in _events(record, is_complete=whole)]
     for moment, text in sorted(events, key=lambda event: event[0]):
         yield format_seconds(moment), text
     for record in run.timeline:
@@ -46,9 +46,9 @@ def timeline_lines(run: Run, *, whole: bool) -> Iterator[tuple[str, str]]:
             yield format_seconds(run.seconds), f"{record.pod} has no node after {format_seconds(record.waited)}"
 
 
-def _events(record: PodHistory, *, whole: bool) -> Iterator[tuple[float, str]]:
+def _events(record: PodHistory, *, is_complete: bool) -> Iterator[tuple[float, str]]:
     pod, bound, waited = record.pod, record.bound, record.waited or 0.0
-    if bound is not None and (whole or waited >= MIN_WAIT):
+    if bound is not None and (is_complete or waited >= MIN_WAIT):
         yield bound, f"{pod} placed on {record.node}, waited {format_seconds(waited)}"
     if record.evicted is not None:
         by = f" by {record.evicted_by}" if record.evicted_by else ""
@@ -56,7 +56,7 @@ def _events(record: PodHistory, *, whole: bool) -> Iterator[tuple[float, str]]:
     if record.finished is not None:
         after = f" {format_seconds(record.finished - bound)} after it was placed" if bound is not None else ""
         yield record.finished, f"{pod} {record.phase.lower()} on {record.node}{after}"
-    if record.deleted is not None and (whole or (record.evicted is None and record.finished is None)):
+    if record.deleted is not None and (is_complete or (record.evicted is None and record.finished is None)):
         yield record.deleted, f"{pod} deleted"
 
 
@@ -90,8 +90,8 @@ def _cells(row: Utilisation) -> tuple[str, ...]:
     return row.group or "-", row.resource, format_amount(row.resource, row.allocatable), *shares
 
 
-def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.0f}%" if whole else "-"
+def _percent(part: float, total: float) -> str:
+    return f"{100 * part / total:.0f}%" if total else "-"
 
 
 def format_amount(resource: str, amount: float) -> str:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def allow_page(options: Options) -> Options:
     """Serve the static files of the page without authorization; its data requires authorization as other pages do."""
     authorization = options.authorization
-    allowed = (*authorization.always_allow, *public_paths())
-    return replace(options, authorization=replace(authorization, always_allow=allowed))
+    always_allow = (*authorization.always_allow, *public_paths())
+    return replace(options, authorization=replace(authorization, always_allow=always_allow))
 
 
 class SchedulerPage(DaemonService):

@@ -87,7 +87,7 @@ def page_state(  # noqa: PLR0913 - keywords only: what a state is made of
 ) -> PageState:
     """Put a state together; of many groups the largest are shown."""
     groups_found = grouped(lines)
-    shown = [described(members, helps) for members in groups_found[:MAX_SHOWN]]
+    group_lines = [described(members, helps) for members in groups_found[:MAX_SHOWN]]
     return PageState(
         version=version,
         layout=layout,
@@ -97,9 +97,9 @@ def page_state(  # noqa: PLR0913 - keywords only: what a state is made of
         waiting=len(lines),
         bound=bound,
         queues=queues,
-        groups=shown,
-        groups_left=len(groups_found) - len(shown),
-        pods_left=len(lines) - sum(group.pods for group in shown),
+        groups=group_lines,
+        groups_left=len(groups_found) - len(group_lines),
+        pods_left=len(lines) - sum(group.pods for group in group_lines),
         events=events,
         pod_groups=groups,
         load=load,

@@ -81,9 +81,9 @@ def list_retry_events(lines: Iterable[WaitingPodLine], events: Mapping[str, Sequ
         for plugin in names:
             for event in events.get(plugin, ()):
                 hoping.setdefault(event, []).append(plugin)
-        for event, who in hoping.items():
+        for event, plugin_names in hoping.items():
             pods[event] += count
-            plugins.setdefault(event, {}).update(dict.fromkeys(who))
+            plugins.setdefault(event, {}).update(dict.fromkeys(plugin_names))
     return [
         RetryEvent(event=event, pods=count, plugins=tuple(plugins[event]))
         for event, count in sorted(pods.items(), key=lambda item: (-item[1], item[0]))[:MAX_EVENTS]

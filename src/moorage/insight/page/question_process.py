@@ -53,14 +53,14 @@ class QuestionProcess:
         async with self._lock:
             await self.stop()
 
-    async def ask(self, question: str, asked: Mapping[str, Any]) -> Any:
+    async def ask(self, question: str, arguments: Mapping[str, Any]) -> Any:
         """Return the result of a question. Raise InputError if the question fails."""
         if self._queued >= MAX_QUEUED:
             raise InputError(question, "too many questions are pending", hint="try again in a moment")
         self._queued += 1
         try:
             async with self._lock:
-                answer = await self._exchange(PageQuestion(question, dict(asked)))
+                answer = await self._exchange(PageQuestion(question, dict(arguments)))
         finally:
             self._queued -= 1
         if answer.problem:

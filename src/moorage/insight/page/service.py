@@ -24,8 +24,8 @@ log = structlog.get_logger(__name__)
 class Query:
     """The parameters of a request: a run, a time, and others."""
 
-    def __init__(self, given: Mapping[str, Any], runs: int) -> None:
-        self.given = given
+    def __init__(self, parameters: Mapping[str, Any], runs: int) -> None:
+        self.given = parameters
         self.run = self.number("run", 0)
         if self.run >= runs:
             raise InputError("run", f"{self.run} is not a run; there are {runs}", hint="the first run is 0")
@@ -103,8 +103,8 @@ class PageService:
             answer = {**answer, "attempts": attempts, "waiting": line}
         return _json(answer)
 
-    def _query(self, given: Mapping[str, Any]) -> Query:
-        return Query(given, len(self._source.about().runs))
+    def _query(self, parameters: Mapping[str, Any]) -> Query:
+        return Query(parameters, len(self._source.about().runs))
 
     def _decisions(self, query: Query) -> Any:
         return {"decisions": self._source.decisions(query.run, query.at, query.number("since", 0))}

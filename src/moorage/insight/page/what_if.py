@@ -141,12 +141,12 @@ def _drain(session: Session, name: str) -> dict[str, str]:
         raise missing(target, session.scheduler.cache.nodes.names)
     driven: dict[str, str] = {}
     for pod in list(info.pods.values()):
-        known = ObjectId("Pod", pod.namespace, pod.name)
-        if known not in session.objects or not _is_ours(session, pod):
+        pod_id = ObjectId("Pod", pod.namespace, pod.name)
+        if pod_id not in session.objects or not _is_ours(session, pod):
             continue
-        content = session.objects.content(known)
+        content = session.objects.content(pod_id)
         if not is_bound_to_node(content):
-            session.apply(DeleteObject(known), CreateObject(evicted(content)))
+            session.apply(DeleteObject(pod_id), CreateObject(evicted(content)))
             driven[pod.key] = name
     cordon = put(session.objects.content(target), ("spec", "unschedulable"), True)
     session.apply(PatchObject(target, (cordon,)))

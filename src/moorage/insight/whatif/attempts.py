@@ -41,10 +41,10 @@ class Attempt(Struct, frozen=True):
 
     def fits_on(self, row: int) -> bool:
         """Return whether the node in a row of the cache is feasible."""
-        found = self.found.result if isinstance(self.found, ExtendedNodes) else self.found
-        if self.gates or found is None or isinstance(found, NoNode):
+        result = self.found.result if isinstance(self.found, ExtendedNodes) else self.found
+        if self.gates or result is None or isinstance(result, NoNode):
             return False
-        return found.node.row == row if isinstance(found, OneNode) else bool(found.feasible[row])
+        return result.node.row == row if isinstance(result, OneNode) else bool(result.feasible[row])
 
 
 class GroupOutcome(Struct, frozen=True):

@@ -18,33 +18,33 @@ class WrittenObjects:
     """Documents and the objects that an API server would make of them."""
 
     def __init__(self, documents: Iterable[Document], features: FeatureGates) -> None:
-        listed = list(documents)
+        document_list = list(documents)
         self._creation = Creation(features, runs_workloads=False)
-        self.given: ClusterInput = self._creation.create(listed)
-        self._documents = {ObjectId.of(document.content): document for document in listed}
-        self._objects = {_id_of(thing): thing for thing in self.given.objects}
+        self.given: ClusterInput = self._creation.create(document_list)
+        self._documents = {ObjectId.of(document.content): document for document in document_list}
+        self._objects = {_id_of(obj): obj for obj in self.given.objects}
         self._by_kind: dict[str, dict[ObjectId, None]] = {}
-        for found in self._objects:
-            self._by_kind.setdefault(found.kind, {})[found] = None
+        for target in self._objects:
+            self._by_kind.setdefault(target.kind, {})[target] = None
 
-    def __contains__(self, wanted: ObjectId) -> bool:
-        return wanted in self._objects
+    def __contains__(self, target: ObjectId) -> bool:
+        return target in self._objects
 
     def contents(self) -> Iterable[Content]:
         """Return the current manifests."""
         return (document.content for document in self._documents.values())
 
-    def content(self, wanted: ObjectId) -> dict[str, Any]:
+    def content(self, target: ObjectId) -> dict[str, Any]:
         """Return the manifest of an object; a namespace without a manifest has only its name."""
-        document = self._documents.get(wanted)
+        document = self._documents.get(target)
         if document is not None:
             return dict(document.content)
-        head = wanted.as_data()
-        return {"apiVersion": head["apiVersion"], "kind": wanted.kind, "metadata": {"name": wanted.name}}
+        head = target.as_data()
+        return {"apiVersion": head["apiVersion"], "kind": target.kind, "metadata": {"name": target.name}}
 
-    def find(self, wanted: ObjectId) -> KubeObject | None:
+    def find(self, target: ObjectId) -> KubeObject | None:
         """Return the stored object, or ``None``."""
-        return self._objects.get(wanted)
+        return self._objects.get(target)
 
     def known(self, kind: str) -> list[ObjectId]:
         """Return the names of all objects of a kind, in order of appearance."""
@@ -54,7 +54,7 @@ class WrittenObjects:
         """Apply a patch to the manifest of an object; return the new stored object."""
         before = self._objects.get(patch.target)
         if before is None:
-            raise missing(patch.target, (found.key for found in self.known(patch.target.kind)))
+            raise missing(patch.target, (item.key for item in self.known(patch.target.kind)))
         try:
             content = json_patch(self.content(patch.target), list(patch.operations))
         except ApiError as error:
@@ -65,56 +65,59 @@ class WrittenObjects:
 
     def created(self, content: Content) -> KubeObject:
         """Add an object; InputError if there is one of that name."""
-        wanted = ObjectId.of(content)
-        if wanted in self._objects:
-            raise InputError(f"{wanted.kind} {wanted.key}", "there is an object of that name already")
-        return self._write(wanted, dict(content), None)
+        target = ObjectId.of(content)
+        if target in self._objects:
+            raise InputError(f"{target.kind} {target.key}", "there is an object of that name already")
+        return self._write(target, dict(content), None)
 
-    def deleted(self, wanted: ObjectId) -> KubeObject:
+    def deleted(self, target: ObjectId) -> KubeObject:
         """Delete an object and return it."""
-        if wanted not in self._objects:
-            raise missing(wanted, (found.key for found in self.known(wanted.kind)))
-        thing = self._objects[wanted]
-        self._keep(wanted, None, None)
-        return thing
+        if target not in self._objects:
+            raise missing(target, (item.key for item in self.known(target.kind)))
+        obj = self._objects[target]
+        self._keep(target, None, None)
+        return obj
 
-    def _write(self, wanted: ObjectId, content: Content, like: KubeObject | None) -> KubeObject:
-        document = Document(content, f"{wanted.kind} {wanted.key}")
-        classes = [self._objects[found] for found in self._by_kind.get("PriorityClass", ())]
-        thing = self._creation.create_one(document, like, [item for item in classes if isinstance(item, PriorityClass)])
-        if thing is None:
+    def _write(self, target: ObjectId, content: Content, like: KubeObject | None) -> KubeObject:
+        document = Document(content, f"{target.kind} {target.key}")
+        classes = [self._objects[class_id] for class_id in self._by_kind.get("PriorityClass", ())]
+        obj = self._creation.create_one(document, like, [item for item in classes if isinstance(item, PriorityClass)])
+        if obj is None:
             raise InputError(document.title, "objects of this kind do not bear on scheduling")
-        self._keep(wanted, document, thing)
-        return thing
+        self._keep(target, document, obj)
+        return obj
 
-    def remember(self, wanted: ObjectId) -> "tuple[Document | None, KubeObject | None]":
+    def remember(self, target: ObjectId) -> "tuple[Document | None, KubeObject | None]":
         """Return the current state of an object for :meth:`restore`."""
-        return self._documents.get(wanted), self._objects.get(wanted)
+        return self._documents.get(target), self._objects.get(target)
 
-    def restore(self, wanted: ObjectId, was: "tuple[Document | None, KubeObject | None]") -> None:
+    def restore(self, target: ObjectId, was: "tuple[Document | None, KubeObject | None]") -> None:
         """Restore the state that :meth:`remember` returned."""
-        self._keep(wanted, *was)
+        self._keep(target, *was)
 
-    def _keep(self, wanted: ObjectId, document: Document | None, thing: KubeObject | None) -> None:
+    def _keep(self, target: ObjectId, document: Document | None, obj: KubeObject | None) -> None:
         if document is None:
-            self._documents.pop(wanted, None)
+            self._documents.pop(target, None)
         else:
-            self._documents[wanted] = document
-        if thing is None:
-            self._objects.pop(wanted, None)
-            self._by_kind.get(wanted.kind, {}).pop(wanted, None)
+            self._documents[target] = document
+        if obj is None:
+            self._objects.pop(target, None)
+            self._by_kind.get(target.kind, {}).pop(target, None)
         else:
-            self._objects[wanted] = thing
-            self._by_kind.setdefault(wanted.kind, {})[wanted] = None
+            self._objects[target] = obj
+            self._by_kind.setdefault(target.kind, {})[target] = None
 
 
-def _id_of(thing: KubeObject) -> ObjectId:
-    return ObjectId(BY_TYPE[type(thing)].name, thing.namespace, thing.name)
+def _id_of(obj: KubeObject) -> ObjectId:
+    return ObjectId(BY_TYPE[type(obj)].name, obj.namespace, obj.name)
 
 
-def missing(wanted: ObjectId, known: Iterable[str]) -> InputError:
+def missing(target: ObjectId, keys: Iterable[str]) -> InputError:
     """Return an error for a missing object, with the most similar name as a hint."""
-    names = list(known)
-    same = [name for name in names if name.rpartition("/")[2] == wanted.name]
-    hint = f"there is {same[0]!r}" if same else did_you_mean(wanted.key, names) or did_you_mean(wanted.name, names)
-    return InputError(f"{wanted.kind} {wanted.key}", f"there is no such {wanted.kind.lower()}", hint=hint)
+    names = list(keys)
+    namesakes = [name for name in names if name.rpartition("/")[2] == target.name]
+    if namesakes:
+        hint = f"there is {namesakes[0]!r}"
+    else:
+        hint = did_you_mean(target.key, names) or did_you_mean(target.name, names)
+    return InputError(f"{target.kind} {target.key}", f"there is no such {target.kind.lower()}", hint=hint)

@@ -122,7 +122,7 @@ class Session:
         target = ObjectId("Pod", namespace or "default", name)
         pod = self.objects.find(target)
         if not isinstance(pod, Pod):
-            raise missing(target, (other.key for other in self.objects.known("Pod")))
+            raise missing(target, (item.key for item in self.objects.known("Pod")))
         return pod
 
     def pods(self) -> Rows:
@@ -313,8 +313,8 @@ class Session:
         await self.scheduler.try_pod(QueuedPodInfo(pod, self._clock.now()), preempts=preempts)
         decision = replace(attempts.decisions.pop(pod.uid), attempts=0)
         self._undo += [placed.undo.unwind for placed in binder.take()]
-        found, attempts.last = attempts.last, None
-        return Attempt(decision, found, gates)
+        result, attempts.last = attempts.last, None
+        return Attempt(decision, result, gates)
 
     def groups(self) -> PodGroups:
         """Return the pod groups; raise InputError if the feature gate is off."""
@@ -348,7 +348,7 @@ class Session:
         group = groups.group(key)
         if group is None:
             raise missing(
-                ObjectId("PodGroup", *key.split("/", 1)), (other.key for other in self.objects.known("PodGroup"))
+                ObjectId("PodGroup", *key.split("/", 1)), (item.key for item in self.objects.known("PodGroup"))
             )
         root = groups.root_of_group(group)
         if root is None:
@@ -357,8 +357,8 @@ class Session:
         for leaf in groups.leaf_keys(root):
             members = groups.members(leaf)
             for pod in members.unscheduled() if members is not None else ():
-                found = self.scheduler.queue.find(pod)
-                info = QueuedPodInfo(pod, self._clock.now() if found is None else found.timestamp)
+                queued_pod = self.scheduler.queue.find(pod)
+                info = QueuedPodInfo(pod, self._clock.now() if queued_pod is None else queued_pod.timestamp)
                 if entity is None:
                     entity = QueuedPodGroupInfo(root, info)
                 else:

@@ -53,10 +53,10 @@ class Ledger:
         over = sorted(name for name, amount in increase.items() if self.used[name] + amount > self.limits[name])
         if not over:
             return ""
-        requested, used, limited = (
+        requested, used_amounts, limited = (
             self.format_amounts(over, amounts) for amounts in (increase, self.used, self.limits)
         )
-        return f"exceeded quota: {self.name}, requested: {requested}, used: {used}, limited: {limited}"
+        return f"exceeded quota: {self.name}, requested: {requested}, used: {used_amounts}, limited: {limited}"
 
     def format_amounts(self, names: Iterable[str], amounts: Usage) -> str:
         """List amounts as messages do."""

@@ -24,19 +24,19 @@ def allocate_address(resource: ServedResource, data: Data, store: Store) -> None
     if spec.get("type") == "ExternalName":
         return
     requested = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
-    used = {address for spec_of in _specs(store) for address in spec_of.get("clusterIPs") or ()}
-    if requested and requested != "None" and requested in used:
+    in_use = {address for service in _specs(store) for address in service.get("clusterIPs") or ()}
+    if requested and requested != "None" and requested in in_use:
         why = f"failed to allocate IP {requested}: provided IP is already allocated"
         raise invalid(resource, data["metadata"]["name"], [invalid_value("spec.clusterIPs", [requested], why)])
-    address = requested or next(str(item) for item in NETWORK.hosts() if str(item) not in used and str(item) != FIRST)
+    address = requested or next(str(item) for item in NETWORK.hosts() if str(item) not in in_use and str(item) != FIRST)
     spec |= {"clusterIP": address, "clusterIPs": [address], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         _allocate_ports(spec, store)
 
 
 def _allocate_ports(spec: Data, store: Store) -> None:
-    used = {port.get("nodePort") for spec_of in _specs(store) for port in spec_of.get("ports") or ()}
-    free = (number for number in count(FIRST_PORT) if number not in used)
+    in_use = {port.get("nodePort") for service in _specs(store) for port in service.get("ports") or ()}
+    free = (number for number in count(FIRST_PORT) if number not in in_use)
     for port in spec.get("ports") or ():
         if not port.get("nodePort"):
             port["nodePort"] = next(free)

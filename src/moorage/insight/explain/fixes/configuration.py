@@ -23,12 +23,12 @@ INDISPENSABLE: Final = frozenset(("PrioritySort", "DefaultBinder"))
 def change_arguments(subject: Subject, plugins: set[str]) -> Iterator[Remedy]:
     """Change arguments of plugins that are in the way: added affinity, default spread constraints."""
     view = _view(subject)
-    for place, profile in enumerate(view["profiles"]):
+    for index, profile in enumerate(view["profiles"]):
         if profile["schedulerName"] != subject.pod.scheduler_name:
             continue
         for number, entry in enumerate(profile.get("pluginConfig") or ()):
             if entry["name"] in plugins:
-                path = ("profiles", place, "pluginConfig", number, "args")
+                path = ("profiles", index, "pluginConfig", number, "args")
                 for text, operations in _arguments(subject, entry["name"], entry.get("args") or {}, path, view):
                     if (offer := _offer(subject, text, operations)) is not None:
                         yield offer
@@ -94,13 +94,13 @@ def _offer(subject: Subject, text: str, operations: list[Operation]) -> Remedy |
 
 def _try(subject: Subject, edit: EditConfig) -> Attempt | None:
     """Read the cluster again under the changed configuration, and try the pod."""
-    given, contents = subject.session.given_policy, list(subject.session.objects.contents())
+    old_policy, contents = subject.session.given_policy, list(subject.session.objects.contents())
     if len(contents) > MAX_OBJECTS:
         return None
     subject.limits.spend()
     try:
         changed = json_patch(_view(subject), list(edit.operations))
-        policy = load_policy(given.registry, msgspec.json.encode(changed).decode(), features=given.features)
+        policy = load_policy(old_policy.registry, msgspec.json.encode(changed).decode(), features=old_policy.features)
         honours = subject.session.honours_nominations
         documents = documents_of(contents, source="the cluster")
         with Session(documents, policy, honours_nominations=honours) as session:

@@ -166,8 +166,8 @@ def raise_priority(subject: Subject) -> Iterator[Remedy]:
 
 def _classes(subject: Subject) -> list[tuple[str, int]]:
     """List the classes that preempt, the lowest first; those of the system are for its own pods."""
-    found = (subject.session.objects.find(target) for target in subject.session.objects.known("PriorityClass"))
-    classes = [item for item in found if isinstance(item, PriorityClass) and item.preemption_policy != "Never"]
+    objects = (subject.session.objects.find(target) for target in subject.session.objects.known("PriorityClass"))
+    classes = [item for item in objects if isinstance(item, PriorityClass) and item.preemption_policy != "Never"]
     if subject.pod.namespace != SYSTEM_NAMESPACE:
         classes = [item for item in classes if not item.name.startswith(SYSTEM_CLASSES)]
     return sorted(((item.name, item.value) for item in classes), key=lambda item: item[1])

@@ -108,8 +108,8 @@ def _sentence(lowered: Sequence[str]) -> str:
 class ContainerAsk:
     """A container as far as one resource is concerned."""
 
-    def __init__(self, kind: str, place: int, container: Container, resource: str) -> None:
-        self.kind, self.place, self.name = kind, place, container.name
+    def __init__(self, kind: str, index: int, container: Container, resource: str) -> None:
+        self.kind, self.place, self.name = kind, index, container.name
         self.is_sidecar = kind == "initContainers" and container.is_sidecar
         self.said = container.resources.requests.get(resource, 0)
         self.asked = self.now = nano_value(container.resources.requests.get(resource, 0))
