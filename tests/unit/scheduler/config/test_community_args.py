@@ -1,4 +1,4 @@
-"""Arguments of the plugins of the community: names and defaults as in scheduler-plugins, and what is refused."""
+"""Arguments of community plugins: names and defaults of scheduler-plugins, and rejected values."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ PROMETHEUS = {"type": "Prometheus", "address": "http://prometheus:9090"}
 NUMBERS = {"metadataKey": "k", "metadataSource": "Label", "metadataType": "Number", "scoringStrategy": "Highest"}
 
 
-def test_what_is_written_empty_is_the_default() -> None:
+def test_empty_values_are_defaulted() -> None:
     found = loaded("NodeResourcesAllocatable", {"resources": [], "mode": ""})
     assert found == DEFAULTS["NodeResourcesAllocatable"]
     times = {**NUMBERS, "metadataType": "Timestamp", "scoringStrategy": "Newest", "timestampFormat": ""}
@@ -174,7 +174,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("plugin", "args", "problem"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_said_with_its_place(plugin: str, args: dict[str, Any], problem: str) -> None:
+def test_errors_are_reported_with_their_path(plugin: str, args: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigErrors) as refused:
         loaded(plugin, args)
     (error,) = refused.value.errors
@@ -187,7 +187,7 @@ def test_every_plugin_is_in_the_table_of_defaults() -> None:
     assert DEFAULTS.keys() | {"TargetLoadPacking", "LoadVariationRiskBalancing"} == with_args
 
 
-def test_what_load_plugins_do_without_being_told() -> None:
+def test_defaults_of_load_plugins() -> None:
     packing = loaded("TargetLoadPacking", {**WATCHER, "targetUtilization": 0})
     assert (packing.target_utilization, packing.default_requests_multiplier) == (40, "1.5")
     assert packing.default_requests == {"cpu": "1000m"}
@@ -195,7 +195,7 @@ def test_what_load_plugins_do_without_being_told() -> None:
     assert (balancing.safe_variance_margin, balancing.safe_variance_sensitivity) == (1.0, 1.0)
 
 
-def test_what_plugins_log_in_with_is_not_shown() -> None:
+def test_plugin_credentials_are_not_shown() -> None:
     provider = {"type": "Prometheus", "address": "http://me:secret@prometheus:9090", "token": "secret"}
     plugins = {"multiPoint": {"enabled": [{"name": "TargetLoadPacking"}]}}
     entry = {"name": "TargetLoadPacking", "args": {"metricProvider": provider}}

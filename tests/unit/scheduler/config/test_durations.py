@@ -44,5 +44,5 @@ def test_refused(text: str, problem: str) -> None:
 
 
 @given(st.integers(min_value=-(2**62), max_value=2**62))
-def test_what_is_printed_reads_back(nanoseconds: int) -> None:
+def test_printed_output_can_be_parsed(nanoseconds: int) -> None:
     assert Duration.parse(str(Duration(nanoseconds))) == Duration(nanoseconds)

@@ -22,12 +22,12 @@ def test_the_default_configuration_to_the_byte() -> None:
     assert to_yaml(completed_view(default_config())) == DEFAULT.read_text(encoding="utf-8")
 
 
-def test_json_says_the_same() -> None:
+def test_json_output_has_the_same_content() -> None:
     printed = to_json(completed_view(default_config()))
     assert json.loads(printed) == yaml.safe_load(DEFAULT.read_text(encoding="utf-8"))
 
 
-def test_what_is_printed_reads_back_as_itself() -> None:
+def test_printed_output_parses_to_the_same_value() -> None:
     once = to_yaml(completed_view(default_config()))
     assert to_yaml(completed_view(load_config(once))) == once
 
@@ -117,7 +117,7 @@ def test_merged_plugins_with_the_weights_they_have() -> None:
     }
 
 
-def test_extenders_without_what_is_empty() -> None:
+def test_extenders_omit_empty_fields() -> None:
     extenders = [
         {
             "urlPrefix": "http://a",

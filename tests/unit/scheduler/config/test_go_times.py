@@ -26,12 +26,12 @@ def test_times_are_read(layout: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "1970-13-01", "1970-01-01T", "9" * 100, "0000-01-01"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_invalid_time_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         GoLayout.parse("2006-01-02").seconds(text)
 
 
 @pytest.mark.parametrize("layout", ["", "%Y-%m-%d", "yyyy-MM-dd", "2006-01-02 9"])
-def test_what_is_no_layout_is_refused(layout: str) -> None:
+def test_invalid_layout_is_rejected(layout: str) -> None:
     with pytest.raises(ValueError, match=r"year|stands for nothing"):
         GoLayout.parse(layout)

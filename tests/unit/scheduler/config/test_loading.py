@@ -1,4 +1,4 @@
-"""From a text to a configuration: strict decoding, completion, and what was written by the user."""
+"""From a text to a configuration: strict decoding, completion, and the fields set by the user."""
 
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ NOT_WRITTEN = {
 
 
 @pytest.mark.parametrize(("read", "fields", "want"), NOT_WRITTEN.values(), ids=NOT_WRITTEN)
-def test_what_nobody_wrote_is_none(read: Any, fields: dict[str, Any], want: Any) -> None:
+def test_unset_fields_are_none(read: Any, fields: dict[str, Any], want: Any) -> None:
     assert read(load(**fields)) == want
 
 
@@ -140,7 +140,7 @@ def test_a_profiles_own_percentage_wins() -> None:
     assert config.percentage_for(config.profiles[0]) == 30
 
 
-def test_a_file_that_says_nothing_is_the_default() -> None:
+def test_empty_file_is_the_default_configuration() -> None:
     assert load_config(HEADER) == default_config()
 
 
@@ -257,7 +257,7 @@ NEAR = {
 
 
 @pytest.mark.parametrize("text", NEAR.values(), ids=NEAR)
-def test_nothing_is_said_of_what_is_near_a_value_that_could_not_be_read(text: str) -> None:
+def test_values_next_to_an_unreadable_value_are_not_reported(text: str) -> None:
     with pytest.raises(ConfigErrors) as refusal:
         load_config(text)
     assert len(refusal.value.errors) == 1
@@ -276,7 +276,7 @@ def test_decoded(text: str) -> None:
     assert load_config(text).parallelism == 3
 
 
-def test_an_unknown_plugin_says_what_it_could_be() -> None:
+def test_unknown_plugin_error_suggests_similar_names() -> None:
     with pytest.raises(ConfigErrors) as refusal:
         load(profiles=[{"plugins": {"filter": {"enabled": [{"name": "NodeResourceFit"}]}}}])
     (error,) = refusal.value.errors
@@ -325,7 +325,7 @@ def test_a_file_that_is_not_there() -> None:
         load_config_file("/nowhere/config.yaml")
 
 
-def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+def test_binary_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="the file is not UTF-8 text"):

@@ -1,4 +1,4 @@
-"""What a profile says about plugins, laid over the defaults: each merge rule."""
+"""Merging the plugins of a profile with the defaults: each merge rule."""
 
 import pytest
 

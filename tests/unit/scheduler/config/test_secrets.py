@@ -18,7 +18,7 @@ extenders:
 """
 
 
-def test_what_is_logged_has_no_keys_and_no_passwords() -> None:
+def test_logged_configuration_has_no_keys_and_no_passwords() -> None:
     config = load_config(TEXT % SECRET)
     view = completed_view(config)
     assert SECRET in to_yaml(view)
@@ -32,7 +32,7 @@ def test_what_is_logged_has_no_keys_and_no_passwords() -> None:
     assert "secret-word" not in repr(config)
 
 
-def test_a_key_that_is_no_base64_is_not_shown() -> None:
+def test_key_with_invalid_base64_is_not_shown() -> None:
     with pytest.raises(ConfigError) as raised:
         load_config(TEXT % "not-base64-but-secret!")
     assert "expected base64 text" in str(raised.value)

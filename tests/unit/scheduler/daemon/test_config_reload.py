@@ -1,4 +1,4 @@
-"""Following files: by what is in them, whatever became of the file itself; and the way to a scheduler's plugins."""
+"""Watching files by content, even if they are replaced, and reloading a scheduler's plugins."""
 
 import asyncio
 import sys
@@ -68,7 +68,7 @@ def test_a_file_that_is_away_for_a_moment_has_not_changed(tmp_path: Path) -> Non
 
 
 class Told:
-    """What became of changes."""
+    """The results of changes."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

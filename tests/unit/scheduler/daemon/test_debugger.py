@@ -1,4 +1,4 @@
-"""What SIGUSR2 writes."""
+"""The output of SIGUSR2."""
 
 import pytest
 import structlog
@@ -47,7 +47,7 @@ def test_nodes_and_waiting_pods_are_dumped_with_their_story(debugger: Debugger) 
     assert logs[1]["pods"] == "default/waiting: active, attempts 0, rejected by []: active (UnscheduledPodAdd)"
 
 
-def test_what_agrees_with_the_api_is_said_to(debugger: Debugger) -> None:
+def test_matching_cache_is_logged(debugger: Debugger) -> None:
     with capture_logs() as logs:
         debugger.compare([NODE], [PLACED, WAITING, make_pod("others", scheduler_name="other")])
     assert [(line["event"], line["count"]) for line in logs] == [
@@ -56,7 +56,7 @@ def test_what_agrees_with_the_api_is_said_to(debugger: Debugger) -> None:
     ]
 
 
-def test_what_is_missing_or_too_much_is_named(debugger: Debugger) -> None:
+def test_missing_and_redundant_objects_are_named(debugger: Debugger) -> None:
     with capture_logs() as logs:
         debugger.compare([make_node("m")], [WAITING, make_pod("unheard", node="m")])
     assert [(line["event"], line["missed"], line["redundant"]) for line in logs] == [

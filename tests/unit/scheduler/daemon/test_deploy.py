@@ -45,7 +45,7 @@ def watched_kinds() -> set[tuple[str, str]]:
     return asyncio.run(work())
 
 
-def test_the_role_allows_watching_what_the_default_profile_watches_and_nothing_else() -> None:
+def test_role_allows_exactly_the_watches_of_the_default_profile() -> None:
     rules = documents("rbac.yaml")[0]["rules"]
     allowed = {
         (group, resource)
@@ -90,7 +90,7 @@ def test_the_container_may_do_as_little_as_possible() -> None:
 
 
 @pytest.mark.parametrize("probe", ["livenessProbe", "readinessProbe", "startupProbe"])
-def test_probes_ask_for_what_anybody_may_read(probe: str) -> None:
+def test_probes_use_public_paths(probe: str) -> None:
     asked = container()[probe]["httpGet"]
     assert asked["path"] in load_options([]).authorization.always_allow
     assert asked["scheme"] == "HTTPS"
@@ -147,14 +147,14 @@ def test_every_package_of_the_image_is_locked_by_hash(name: str) -> None:
         assert not any("://" in line or "index-url" in line for line in lines), "no registry is named"
 
 
-def test_the_lock_file_has_what_the_project_needs() -> None:
+def test_lock_file_contains_the_dependencies() -> None:
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8"))
     needed = {re.split(r"[<>=\[; ]", line)[0] for line in project["project"]["dependencies"]}
     assert needed <= locked("requirements.lock").keys(), "run `make lock`"
     assert {*project["build-system"]["requires"]} <= locked("requirements-build.lock").keys()
 
 
-def test_the_image_takes_only_what_is_locked() -> None:
+def test_image_installs_only_locked_packages() -> None:
     text = (DEPLOY.parent / "Dockerfile").read_text(encoding="utf-8")
     downloads = [line for line in text.splitlines() if "pip install" in line or "pip download" in line]
     assert downloads

@@ -1,4 +1,4 @@
-"""What a line of the log looks like, and which are written."""
+"""The format of log lines, and the selection by level."""
 
 import io
 import json
@@ -84,7 +84,7 @@ def test_json_has_a_line_per_message() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_what_was_raised_is_written_with_its_trace(form: str) -> None:
+def test_exceptions_are_logged_with_their_traceback(form: str) -> None:
     stream = io.StringIO()
     configure_logs(LoggingOptions(form), stream)
     structlog.get_logger("x").error("work failed", exc_info=ValueError("too bad"))

@@ -75,12 +75,12 @@ def test_a_name_that_does_not_exist_would_be_found() -> None:
     assert spec_of("scheduler_pending_pods_bucket") is None
 
 
-def test_our_own_metrics_that_tell_of_trouble_are_watched() -> None:
+def test_our_error_metrics_have_alerts() -> None:
     named = {name for expression in expressions().values() for name, _ in metrics_in(expression)}
     assert {name for name in METRICS if name.startswith("moorage_") and name.endswith("_total")} <= named
 
 
-def test_every_alert_says_what_to_do() -> None:
+def test_every_alert_has_instructions() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in ("critical", "warning", "info"), rule["alert"]
         assert set(rule["annotations"]) == {"summary", "description"}, rule["alert"]

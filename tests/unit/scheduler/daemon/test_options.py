@@ -1,4 +1,4 @@
-"""From a command line to options: what overrides what, and what does not must be set together."""
+"""From a command line to options: precedence, and rejected values."""
 
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def test_kubeadm_arguments_work_unchanged() -> None:
     assert (options.serving.address, options.serving.port) == ("127.0.0.1", 10259)
 
 
-def test_a_third_party_plugin_is_known() -> None:
+def test_third_party_plugin_is_recognized() -> None:
     options = load_options(["--plugin=moorage.scheduler.plugins.node_name:NodeName"])
     assert "NodeName" in options.registry
 

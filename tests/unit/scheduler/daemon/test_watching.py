@@ -1,4 +1,4 @@
-"""What is listed and watched: every resource the enabled plugins asked for, and only those."""
+"""Lists and watches: exactly the resources that the enabled plugins registered."""
 
 import asyncio
 from pathlib import Path
@@ -71,7 +71,7 @@ def asked(folder: Path, plugins: dict[str, Any], *flags: str) -> tuple[set[str],
     return lists, {request.path for request in server.requests if "watch" in request.query}
 
 
-def test_the_default_profile_asks_for_what_its_plugins_need(tmp_path: Path) -> None:
+def test_default_profile_watches_the_resources_of_its_plugins(tmp_path: Path) -> None:
     lists, watches = asked(tmp_path, {})
     assert lists == watches
     assert {path.rpartition("/")[2] for path in lists} == {
@@ -82,21 +82,21 @@ def test_the_default_profile_asks_for_what_its_plugins_need(tmp_path: Path) -> N
     }
 
 
-def test_a_reduced_profile_asks_for_less(tmp_path: Path) -> None:
+def test_reduced_profile_watches_fewer_resources(tmp_path: Path) -> None:
     lists, watches = asked(tmp_path, FIT_ONLY)
     assert lists == watches
     assert lists <= CORE | {"/apis/resource.k8s.io/v1/deviceclasses"}
     assert lists >= CORE
 
 
-def test_a_custom_resource_is_asked_for_though_nobody_defined_it_yet(tmp_path: Path) -> None:
+def test_custom_resource_is_watched_before_its_definition_exists(tmp_path: Path) -> None:
     plugins = {**FIT_ONLY, "filter": {"enabled": [{"name": "AllowancePlugin"}]}}
     lists, watches = asked(tmp_path, plugins, f"--plugin={__name__}:AllowancePlugin")
     assert lists - watches == {QUOTAS.path()}, "a resource that is not there is listed until it is"
 
 
 @pytest.mark.parametrize("verb", ["lists", "watches"])
-def test_only_unfinished_pods_are_asked_for(tmp_path: Path, verb: str) -> None:
+def test_only_unfinished_pods_are_watched(tmp_path: Path, verb: str) -> None:
     clock = VirtualClock()
     server = FaultServer(clock)
 

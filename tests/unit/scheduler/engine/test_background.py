@@ -1,4 +1,4 @@
-"""Work beside the cycles: all of it is done, whatever happens to some of it, and by no more tasks than it takes."""
+"""Background work: all of it runs, even if some of it fails, and with no more tasks than necessary."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ def _logging() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_logging")
-def test_one_that_fails_is_logged_by_name_and_stops_nobody() -> None:
+def test_failure_is_logged_by_name_and_stops_no_other_work() -> None:
     async def work() -> list[str]:
         background, done = TaskBackground(), list[str]()
         background.start(failing(), name="binding of default/p")
@@ -57,7 +57,7 @@ def test_one_that_fails_is_logged_by_name_and_stops_nobody() -> None:
     assert [(line["event"], line["work"]) for line in logs] == [("background work failed", "binding of default/p")]
 
 
-def test_tasks_are_used_again_and_named_after_what_they_are_at() -> None:
+def test_tasks_are_reused_and_named_after_their_current_work() -> None:
     async def work() -> tuple[int, list[str]]:
         background, names = TaskBackground(), list[str]()
 
@@ -87,7 +87,7 @@ def test_work_goes_on_in_another_loop() -> None:
 
 
 def test_tasks_that_are_cancelled_leave_nothing_under_way(recwarn: Any) -> None:
-    """Both while they work and before they began with what they were given."""
+    """Cancel tasks both during their work and before they start it."""
 
     async def cancel_all() -> None:
         for task in asyncio.all_tasks() - {asyncio.current_task()}:

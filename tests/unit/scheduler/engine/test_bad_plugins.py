@@ -122,7 +122,7 @@ class Forgot(FilterPlugin, ScorePlugin):
 
 
 class PreScoreOnly(PreScorePlugin):
-    """Takes part in pre-scoring only, and answers alike for all pods."""
+    """Implements pre-scoring only, with the same result for all pods."""
 
     def sign(self, pod: Any) -> tuple[()]:
         return ()
@@ -229,7 +229,7 @@ class NeverFits(PreFilterPlugin):
 
 
 class RaisesForAll(FilterPlugin):
-    """Fails for every pod and node, and says so once for all pods."""
+    """Fails for every pod and node, with one cached result for all pods."""
 
     def sign(self, pod: Any) -> tuple[()]:
         return ()

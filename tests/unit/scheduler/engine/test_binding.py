@@ -87,7 +87,7 @@ class AlsoSlow(Slow):
 
 
 class Prepares(PreFilterPlugin, ReservePlugin, PreBindPlugin):
-    """Has something to do for the first pod only, but does not say that its other methods follow from that."""
+    """Skips all pods but the first, without declaring that its other methods depend on that."""
 
     def pre_filter(self, _cycle: object, pod: Pod, _nodes: object) -> Status | None:
         return None if pod.name == "p0" else Status.skip()
@@ -154,7 +154,7 @@ def reasons(world: SimulatedCluster) -> list[str]:
     return [f"{event.reason}: {event.note}" for event in world.events]
 
 
-def test_a_pod_is_bound_and_everybody_told() -> None:
+def test_pod_is_bound_and_observers_are_notified() -> None:
     world, _ = simulate(Books, Tells)
     assert pod(world).node_name == "a"
     assert STORY == ["reserve p0", "p0 on a"]
@@ -185,7 +185,7 @@ def test_permit_waits_until_allowed() -> None:
 
 def test_permit_refuses() -> None:
     world, simulation = simulate(Books, Refuses)
-    # Its own condition is an event, and a plugin that names no events is woken by all: once more, then quiet.
+    # The pod's own condition is an event that activates plugins without registered events: one retry follows.
     assert reasons(world) == ["FailedScheduling: 0/1 nodes are available: 1 over quota."] * 2
     assert STORY == ["reserve p0", "unreserve p0"] * 2
     assert simulation.scheduler.cache.pod_count == 0

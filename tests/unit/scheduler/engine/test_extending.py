@@ -160,7 +160,7 @@ def test_filtering(services: list[Service], node: str) -> None:
     assert outcome.node_name in ({"b", "c"} if node == "b" else {node})
 
 
-def test_each_is_asked_about_what_is_left() -> None:
+def test_each_extender_receives_the_remaining_nodes() -> None:
     first, second = Service(filtered=Filtered(("c", "a"))), Service(filtered=Filtered(("a",)))
     Bench(first, second).place()
     assert (first.asked, second.asked) == ([["a", "b", "c"]], [["c", "a"]])
@@ -181,7 +181,7 @@ def test_failing(service: Service, message: str) -> None:
     assert outcome == Failed(message)
 
 
-def test_refused_nodes_are_told_with_the_extenders_reasons() -> None:
+def test_rejected_nodes_are_reported_with_the_extender_reasons() -> None:
     answer = Filtered((), failed={"a": "too slow", "b": "too slow"}, unresolvable={"b": "never"})
     outcome = Bench(Service(filtered=answer)).place()
     assert isinstance(outcome, Unschedulable)
@@ -221,7 +221,7 @@ def test_scores_are_weighted_tenfold_and_added() -> None:
     assert Bench(Service(scores={"a": 10}, weight=100)).place() == Placed("a")
 
 
-def test_scores_of_several_add_up_and_one_that_fails_is_left_out() -> None:
+def test_scores_of_extenders_add_up_without_failed_extenders() -> None:
     services = [
         Service(scores={"a": 10, "b": 0}, weight=50),
         Service(scores={"b": 10}, weight=51),

@@ -1,4 +1,4 @@
-"""What a failed attempt leaves behind: the note of its event, and the change of the pod's status."""
+"""Results of a failed attempt: the note of its event, and the patch of the pod's status."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ PATCHES: dict[str, tuple[Pod, str | None, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("pod", "nominated", "patch"), PATCHES.values(), ids=PATCHES)
-def test_only_what_changes_is_written(pod: Pod, nominated: str | None, patch: dict[str, Any]) -> None:
+def test_only_changed_fields_are_written(pod: Pod, nominated: str | None, patch: dict[str, Any]) -> None:
     assert status_patch(pod, "Unschedulable", WHY, nominated) == patch
 
 
@@ -79,7 +79,7 @@ def test_the_sentence_users_read(diagnosis: Diagnosis, sentence: str) -> None:
     assert diagnosis.message == sentence
 
 
-def test_who_is_blamed() -> None:
+def test_diagnosis_names_the_rejecting_plugins() -> None:
     diagnosis = Diagnosis(1)
     for status in (
         FULL,

@@ -1,4 +1,4 @@
-"""Groups that somebody's plugin describes: scheduled as PodGroups are, with no gate on and nothing else to write."""
+"""Groups defined by a plugin: scheduled like PodGroups, without a gate or further code."""
 
 from collections.abc import Iterable
 
@@ -68,7 +68,7 @@ async def test_a_described_group_starts_whole_or_not_at_all() -> None:
 
 
 @in_virtual_time
-async def test_what_is_wrong_with_a_group_is_told_and_nothing_is_tried() -> None:
+async def test_invalid_group_is_reported_and_not_tried() -> None:
     bench = bench_with(9)
     bench.add(*(of_team(name, "red") for name in "abc"))
     await bench.settle()
@@ -78,7 +78,7 @@ async def test_what_is_wrong_with_a_group_is_told_and_nothing_is_tried() -> None
 
 
 @in_virtual_time
-async def test_groups_of_the_api_stand_beside_them() -> None:
+async def test_pod_groups_of_the_api_take_precedence() -> None:
     bench = bench_with(9, GATE)
     both = replace(member("both"), metadata=replace(member("both").metadata, labels={TEAM: "blue"}))
     bench.add(gang(minimum=1), both, of_team("a"), of_team("b"))
@@ -98,7 +98,7 @@ async def test_a_group_goes_with_its_last_member() -> None:
 
 
 @in_virtual_time
-async def test_pods_of_other_profiles_are_nobodys() -> None:
+async def test_pods_of_other_profiles_belong_to_no_group() -> None:
     bench = bench_with(9)
     bench.add(alone("foreign", labels={TEAM: "blue"}, scheduler_name="other", node="n"))
     groups = bench.scheduler.cache.groups

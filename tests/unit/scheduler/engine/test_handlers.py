@@ -1,4 +1,4 @@
-"""What the API tells, and what becomes of it (reference § 4.10)."""
+"""Events of the API and their effects (reference § 4.10)."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,8 +48,8 @@ Widget = custom_kind("Widget", "widgets", "example.com/v1").type
 
 @dataclass
 class Desk:
-    """Handlers with a real cache and queue; a pod called "ear", turned down by a plugin that listens to everything,
-    takes notes of all events it is asked about, and stays unschedulable."""
+    """Handlers with a real cache and queue. A plugin that registers for all events rejects the pod "ear". Its hint
+    records all events, and the pod stays unschedulable."""
 
     waiting: set[str] = field(default_factory=set)
     features: FeatureGates | None = None
@@ -142,7 +142,7 @@ def test_a_pending_pod_of_another_scheduler_is_only_listed() -> None:
     assert desk.heard == []
 
 
-def test_a_pod_on_a_node_is_counted_whoever_placed_it() -> None:
+def test_pod_on_a_node_is_counted_for_any_scheduler() -> None:
     desk = Desk()
     desk.handlers.pod_added(pending(node="n", scheduler_name="other"))
     assert desk.cache.pod("p") is not None
@@ -265,7 +265,7 @@ def test_deleting_a_nominated_pod_frees_room_for_its_equals_and_below(priority: 
     assert desk.heard == want
 
 
-def test_deleting_a_waiting_pod_wakes_nobody() -> None:
+def test_deleting_a_pending_pod_activates_no_pods() -> None:
     desk = Desk()
     desk.handlers.pod_added(pending())
     desk.handlers.pod_deleted(pending())
@@ -294,13 +294,13 @@ def test_deleting_an_assumed_pod(how: str, waits: bool) -> None:
         desk.handlers.pod_deleted(pod)
     else:
         desk.handlers.pod_updated(pod, terminating(pod))
-    # One that waits on permit is turned down and cleans up after itself; else its room is freed here.
+    # A pod waiting on permit is rejected and releases its resources itself; otherwise they are released here.
     assert desk.rejections == ([("p", "removed")] if waits else [])
     assert desk.cache.is_assumed(pod) == waits
     assert desk.heard == ["AssignedPod p old/-"]
 
 
-def test_an_assumed_pod_whose_deletion_was_already_asked_for_is_left_alone() -> None:
+def test_assumed_pod_with_a_requested_deletion_is_skipped() -> None:
     desk = Desk()
     pod = terminating(pending())
     desk.handlers.pod_added(pod)
@@ -322,7 +322,7 @@ def test_a_pod_whose_end_was_missed_is_removed_from_everywhere(is_counted: bool)
     assert desk.heard == ["AssignedPod p old/-"]
 
 
-def test_what_the_cache_refuses_does_not_keep_the_queue_from_hearing_of_it() -> None:
+def test_queue_receives_events_that_the_cache_rejects() -> None:
     desk = Desk()
     pod = pending(node="n")
     desk.handlers.pod_updated(pod, pending(node="n", labels={"a": "b"}))

@@ -57,7 +57,7 @@ class NeedsPass(FilterPlugin):
 
 
 class Indifferent(NeedsPass):
-    """The same, but it says that no event helps."""
+    """The same, but it registers for no events."""
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return ()

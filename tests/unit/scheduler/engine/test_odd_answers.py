@@ -1,6 +1,6 @@
-"""Every extension point × every odd answer: it costs the pod its attempt, in the plugin's name, and no other.
+"""Every extension point × every invalid result: only this attempt fails, with an error that names the plugin.
 
-Ordinary pods are placed before and after the unlucky ones, to each of which the plugin gives another answer.
+Ordinary pods are placed before and after the unlucky pods. The plugin returns another result for each of those.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ VICTIMS = tuple(make_pod(f"victim-{node}", node=node, requests={"cpu": "3"}) for
 
 
 class Recursing:
-    """An answer that never ends being looked at."""
+    """A result with attributes of infinite depth."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self, name + "x")
@@ -58,7 +58,7 @@ def _coroutine() -> Coroutine[Any, Any, None]:
 
 @pytest.fixture(autouse=True)
 def coroutines_are_closed() -> Iterator[None]:
-    """Close what nobody awaited, or a later test is told so."""
+    """Close coroutines that were not awaited, to avoid warnings in later tests."""
     yield
     while _MADE:
         _MADE.pop().close()
@@ -125,11 +125,11 @@ ANSWERS: dict[str, Callable[[], Any]] = {
 
 
 SILENT = ("pre_enqueue", "add_pod", "remove_pod")
-"""What these answer has no event, or only if there is nowhere else to go."""
+"""Results of these methods cause no event, or only if no node is feasible otherwise."""
 
 
 class Point(NamedTuple):
-    """A method, what it answers ordinary pods, and how much others ask for so that it is asked."""
+    """A method, its result for ordinary pods, and the CPU request with which other pods reach it."""
 
     kind: type[Plugin]
     method: str
@@ -178,7 +178,7 @@ POINTS: dict[str, Point] = {
 
 
 def odd_plugin(point: Point, answers: dict[str, Callable[[], Any]], *, is_async: bool) -> type[Plugin]:
-    """Make a plugin that answers ordinary pods as it should, and each of the others in a way of its own."""
+    """Create a plugin that returns valid results for ordinary pods, and one invalid result for each other pod."""
 
     def respond(_self: Plugin, *arguments: Any) -> Any:
         odd = arguments[point.pod_at].labels.get("odd")
@@ -194,8 +194,8 @@ def odd_plugin(point: Point, answers: dict[str, Callable[[], Any]], *, is_async:
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS)
-def test_every_odd_answer_costs_the_attempt_only(point: Point) -> None:
-    # A bind plugin that answers nothing says that it has bound the pod.
+def test_every_invalid_result_fails_only_the_attempt(point: Point) -> None:
+    # A bind plugin that returns None has bound the pod.
     names = [name for name in ANSWERS if point.method != "bind" or name != "nothing"]
     check(point, odd_plugin(point, ANSWERS, is_async=point.is_async), names)
 

@@ -64,7 +64,7 @@ class Lively(Accepting, PostBindPlugin):
 
 
 @in_virtual_time
-async def test_a_plugin_lives_from_start_to_close() -> None:
+async def test_plugin_lifecycle_runs_from_start_to_close() -> None:
     loop = asyncio.get_running_loop()
     async with Cluster(nodes=1, plugins=[Lively]) as cluster:
         await cluster.wait_for(lambda: cluster.plugin(Lively).story != [])
@@ -135,7 +135,7 @@ class Closes(Accepting):
         self.story.append("closed")
 
 
-def test_one_that_cannot_be_closed_keeps_no_other_from_it(logged: list[Any]) -> None:
+def test_error_in_close_does_not_prevent_other_closes(logged: list[Any]) -> None:
     @in_virtual_time
     async def story() -> None:
         loop = asyncio.get_running_loop()
@@ -151,7 +151,7 @@ def test_one_that_cannot_be_closed_keeps_no_other_from_it(logged: list[Any]) -> 
 
 
 class Careless(Accepting):
-    """Whose background work fails in every way."""
+    """Its background work fails in every way."""
 
     async def start(self) -> None:
         self.handle.in_background(self.fail(ValueError("no number")), name="reading")
@@ -188,7 +188,7 @@ def test_work_that_fails_is_logged_by_plugin_and_ends_nothing(logged: list[Any])
 
 
 class Stubborn(Accepting):
-    """Whose background work takes no notice of being cancelled."""
+    """Its background work ignores cancellation."""
 
     async def start(self) -> None:
         self.handle.in_background(self.go_on(), name="going on")
@@ -223,7 +223,7 @@ class ListsTooLate(Accepting):
 
 
 @in_virtual_time
-async def test_a_kind_that_is_asked_for_too_late_is_not_silently_empty() -> None:
+async def test_kind_requested_too_late_raises_an_error() -> None:
     async with Cluster(nodes=1, plugins=[ListsTooLate]) as cluster:
         await cluster.apply(POD)
         wanted = "CronJob is listed by nobody: ask for the lister in the constructor of ListsTooLate"

@@ -1,4 +1,4 @@
-"""Whatever method of a plugin raises, the attempt fails in words that name the plugin, and the scheduler lives on.
+"""If any method of a plugin raises, the attempt fails with an error that names the plugin, and the scheduler continues.
 
 Every plugin here raises for pods labelled ``unlucky`` only: ordinary pods must be placed before and after them.
 """
@@ -152,7 +152,7 @@ class Binds(BindPlugin):
 
 
 class UnreservesBadly(ReservePlugin, PreBindPlugin):
-    """Fails twice: before the bind, and when it is asked to give back what it took."""
+    """Fails twice: before the bind, and in unreserve."""
 
     def reserve(self, *_: Any) -> None:
         return None
@@ -187,7 +187,7 @@ RAISING: dict[str, type[Plugin]] = {
 
 
 @pytest.mark.parametrize("plugin", RAISING.values(), ids=RAISING)
-def test_the_attempt_fails_in_the_plugins_name_and_others_are_placed(plugin: type[Plugin]) -> None:
+def test_attempt_fails_with_the_plugin_name_and_other_pods_are_placed(plugin: type[Plugin]) -> None:
     world = schedule(plugin, first=True)
     assert set(world.bindings) == {PODS[0].uid, PODS[2].uid}
     [message] = {event.note for event in world.events if event.regarding.uid == UNLUCKY.uid}
@@ -229,7 +229,7 @@ FATAL = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError, StopItera
 @pytest.mark.usefixtures("_signals_as_in_a_daemon")
 @pytest.mark.parametrize("kind", FATAL)
 @pytest.mark.parametrize("plugin", RAISING.values(), ids=RAISING)
-def test_what_would_end_a_program_costs_the_attempt_only(
+def test_exit_exceptions_fail_only_the_attempt(
     plugin: type[Plugin], kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Fault, "kind", kind)
@@ -239,7 +239,7 @@ def test_what_would_end_a_program_costs_the_attempt_only(
 
 
 @pytest.mark.usefixtures("_signals_as_in_a_daemon")
-def test_the_message_says_what_to_write_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_names_the_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fault, "kind", SystemExit)
     [message] = {event.note for event in schedule(Filters).events if event.regarding.uid == UNLUCKY.uid}
     assert message == (
@@ -295,7 +295,7 @@ class RescuesWithNothing(PostFilterPlugin):
     ("plugin", "problem"),
     [(Rescues, "out of luck"), (RescuesWithNothing, "RescuesWithNothing answered None, which is no PostFilterResult")],
 )
-def test_a_post_filter_that_fails_is_told_with_the_reasons(plugin: type[Plugin], problem: str) -> None:
+def test_post_filter_error_is_reported_with_the_reasons(plugin: type[Plugin], problem: str) -> None:
     huge = make_pod("huge", labels={"unlucky": "yes"}, requests={"cpu": "1000"})
     world = schedule(plugin, pods=(huge, PODS[0]), first=True)
     assert set(world.bindings) == {PODS[0].uid}
@@ -305,7 +305,7 @@ def test_a_post_filter_that_fails_is_told_with_the_reasons(plugin: type[Plugin],
 
 
 class Mute:
-    """An answer that can be neither shown nor compared."""
+    """A result that can be neither printed nor compared."""
 
     def __repr__(self) -> str:
         raise Own
@@ -330,7 +330,7 @@ ANSWERS = {"mute": Mute(), "long": "x" * 3_000_000, "a number that compares oddl
         (PermitPlugin, "permit"),
     ],
 )
-def test_an_answer_that_cannot_be_shown_costs_the_attempt_only(kind: type[Plugin], method: str, answer: Any) -> None:
+def test_unprintable_result_fails_only_the_attempt(kind: type[Plugin], method: str, answer: Any) -> None:
     def answers(_self: Plugin, _cycle: Any, pod: Pod, nodes: Any) -> Any:
         if "unlucky" in pod.labels:
             return answer
@@ -353,7 +353,7 @@ def test_signatures_that_cannot_be_compared_cost_attempts_only(answer: Any) -> N
     assert {PODS[0].uid, PODS[2].uid} <= set(world.bindings)
 
 
-def test_what_nobody_expects_is_told_and_costs_the_attempt_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_is_reported_and_fails_only_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Cache.assume
 
     def fail(cache: Cache, pod: Pod) -> None:
@@ -384,7 +384,7 @@ def test_a_pre_enqueue_that_raises_holds_the_pod_back() -> None:
 
 
 @pytest.mark.parametrize("answer", ["not yet", False, 0, RuntimeError("no")])
-def test_a_pre_enqueue_that_answers_neither_none_nor_a_status_holds_the_pod_back(answer: Any) -> None:
+def test_pre_enqueue_with_an_invalid_result_gates_the_pod(answer: Any) -> None:
     class Holds(PreEnqueuePlugin):
         def pre_enqueue(self, pod: Pod) -> Any:
             return answer if "unlucky" in pod.labels else None

@@ -1,4 +1,4 @@
-"""Pods held back by Permit: the first word counts, and each plugin has a time limit of its own."""
+"""Pods waiting on Permit: the first decision counts, and each plugin has its own timeout."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The verbs say what the same plugins say in process, on the nodes that are asked about."""
+"""The verbs return the results of the same plugins in process, for the requested nodes."""
 
 import asyncio
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ IN_TREE = (NodeAffinity, TaintToleration, PodTopologySpread, InterPodAffinity)
 
 
 class Picky(FilterPlugin, ScorePlugin):
-    """Wants a label, likes a number, and is not asked twice about pods that are alike."""
+    """Requires a label, prefers a number, and has cached results for equal pods."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         if node.labels.get("kind") == "broken":
@@ -71,7 +71,7 @@ def kinds(**kinds: str) -> list[KubeObject]:
     return [make_node(name, labels={"kind": kind, "score": str(10 * at)}) for at, (name, kind) in numbered]
 
 
-def test_nodes_are_kept_in_the_order_of_the_question_and_the_others_have_their_reasons() -> None:
+def test_nodes_keep_the_order_of_the_request_and_rejected_nodes_have_reasons() -> None:
     def work() -> None:
         answering = Answering(scheduler_with([Picky], *kinds(a="good", b="bad", c="full", d="good", e="good")))
         kept, rejected = answering.filter(NodeQuestion(make_pod("web"), ("d", "b", "nowhere", "c", "a")))
@@ -95,7 +95,7 @@ def test_no_node_at_all_is_no_trouble() -> None:
     run(work)
 
 
-def test_scores_are_those_of_the_nodes_asked_about() -> None:
+def test_scores_cover_the_requested_nodes() -> None:
     def work() -> None:
         answering = Answering(scheduler_with([Picky], *kinds(a="good", b="good", c="bad", d="good")))
         question = NodeQuestion(make_pod("web"), ("d", "c", "b", "nowhere"))
@@ -105,7 +105,7 @@ def test_scores_are_those_of_the_nodes_asked_about() -> None:
     run(work)
 
 
-def test_a_plugin_that_breaks_on_a_node_breaks_the_question_about_it_only() -> None:
+def test_plugin_error_on_a_node_fails_only_requests_with_that_node() -> None:
     def work() -> None:
         answering = Answering(scheduler_with([Picky], *kinds(a="good", b="broken", c="good")))
         with pytest.raises(PluginError, match="no idea"):
@@ -139,10 +139,10 @@ LEFT_OUT = ("node(s) didn't satisfy plugin(s) [NodeAffinity]",)
 
 @settings(max_examples=40, deadline=None)
 @given(cluster=clusters(), pod=pods(), data=st.data())
-def test_any_part_of_any_cluster_is_judged_as_from_nothing(
+def test_any_subset_of_any_cluster_is_evaluated_as_without_caches(
     cluster: tuple[KubeObject, ...], pod: Pod, data: st.DataObject
 ) -> None:
-    """Twice, so that answers that stand are asked as well; and what is not asked about changes nothing."""
+    """Run twice to cover cached results; nodes outside the request have no effect."""
 
     def work() -> None:
         scheduler = scheduler_with(IN_TREE, *cluster, config=CONFIG)
@@ -235,7 +235,7 @@ def test_more_victims_of_a_budget_are_counted() -> None:
     run(work)
 
 
-def test_a_pod_that_its_pre_filter_rejects_evicts_nobody() -> None:
+def test_pod_rejected_by_pre_filter_evicts_no_pods() -> None:
     def work() -> None:
         answering = Answering(scheduler_with([NoNeighbours], make_node("a"), noisy("x", "a", 1)))
         pod = make_pod("urgent", priority=10, labels={"day": "sunday"})
@@ -255,7 +255,7 @@ def test_pods_that_are_nominated_to_a_node_count_as_there() -> None:
     run(work)
 
 
-def test_binding_says_what_went_wrong() -> None:
+def test_binding_reports_the_error() -> None:
     class Binds(DiscardingApi):
         bound: list[tuple[str, str]] = []
 

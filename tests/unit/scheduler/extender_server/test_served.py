@@ -1,4 +1,4 @@
-"""What an extender serves of a configuration, and what it refuses, with the reason."""
+"""The parts of a configuration that an extender serves, and the rejected parts with the reason."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
 
 class Answers:
-    """Answers everything with nothing."""
+    """Returns None from every method."""
 
     def less(self, left: Any, right: Any) -> bool:
         return False
@@ -70,7 +70,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize(("bases", "verbs"), VERBS.values(), ids=VERBS)
-def test_kube_scheduler_is_to_ask_what_there_is_an_answer_to(bases: tuple[type[Plugin], ...], verbs: Verbs) -> None:
+def test_only_supported_verbs_are_configured(bases: tuple[type[Plugin], ...], verbs: Verbs) -> None:
     assert serve(plugin("Mine", *bases)).verbs == verbs
 
 
@@ -86,7 +86,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("base", "reason"), REFUSED.values(), ids=REFUSED)
-def test_what_no_verb_stands_for_is_refused_with_the_reason(base: type[Plugin], reason: str) -> None:
+def test_plugins_without_a_verb_are_rejected_with_the_reason(base: type[Plugin], reason: str) -> None:
     mine = plugin("Mine", base, FilterPlugin)
     with pytest.raises(ConfigError) as refusal:
         serve(mine)
@@ -96,7 +96,7 @@ def test_what_no_verb_stands_for_is_refused_with_the_reason(base: type[Plugin], 
     assert "\n  hint: " in str(refusal.value)
 
 
-def test_everything_that_is_refused_is_said_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     with pytest.raises(ConfigError) as refusal:
         serve(plugin("One", ReservePlugin, PermitPlugin), plugin("Two", PreBindPlugin))
     assert [line.split(" as an")[0] for line in str(refusal.value).splitlines() if "cannot" in line] == [
@@ -109,12 +109,12 @@ def test_everything_that_is_refused_is_said_at_once() -> None:
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
-def test_a_configuration_may_leave_out_what_cannot_be_served() -> None:
+def test_configuration_may_disable_unsupported_plugins() -> None:
     config = HEAD + "profiles: [{plugins: {filter: {enabled: [{name: Mine}]}}}]\n"
     assert serve(plugin("Mine", FilterPlugin, ReservePlugin), config=config).verbs == Verbs(True, False, False)
 
 
-def test_weights_and_arguments_come_from_the_configuration_and_nothing_else_runs() -> None:
+def test_weights_and_arguments_come_from_the_configuration_and_no_other_plugin_runs() -> None:
     class MineArgs(msgspec.Struct, frozen=True):
         label: str = "a"
 
@@ -149,7 +149,7 @@ def test_of_several_profiles_one_is_to_be_named() -> None:
 
 
 def extender_in(text: str) -> ExtenderConfig:
-    """Read a stanza as kube-scheduler would: every field must be one of its own."""
+    """Parse a stanza as kube-scheduler does: unknown fields are errors."""
     (extender,) = load_config(f"{HEAD}{text}").extenders
     return extender
 

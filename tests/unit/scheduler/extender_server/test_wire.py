@@ -1,4 +1,4 @@
-"""What kube-scheduler sends is read whatever the case of its keys; nonsense is one message."""
+"""Requests of kube-scheduler are read with keys in any case; invalid requests cause one error message."""
 
 import json
 from collections.abc import Callable
@@ -72,7 +72,7 @@ def test_nonsense_is_one_message(read: Read, body: Any, message: str) -> None:
     assert message in str(refusal.value)
 
 
-def test_answers_have_the_keys_that_go_has() -> None:
+def test_responses_have_the_keys_of_go() -> None:
     assert json.loads(filter_result(["a"], {"b": "full"}, {"c": "never"})) == {
         "Nodes": None,
         "NodeNames": ["a"],

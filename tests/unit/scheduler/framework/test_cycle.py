@@ -1,4 +1,4 @@
-"""What plugins remember during an attempt."""
+"""The state of plugins during an attempt."""
 
 import pytest
 
@@ -9,20 +9,20 @@ COUNT = StateKey[int]("count")
 NAMED = StateKey[int]("named", missing="reading the count: not found")
 
 
-def test_what_is_stored_comes_out() -> None:
+def test_stored_value_is_returned() -> None:
     cycle = CycleState()
     cycle[COUNT] = 3
     assert (cycle[COUNT], cycle.get(COUNT), COUNT in cycle) == (3, 3, True)
 
 
-def test_what_is_not_stored_is_none_or_an_error() -> None:
+def test_missing_value_is_none_or_an_error() -> None:
     cycle = CycleState()
     assert cycle.get(COUNT) is None
     with pytest.raises(NotStored, match=r"^nothing is stored under 'count': is the plugin enabled\b"):
         cycle[COUNT]
 
 
-def test_a_key_has_its_own_words_for_that() -> None:
+def test_key_can_define_its_own_error_message() -> None:
     with pytest.raises(LookupError, match=r"^reading the count: not found$") as raised:
         CycleState()[NAMED]
     assert isinstance(raised.value, MoorageError)
@@ -36,7 +36,7 @@ class Tally:
         return Tally(self.number)
 
 
-def test_a_clone_copies_what_can_be_cloned_and_shares_the_rest() -> None:
+def test_clone_copies_cloneable_values_and_shares_all_others() -> None:
     tally, names = StateKey[Tally]("tally"), StateKey[list[str]]("names")
     cycle = CycleState()
     cycle[tally], cycle[names] = Tally(1), ["a"]

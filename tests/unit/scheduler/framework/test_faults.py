@@ -1,4 +1,4 @@
-"""Whose fault an interrupt is: that of a plugin that raises it, or of nobody if a user wants an end."""
+"""The source of an interrupt: a plugin that raises it, or a user who stops the program."""
 
 import signal
 from collections.abc import Iterator
@@ -27,18 +27,18 @@ def raised(error: BaseException, module: str) -> BaseException:
 
 
 @pytest.mark.usefixtures("handled")
-def test_a_plugin_that_raises_it_is_to_blame() -> None:
+def test_interrupt_raised_by_a_plugin_is_a_plugin_error() -> None:
     pass_on_interrupt(raised(KeyboardInterrupt(), "somebodys_plugin"))
     pass_on_interrupt(raised(SystemExit(), "asyncio.runners"))
 
 
 @pytest.mark.usefixtures("handled")
-def test_one_of_the_loops_own_handler_is_the_users() -> None:
+def test_interrupt_from_the_loop_handler_is_passed_on() -> None:
     with pytest.raises(KeyboardInterrupt):
         pass_on_interrupt(raised(KeyboardInterrupt(), "asyncio.runners"))
 
 
-def test_with_pythons_own_handler_it_is_the_users() -> None:
+def test_interrupt_with_the_python_handler_is_passed_on() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):

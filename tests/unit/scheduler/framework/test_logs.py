@@ -1,4 +1,4 @@
-"""A plugin's log: as much as is asked for, with the plugin and its profile."""
+"""A plugin's log: filtered by level, with the plugin and its profile."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -16,7 +16,7 @@ def metrics_of(meter: PluginMeter, profile: str = "default-scheduler") -> Plugin
 
 
 @pytest.mark.parametrize("meter", [SILENT_METER, CellRegistry()], ids=["without a server", "with one"])
-def test_what_was_counted_can_be_read(meter: PluginMeter) -> None:
+def test_counted_values_can_be_read(meter: PluginMeter) -> None:
     metrics = metrics_of(meter)
     asked = metrics.counter("requests", "Requests.", labels=("result",))
     asked.inc(result="success")
@@ -80,7 +80,7 @@ def test_a_name_means_one_metric() -> None:
         metrics.counter("polls", "Polls.", labels=["b"])
 
 
-def test_observations_that_nobody_reads_do_not_pile_up() -> None:
+def test_unread_observations_do_not_accumulate() -> None:
     histogram = metrics_of(SILENT_METER).histogram("seconds", "Time.")
     for _ in range(MAX_UNCOUNTED + 5):
         histogram.observe(1.0)

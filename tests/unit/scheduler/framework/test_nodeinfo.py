@@ -1,4 +1,4 @@
-"""A row is for reading: what a plugin could change by mistake would be true for everybody."""
+"""Rows are read-only: a plugin's accidental change would affect all plugins."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Importing plugin code afresh: what is in use stays as it is, what is refused leaves no trace."""
+"""Importing plugin code again: modules in use stay unchanged, and rejected code leaves no trace."""
 
 import sys
 from importlib import import_module
@@ -12,7 +12,7 @@ from moorage.scheduler.framework.plugin_code import PluginCode
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a plugin's module and one beside it, on Python's path."""
+    """A directory on Python's path with a plugin's module and a helper module."""
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("reloaded_plugin", "reloaded_helper", "reloaded_package", "reloaded_package.inner"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -25,7 +25,7 @@ def loaded(name: str = "reloaded_plugin") -> Any:
     return import_module(name)
 
 
-def test_a_change_beside_the_plugin_is_seen_and_the_former_code_works_on(folder: Path) -> None:
+def test_change_in_a_helper_module_is_loaded_and_the_old_code_keeps_working(folder: Path) -> None:
     before, code = loaded(), PluginCode(["reloaded_plugin:Class"])
     assert code.files() == [folder / "reloaded_helper.py", folder / "reloaded_plugin.py"]
     # Saved within the same second, and as long as before: the compiled file would be taken for it.
@@ -36,7 +36,7 @@ def test_a_change_beside_the_plugin_is_seen_and_the_former_code_works_on(folder:
     assert loaded() is after
 
 
-def test_what_fails_puts_the_former_modules_back(folder: Path) -> None:
+def test_failed_import_restores_the_previous_modules(folder: Path) -> None:
     before, code = loaded(), PluginCode(["reloaded_plugin:Class"])
     (folder / "reloaded_helper.py").write_text("WORD = !\n")
     with pytest.raises(SyntaxError), code.afresh():
@@ -57,7 +57,7 @@ def test_packages_are_loaded_whole(folder: Path) -> None:
     assert before.WORD == 1
 
 
-def test_what_is_installed_and_our_own_code_are_left_alone() -> None:
+def test_installed_packages_and_our_own_code_are_not_reloaded() -> None:
     before = {**sys.modules}
     code = PluginCode(["moorage.scheduler.plugins.node_name:NodeName", "msgspec:Struct"])
     assert {name.partition(".")[0] for name in code.modules()} == {"msgspec"}

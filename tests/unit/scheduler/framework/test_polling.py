@@ -1,4 +1,4 @@
-"""Outside data: what is there is used, until it is too old; a service that fails costs nobody anything."""
+"""External data: available data is used until it expires, and a failing service does not delay pods."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from moorage.testing.rig import Rig
 
 
 class Service:
-    """Answers with a list, or fails; takes so long."""
+    """Returns a list or raises, after a delay."""
 
     def __init__(self) -> None:
         self.answer: list[int] | BaseException = [1]
@@ -40,7 +40,7 @@ def polled(handle: Rig, service: Service, **options: float) -> Polled[list[int]]
 
 
 @in_virtual_time
-async def test_the_last_answer_is_used_until_it_is_too_old() -> None:
+async def test_last_result_is_used_until_it_expires() -> None:
     handle, service = rig(), Service()
     load = polled(handle, service)
     assert (load.value, load.age, load.is_stale) == (None, None, True)

@@ -1,4 +1,4 @@
-"""Plugins are checked when they are taken in, and whatever an author got wrong is one message that says where."""
+"""Plugins are checked at registration, and every mistake is one message with its location."""
 
 import functools
 import importlib.metadata
@@ -78,7 +78,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("plugin", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_used_is_refused_at_the_door(plugin: Any, message: str) -> None:
+def test_invalid_plugins_are_rejected_at_registration(plugin: Any, message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         Registry([Accepts]).register(plugin, where="here")
     assert str(refusal.value).startswith("here: ")
@@ -89,7 +89,7 @@ def test_the_same_class_may_be_named_twice() -> None:
     assert list(Registry([Accepts, Accepts])) == ["Accepts"]
 
 
-def test_extension_points_are_told_by_ancestry() -> None:
+def test_extension_points_follow_from_base_classes() -> None:
     class Both(ScorePlugin, Accepts):
         def score(self, *_: Any) -> int:
             return 0
@@ -177,7 +177,7 @@ class Wants(Accepts):
         self.args, self.handle, self.more = args, handle, more
 
 
-def test_a_plugin_gets_what_it_asks_for_by_name() -> None:
+def test_plugin_receives_its_constructor_arguments_by_name() -> None:
     handle: Any = object()
     built = Registry([Wants]).build("Wants", args=Wants.Args("zone"), handle=handle)
     assert isinstance(built, Wants)
@@ -195,7 +195,7 @@ PROBLEMS = [ValueError("no zone"), KeyError("zone"), OSError("disk"), SystemExit
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
-def test_a_constructor_that_raises_is_told_in_the_plugins_name(problem: BaseException) -> None:
+def test_constructor_error_names_the_plugin(problem: BaseException) -> None:
     class Broken(Accepts):
         def __init__(self) -> None:
             raise problem
@@ -204,7 +204,7 @@ def test_a_constructor_that_raises_is_told_in_the_plugins_name(problem: BaseExce
         build_runner(plugins=[Broken])
 
 
-def test_events_that_cannot_be_told_are_told_in_the_plugins_name() -> None:
+def test_error_in_events_to_register_names_the_plugin() -> None:
     class Mute(Accepts):
         def events_to_register(self) -> Any:
             raise RuntimeError("no events")
@@ -226,7 +226,7 @@ NO_EVENTS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("answer", NO_EVENTS.values(), ids=NO_EVENTS)
-def test_events_that_are_none_are_told_in_the_plugins_name(answer: Callable[[], Any]) -> None:
+def test_invalid_events_are_reported_with_the_plugin_name(answer: Callable[[], Any]) -> None:
     class Odd(Accepts):
         def events_to_register(self) -> Any:
             return answer()

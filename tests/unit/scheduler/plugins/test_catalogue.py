@@ -16,12 +16,12 @@ from moorage.testing.rig import Rig
 
 
 @pytest.mark.parametrize("plugin", IN_TREE, ids=lambda plugin: plugin.name)
-def test_the_configuration_knows_where_a_plugin_is_called(plugin: type[Plugin]) -> None:
+def test_configuration_lists_the_extension_points_of_a_plugin(plugin: type[Plugin]) -> None:
     assert extension_points(plugin) == FACTS[plugin.name].points
 
 
 @pytest.mark.parametrize("plugin", IN_TREE, ids=lambda plugin: plugin.name)
-def test_the_configuration_knows_a_plugins_arguments(plugin: type[Plugin]) -> None:
+def test_configuration_supports_arguments_of_a_plugin(plugin: type[Plugin]) -> None:
     assert plugin.Args is FACTS[plugin.name].args
 
 

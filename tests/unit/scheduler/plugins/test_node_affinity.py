@@ -165,7 +165,7 @@ def test_the_profiles_wishes_count_for_every_pod(form: ScoreForm) -> None:
     assert run_score(plugin, Rig(A, B, C), preferring((4, SSD)), form) == [100, 25, 0]
 
 
-def test_a_wish_that_does_not_parse_is_an_error() -> None:
+def test_invalid_preferred_term_is_an_error() -> None:
     pod = preferring((1, labels(expression("disk", "Like", "ssd"))))
     with pytest.raises(SelectorError, match="Like"):
         NodeAffinity().pre_score(CycleState(), pod, Rig(A).nodes)

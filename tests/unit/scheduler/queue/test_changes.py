@@ -103,7 +103,7 @@ RESOURCES = {
 
 
 @pytest.mark.parametrize(("node", "is_target", "want"), RESOURCES.values(), ids=RESOURCES)
-def test_whose_change_it_is(node: str, is_target: bool, want: Resource) -> None:
+def test_change_resource_depends_on_the_pod(node: str, is_target: bool, want: Resource) -> None:
     new = pod(node=node, labels={})
     assert [event.resource for event in pod_changes(BASE, new, is_target=is_target)] == [want]
 

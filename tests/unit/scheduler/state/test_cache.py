@@ -105,7 +105,7 @@ def test_in_any_order(story: Callable[[Cache], object], want: dict[str, int]) ->
 
 @pytest.mark.parametrize("end", ["forget", "add_pod"])
 def test_a_pod_that_is_counted_otherwise_is_still_assumed(end: str) -> None:
-    """Devices may stand for cpu of the node: what a pod takes is known once they are allocated."""
+    """Devices may use CPU of the node: the requests of a pod are final after their allocation."""
     cache = Cache()
     cache.add_node(NODES["n1"])
     small = PODS["p1"]
@@ -128,7 +128,7 @@ def test_only_a_confirmation_ends_an_assumption() -> None:
     assert (cache.assumed_count, cache.pod_count) == (0, 1)
 
 
-def test_an_assumption_that_is_counted_as_something_else_is_still_one() -> None:
+def test_recounted_pod_stays_assumed() -> None:
     cache = Cache()
     cache.add_node(NODES["n1"])
     cache.assume(PODS["p1"])
@@ -151,7 +151,9 @@ REFUSED: dict[str, tuple[list[str], Callable[[Cache], None], str]] = {
 
 
 @pytest.mark.parametrize(("there", "act", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be(there: list[str], act: Callable[[Cache], None], message: str) -> None:
+def test_invalid_changes_raise_and_leave_the_cache_unchanged(
+    there: list[str], act: Callable[[Cache], None], message: str
+) -> None:
     cache = Cache()
     for node in NODES.values():
         cache.add_node(node)
@@ -179,7 +181,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 @settings(max_examples=200, deadline=None)
-def test_kept_by_increments_equals_built_from_nothing(steps: list[tuple[str, str]]) -> None:
+def test_incremental_cache_equals_a_rebuilt_cache(steps: list[tuple[str, str]]) -> None:
     cache, nodes, pods = Cache(), dict[str, Node](), dict[str, Pod]()
     for what, name in steps:
         take(cache, nodes, pods, what, name)
@@ -192,7 +194,7 @@ def test_kept_by_increments_equals_built_from_nothing(steps: list[tuple[str, str
 
 
 def take(cache: Cache, nodes: dict[str, Node], pods: dict[str, Pod], what: str, name: str) -> None:
-    """Let one thing happen to the cache and to what it should hold, if it can happen now."""
+    """Apply one step to the cache and to its expected content, if the step is possible."""
     match what:
         case "node" | "cordon":
             node = NODES[name]
@@ -218,7 +220,7 @@ def take(cache: Cache, nodes: dict[str, Node], pods: dict[str, Pod], what: str, 
 
 
 def state(cache: Cache) -> dict[str, Any]:
-    """Return everything the columns say, by node."""
+    """Return all values of the columns, by node."""
     nodes = cache.nodes
     return {
         info.name: {

@@ -1,4 +1,4 @@
-"""Uses of claims and disks follow pods and nodes as they come and go."""
+"""Uses of claims and disks follow added and removed pods and nodes."""
 
 from moorage.kube.api.volume import AWSElasticBlockStore, ClaimVolume, EphemeralVolume, GCEPersistentDisk, Volume
 from moorage.scheduler.state.claim_index import Disk

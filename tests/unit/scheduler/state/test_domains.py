@@ -18,7 +18,7 @@ NEAR_ANY = Affinity(pod_affinity=PodAffinity(required=(PodAffinityTerm(label_sel
 
 
 def pod(name: str, app: str, node: str = "", *, zone: str = "") -> Pod:
-    """Make a pod with a term; the zone is what the API server adds to its labels when it is bound."""
+    """Make a pod with a term; the API server adds the zone to its labels on binding."""
     labels = {"app": app, "zone": zone} if zone else {"app": app}
     return make_pod(name, node=node, uid=name, labels=labels, affinity=NEAR_ANY)
 
@@ -77,7 +77,7 @@ def test_rows_keep_their_version_until_others_have_a_sum_above_zero() -> None:
     assert refreshed(tally, cache).positive_version > known
 
 
-def test_a_snapshot_stays_what_it_was() -> None:
+def test_snapshot_does_not_change() -> None:
     cache = cluster("a")
     tally = tally_of(cache, (WEB, 1))
     before = refreshed(tally, cache).snapshot()
@@ -87,7 +87,7 @@ def test_a_snapshot_stays_what_it_was() -> None:
     assert (before["a"], tally["a"]) == (0, 1)
 
 
-def test_labels_that_a_pod_gets_on_binding_are_no_steps_of_counts_that_do_not_ask_for_them() -> None:
+def test_labels_added_on_binding_do_not_change_counts_that_ignore_them() -> None:
     cache = cluster("a")
     web = cache.pods.count(None, WEB, terminating=True)
     here = cache.pods.count(None, label_set_matcher({"zone": "a"}), terminating=True)
@@ -118,7 +118,7 @@ STEPS = st.lists(
 @pytest.mark.parametrize("most_steps", [1, 128])
 @settings(max_examples=100, deadline=None)
 @given(steps=STEPS)
-def test_after_any_history_a_tally_is_what_counting_gives(most_steps: int, steps) -> None:  # type: ignore[no-untyped-def]
+def test_tally_equals_a_full_count_after_any_history(most_steps: int, steps) -> None:  # type: ignore[no-untyped-def]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(domains, "MAX_STEPS", most_steps)
         cache = cluster("a", "b", None)

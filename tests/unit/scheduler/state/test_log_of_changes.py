@@ -1,4 +1,4 @@
-"""The change log: who follows it knows all, who comes too late is told so."""
+"""The change log: readers get all changes, and late readers get None."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +7,7 @@ from moorage.scheduler.state.objects import ChangeLog
 
 
 @given(st.lists(st.integers()), st.integers(1, 8), st.data())
-def test_a_reader_gets_everything_since_its_position_or_is_told_that_it_is_too_late(
+def test_reader_gets_all_changes_since_its_position_or_none_if_too_late(
     changes: list[int], length: int, data: st.DataObject
 ) -> None:
     log = ChangeLog[int](length)

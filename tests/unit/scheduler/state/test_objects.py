@@ -1,4 +1,4 @@
-"""A cache of objects tells what changed since a version."""
+"""A cache of objects lists the changes since a version."""
 
 from moorage.kube.api.meta import ObjectMeta
 from moorage.kube.api.storage import PersistentVolume
@@ -20,7 +20,7 @@ def test_changes_are_named_in_order() -> None:
     assert kept.changed_since(before) == ["b", "a"]
 
 
-def test_what_is_too_long_ago_cannot_be_told() -> None:
+def test_changes_beyond_the_log_are_unavailable() -> None:
     kept: ObjectCache[PersistentVolume] = ObjectCache()
     for _ in range(MAX_LENGTH + 1):
         kept.put(volume("a"))

@@ -1,4 +1,4 @@
-"""Who belongs to which group, how far each member has come, and which groups are part of which."""
+"""Members of groups, the state of each member, and the hierarchy of groups."""
 
 import pytest
 from hypothesis import given

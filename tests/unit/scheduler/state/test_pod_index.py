@@ -112,7 +112,7 @@ def test_counts_follow_rows_that_come_and_go() -> None:
     assert np.flatnonzero(counts(index, DEFAULT, EVERYTHING, terminating=True)).tolist() == [0]
 
 
-def test_selectors_not_asked_for_longest_are_dropped_and_come_back_true(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_least_recently_used_selectors_are_dropped_and_rebuilt_correctly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_index, "MAX_BYTES", 0)
     index = PodIndex()
     index.resize(2)
@@ -302,7 +302,7 @@ STEPS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS, questions=st.lists(QUESTIONS, max_size=4))
-def test_after_any_history_the_index_equals_one_built_from_nothing(steps, questions) -> None:  # type: ignore[no-untyped-def]
+def test_index_equals_a_rebuilt_index_after_any_history(steps, questions) -> None:  # type: ignore[no-untyped-def]
     cache = Cache()
     for number in range(3):
         cache.add_node(make_node(f"n{number}"))

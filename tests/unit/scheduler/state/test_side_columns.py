@@ -1,4 +1,4 @@
-"""Side columns equal what would be written from scratch, whatever came and went meanwhile."""
+"""Side columns equal columns built from scratch after any sequence of changes."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ from moorage.testing.rig import Rig
 
 
 class DriversAndPods(SideColumns):
-    """How many drivers and pods a node has, as an example."""
+    """The number of drivers and pods of a node, as an example."""
 
     def __init__(self, rig: Rig) -> None:
         self.csi_nodes = rig.lister(CSINode)

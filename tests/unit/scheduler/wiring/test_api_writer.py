@@ -1,4 +1,4 @@
-"""Writes of the scheduler: bindings that survive lost answers, updates that keep what we do not know, statuses."""
+"""Writes of the scheduler: bindings that survive lost responses, updates that keep unknown fields, statuses."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -75,7 +75,7 @@ def test_a_binding_carries_the_pods_uid(bench: Bench) -> None:
     assert bench.node == "n1"
 
 
-def test_a_binding_whose_answer_was_lost_counts_as_bound(bench: Bench) -> None:
+def test_binding_with_lost_response_counts_as_bound(bench: Bench) -> None:
     bench.server.lose_answer(BINDING)
     bench.run(bench.cluster.bind(bench.pod, "n1"))
     assert (bench.node, bench.binds) == ("n1", 1)
@@ -99,7 +99,7 @@ def test_a_binding_that_was_carried_out_before_the_error_counts_as_bound(bench: 
 
 
 @pytest.mark.parametrize(("status", "times"), [(503, 9), (429, 9), (403, 2), (401, 2)])
-def test_in_doubt_the_server_is_asked_until_it_answers(bench: Bench, status: int, times: int) -> None:
+def test_uncertain_result_is_queried_until_the_server_responds(bench: Bench, status: int, times: int) -> None:
     """One that starts may know no permissions yet."""
     bench.server.lose_answer(BINDING)
     bench.server.fail("GET", status, times=times)
@@ -129,7 +129,7 @@ def test_a_namesake_with_another_uid_is_not_our_pod(bench: Bench) -> None:
         bench.run(bench.cluster.bind(make_pod("web", namespace="shop", uid="older"), "n1"))
 
 
-def test_a_condition_says_since_when_it_holds(bench: Bench) -> None:
+def test_condition_has_its_transition_time(bench: Bench) -> None:
     patch = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}]}
     bench.run(bench.cluster.patch_status(bench.pod, patch))
     request = bench.server.requests[-1]
@@ -153,7 +153,7 @@ def test_a_status_patch_is_tried_again_after_a_conflict(bench: Bench) -> None:
     assert bench.server.stored(PODS)["shop/web"]["status"]["nominatedNodeName"] == "n1"
 
 
-def test_a_binding_waits_for_what_was_told_of_the_pod_before(bench: Bench) -> None:
+def test_binding_waits_for_earlier_writes_of_the_pod(bench: Bench) -> None:
     async def work() -> None:
         bench.server.fail("PATCH", 409, times=2)
         patches = [asyncio.create_task(bench.cluster.patch_status(bench.pod, {"phase": text})) for text in "ab"]
@@ -177,7 +177,7 @@ def stored_volume(bench: Bench) -> PersistentVolume:
     return msgspec.convert(bench.server.put(VOLUMES, content), PersistentVolume)
 
 
-def test_an_update_keeps_the_fields_our_structs_do_not_know(bench: Bench) -> None:
+def test_update_keeps_unknown_fields(bench: Bench) -> None:
     volume = stored_volume(bench)
     changed = replace(volume, spec=replace(volume.spec, storage_class_name="fast"))
     answer = bench.run(bench.cluster.update(changed))
@@ -203,7 +203,7 @@ UPDATE_TROUBLE = {
 
 
 @pytest.mark.parametrize("spoil", UPDATE_TROUBLE.values(), ids=UPDATE_TROUBLE)
-def test_an_update_whose_answer_was_lost_counts(bench: Bench, spoil: Any) -> None:
+def test_update_with_lost_response_counts(bench: Bench, spoil: Any) -> None:
     volume = stored_volume(bench)
     wanted = replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))
     spoil(bench.server)
@@ -262,7 +262,7 @@ def test_two_updates_in_a_row_read_the_object_once(bench: Bench) -> None:
     assert [request.method for request in bench.server.requests] == ["GET", "PATCH", "PATCH"]
 
 
-def test_a_patch_says_what_differs_and_nothing_else() -> None:
+def test_patch_contains_only_the_differences() -> None:
     before = make_pod("web", labels={"app": "web"}, status=PodStatus(phase="Pending"))
     assert patch_between(before, replace(before, status=PodStatus())) == {"status": {"phase": None}}
     relabelled = replace(before, metadata=replace(before.metadata, labels={"app": "api"}))
@@ -322,7 +322,7 @@ def test_an_event_of_the_core_api(bench: Bench) -> None:
     }
 
 
-def test_an_event_says_who_and_what(bench: Bench) -> None:
+def test_event_names_its_reporter_and_object(bench: Bench) -> None:
     async def work() -> None:
         bench.cluster.record(note(bench.pod))
         await bench.recorder.flush()
@@ -369,7 +369,7 @@ def test_a_series_ends_when_nothing_comes_for_six_minutes(bench: Bench) -> None:
     assert len(events(bench)) == 2
 
 
-def test_a_series_whose_event_expired_is_written_anew(bench: Bench) -> None:
+def test_series_with_an_expired_event_is_created_again(bench: Bench) -> None:
     async def work() -> None:
         bench.cluster.record(note(bench.pod))
         await bench.recorder.flush()
@@ -393,7 +393,7 @@ def test_a_long_note_is_cut_between_characters(bench: Bench) -> None:
     assert 1020 <= len(text.encode()) <= 1024
 
 
-def test_events_wait_for_a_server_that_is_down_and_drop_what_is_too_much(bench: Bench) -> None:
+def test_events_are_buffered_while_the_server_is_down_and_dropped_when_full(bench: Bench) -> None:
     async def work() -> None:
         bench.server.is_down = True
         for number in range(1100):

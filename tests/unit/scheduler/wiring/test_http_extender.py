@@ -1,4 +1,4 @@
-"""The extender protocol: what is sent, how answers are read, and what rubbish becomes."""
+"""The extender protocol: requests, responses, and invalid responses."""
 
 import asyncio
 import base64
@@ -90,7 +90,7 @@ NODE_TEXT = {
 
 
 def told_by_the_api(kind: type[Any], text: dict[str, Any], keeps: Callable[[Any], bool] | None) -> Any:
-    """Decode an object as an informer does, with what servers add to it; managedFields of pods are dropped."""
+    """Decode an object as an informer does, with the fields that servers add; managedFields of pods are dropped."""
     metadata = {**text["metadata"], **({"managedFields": [{"manager": "kubectl"}]} if kind is Pod else {})}
     line = {"type": "ADDED", "object": {"apiVersion": "v1", "kind": "X", **text, "metadata": metadata}}
     return Decoding(kind, keeps=keeps).event(msgspec.json.encode(line))[1]
@@ -130,7 +130,7 @@ KEPT: dict[str, tuple[dict[str, Any], list[bool]]] = {
 
 
 @pytest.mark.parametrize(("config", "want"), KEPT.values(), ids=KEPT)
-def test_only_what_is_sent_is_kept(config: dict[str, Any], want: list[bool]) -> None:
+def test_only_objects_that_are_sent_are_kept_complete(config: dict[str, Any], want: list[bool]) -> None:
     keeps = kept_whole([ExtenderConfig(url_prefix="http://x", **config)])
     things = (WAITING, BOUND, NODE)
     assert [type(thing) in keeps and keeps[type(thing)](thing) for thing in things] == want
@@ -141,7 +141,7 @@ def test_keys_are_read_in_any_case_as_go_does() -> None:
     assert (answer.names, answer.failed) == (("b",), {"a": "x"})
 
 
-def test_an_answer_with_neither_nodes_nor_names_leaves_nothing() -> None:
+def test_response_without_nodes_and_names_leaves_no_nodes() -> None:
     assert ask_filter(lambda _: {})[0].names == ()
 
 
@@ -161,7 +161,7 @@ BAD_ANSWERS: dict[str, tuple[Reply, str]] = {
 
 
 @pytest.mark.parametrize(("reply", "message"), BAD_ANSWERS.values(), ids=BAD_ANSWERS)
-def test_bad_answers(reply: Reply, message: str) -> None:
+def test_invalid_responses(reply: Reply, message: str) -> None:
     patience = {"http_timeout": Duration(50_000_000)} if "within" in message else {}
     with pytest.raises(ExtenderError, match=message):
         ask_filter(reply, **patience)
@@ -266,7 +266,7 @@ def test_an_extender_that_manages_nothing_is_interested_in_every_pod() -> None:
 
 @dataclass
 class Handshake:
-    """How an extender is configured for TLS, and what comes of it."""
+    """The TLS configuration of an extender, and the expected result."""
 
     tls: dict[str, Any]
     problem: str = ""
@@ -347,7 +347,7 @@ def test_a_user_in_the_url_is_sent_as_in_go_and_never_shown(reply: Reply) -> Non
     assert f"Authorization: Basic {base64.b64encode(f'me:{SECRET}'.encode()).decode()}\r\n" in service.heads[0]
 
 
-def test_nobody_at_a_url_with_a_password() -> None:
+def test_connection_error_hides_the_password_in_the_url() -> None:
     extender = HttpExtender(ExtenderConfig(url_prefix=f"http://me:{SECRET}@127.0.0.1:1/x", **VERBS))
     with pytest.raises(ExtenderError, match=r"http://127\.0\.0\.1:1/x/filter: no connection") as raised:
         asyncio.run(extender.filter(POD, NODES))

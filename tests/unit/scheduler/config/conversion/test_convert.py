@@ -1,4 +1,4 @@
-"""Old configurations as v1: what each field and name became, and what is said about it."""
+"""Convert old configurations to v1: the result of each field and name, and the notes about it."""
 
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_since_v1beta3_the_default_weights_are_the_same() -> None:
     assert only_profile(old("v1beta3")) == {"schedulerName": "default-scheduler"}
 
 
-def test_what_stood_at_the_top_is_in_the_profile() -> None:
+def test_top_level_fields_move_to_the_profile() -> None:
     text = old(
         "v1alpha1",
         schedulerName="yoda",
@@ -87,7 +87,7 @@ def test_what_stood_at_the_top_is_in_the_profile() -> None:
     assert args_of(profile, "VolumeBinding") == {"bindTimeoutSeconds": 9}
 
 
-def test_the_lock_has_other_names() -> None:
+def test_lock_fields_are_renamed() -> None:
     election = {"lockObjectName": "a", "lockObjectNamespace": "b", "resourceLock": "endpoints", "leaderElect": True}
     converted = only(old("v1alpha1", leaderElection=election))["leaderElection"]
     assert converted == {"resourceName": "a", "resourceNamespace": "b", "resourceLock": "leases", "leaderElect": True}
@@ -157,7 +157,7 @@ def test_labels_that_nodes_must_have_are_an_added_affinity() -> None:
     assert term["matchExpressions"] == [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "DoesNotExist"}]
 
 
-def test_a_scorer_that_its_version_had_no_more_is_a_strategy_all_the_same() -> None:
+def test_scorer_removed_before_its_version_still_becomes_a_strategy() -> None:
     profile = only_profile(old("v1beta3", profiles=[{"plugins": score(enabled=["NodeResourcesMostAllocated"])}]))
     assert args_of(profile, "NodeResourcesFit")["scoringStrategy"]["type"] == "MostAllocated"
 
@@ -168,14 +168,14 @@ def test_a_plugin_that_has_gone_is_lost(plugin: str) -> None:
     assert lost(old("v1beta1", profiles=profiles)) == [f"profiles[0].plugins.score {plugin}"]
 
 
-def test_default_constraints_say_that_they_are_a_list() -> None:
+def test_default_constraints_set_the_list_defaulting_type() -> None:
     constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
     args = [{"name": "PodTopologySpread", "args": {"defaultConstraints": [constraint]}}]
     profile = only_profile(old("v1beta1", profiles=[{"pluginConfig": args}]))
     assert args_of(profile, "PodTopologySpread")["defaultingType"] == "List"
 
 
-def test_a_policy_of_its_own_elsewhere_is_lost() -> None:
+def test_policy_in_a_separate_source_is_lost() -> None:
     source = {"policy": {"configMap": {"namespace": "kube-system", "name": "p"}}}
     (found,) = convert_text(old("v1alpha1", algorithmSource=source), "f")
     assert [str(note) for note in found.notes if note.effect is Effect.LOST] == [
@@ -201,15 +201,15 @@ def test_every_priority_is_a_plugin_with_its_weight(name: str) -> None:
     assert plugins["score"]["enabled"] == [{"name": PRIORITIES[name].plugin, "weight": 4}]
 
 
-def test_a_policy_that_names_none_has_those_of_its_time() -> None:
+def test_policy_without_plugins_uses_the_defaults_of_its_version() -> None:
     profile = only_profile(policy())
     weights = {entry["name"]: entry["weight"] for entry in profile["plugins"]["score"]["enabled"]}
     assert set(weights.values()) == {1}
     assert "multiPoint" not in profile["plugins"]
 
 
-def test_fields_of_extenders_that_there_are_not_any_more() -> None:
-    """The file that was in Kubernetes' own examples says apiVersion; who read it did not mind case."""
+def test_removed_fields_of_extenders() -> None:
+    """The example file of Kubernetes contains apiVersion, and old decoders ignored case."""
     extender = {"URLPrefix": "http://x", "apiVersion": "v1beta1", "filterVerb": "f", "nodecachecapable": True}
     (converted,) = convert_text(policy(extenders=[extender]), "old")
     assert converted.data["extenders"] == [{"urlPrefix": "http://x", "filterVerb": "f", "nodeCacheCapable": True}]
@@ -221,7 +221,7 @@ def test_fields_of_extenders_that_there_are_not_any_more() -> None:
 @pytest.mark.parametrize("version", ["v1beta3", "v1"])
 @pytest.mark.parametrize("disabled", [[], ["PrioritySort"], ["*"]])
 def test_plugins_of_others_at_all_points(version: str, disabled: list[str]) -> None:
-    """Whether one of them sorts the queue is told by whether anybody else does."""
+    """A third-party plugin sorts the queue only if no other enabled plugin does."""
     point = {"enabled": [{"name": "Coscheduler"}, {"name": "Other"}], "disabled": [{"name": name} for name in disabled]}
     enabled = [{"name": name} for name in ("NodeResourcesFit", "DefaultBinder")] if "*" in disabled else []
     plugins = {"multiPoint": {**point, "enabled": [*point["enabled"], *enabled]}}
@@ -264,7 +264,7 @@ LOST_OF_POLICIES = {
 
 
 @pytest.mark.parametrize("fields", LOST_OF_POLICIES.values(), ids=LOST_OF_POLICIES)
-def test_what_a_policy_loses(fields: dict[str, Any]) -> None:
+def test_policy_fields_that_are_lost(fields: dict[str, Any]) -> None:
     assert len(lost(policy(**fields))) == 1
 
 
@@ -295,7 +295,7 @@ def test_a_version_that_never_was() -> None:
         convert_text(old("v2"), "f")
 
 
-def test_what_v1_refuses_is_refused() -> None:
+def test_configurations_invalid_in_v1_are_rejected() -> None:
     with pytest.raises(ConfigErrors):
         convert_text(old("v1beta2", podInitialBackoffSeconds=-1), "f")
 
@@ -312,7 +312,7 @@ VERSIONS = st.sampled_from(["v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1bet
 
 
 @given(VERSIONS, SETS)
-def test_whatever_comes_out_can_be_used(version: str, sets: dict[str, list[str]]) -> None:
+def test_converted_configurations_are_valid(version: str, sets: dict[str, list[str]]) -> None:
     ratio = {"name": "RequestedToCapacityRatio", "args": {"shape": [{"utilization": 1, "score": 1}]}}
     profile = {"plugins": score(**sets), "pluginConfig": [ratio]}
     (found,) = convert_text(old(version, **(profile if version == "v1alpha1" else {"profiles": [profile]})), "f")

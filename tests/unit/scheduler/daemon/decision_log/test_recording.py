@@ -1,4 +1,4 @@
-"""What a decision log says of attempts: the near misses are those that scoring from nothing finds."""
+"""Attempts in the decision log: the near misses equal those of scoring without caches."""
 
 import asyncio
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ class FromNothing(AttemptObserver):
 
 
 async def decided(contents: Iterable[Content]) -> tuple[list[LoggedDecision], FromNothing]:
-    """Have a scheduler try everybody once, on an API that takes every write."""
+    """Run one scheduling attempt per pod, with an API that accepts every write."""
     clock, lines, reference = VirtualClock(1000.0), list[LoggedDecision](), FromNothing()
     log = DecisionLog(lines.append, clock)
     observers = Observers(attempts=observed_by(reference, log))
@@ -99,8 +99,8 @@ def test_a_node_that_is_the_only_one_was_not_scored() -> None:
     assert line.took > 0
 
 
-def test_near_misses_are_what_scoring_from_nothing_finds() -> None:
-    """In every form: answers that stand, plugins asked afresh, nodes that some filter rejects for this pod alone."""
+def test_near_misses_equal_scores_without_caches() -> None:
+    """Cover cached results, plugins without cached results, and nodes rejected for this pod only."""
     nodes = [node(f"n{number}", allocatable={"cpu": str(4 + number)}) for number in range(1, 9)]
     shapes: list[dict[str, Any]] = [
         {},
@@ -124,7 +124,7 @@ def test_near_misses_are_what_scoring_from_nothing_finds() -> None:
     assert several >= 20
 
 
-def test_whom_preemption_would_evict_is_said() -> None:
+def test_preemption_victims_are_logged() -> None:
     high = pod("high", "4", priority=100)
     lines, _ = run(node("n1"), pod("low", "3", node="n1"), high)
     found = lines["shop/high"].post_filter

@@ -1,4 +1,4 @@
-"""Lines reach the file, in files of bounded size and number; what does not is counted, and nobody waits."""
+"""Lines reach files of bounded size and number; dropped lines are counted, and writes never block."""
 
 import resource
 import signal
@@ -38,7 +38,7 @@ def test_lines_are_read_back_over_all_rotated_files(tmp_path: Path) -> None:
     path, dropped = tmp_path / "log", Dropped()
     size = len(b'{"time":"2026-11-17T05:00:00.000000Z","pod":"default/p100",' * 4)
     for number in range(100, 130):
-        # A writer each: a restart goes on with the same file.
+        # Each line has its own writer: a restart continues the same file.
         writer = LineWriter(RotatedFile(path, LogLimits(size, 50)), dropped)
         writer.start()
         writer.put(line(number))
@@ -49,7 +49,7 @@ def test_lines_are_read_back_over_all_rotated_files(tmp_path: Path) -> None:
     assert [found.pod for found in read_log(path)] == [f"default/p{number}" for number in range(100, 130)]
 
 
-def test_only_so_many_files_are_kept(tmp_path: Path) -> None:
+def test_number_of_files_is_limited(tmp_path: Path) -> None:
     file = RotatedFile(tmp_path / "log", LogLimits(10, 2))
     for number in range(8):
         file.write(b"%d-345678\n" % number)
@@ -86,13 +86,13 @@ def test_a_full_disk_costs_lines_only(tmp_path: Path, logged: list[MutableMappin
     writer._write(b"again\n", 1)
     assert path.read_bytes() == b"whole\nagain\n"
     assert dropped == {DISK: 3}
-    # The log is kept in memory meanwhile: where output goes to a file, the limit would refuse that as well.
+    # The log is captured in memory: if output goes to a file, the limit would apply to it too.
     assert [line["event"] for line in logged] == ["lines of the log are lost"]
 
 
-def test_what_comes_faster_than_it_is_written_is_dropped_and_counted(tmp_path: Path) -> None:
+def test_lines_beyond_the_buffer_are_dropped_and_counted(tmp_path: Path) -> None:
     dropped = Dropped()
-    # It is not started, as if the disk stood still.
+    # The writer is not started, which simulates a blocked disk.
     writer = LineWriter(RotatedFile(tmp_path / "log", LogLimits()), dropped)
     for number in range(MAX_WAITING + 7):
         writer.put(line(number))

@@ -12,7 +12,7 @@ from moorage.scheduler.daemon.feature_gates.reference_page import HONOURED, refe
 ROOT = Path(__file__).parents[5]
 
 
-def test_no_gate_is_refused_for_want_of_its_feature() -> None:
+def test_every_gate_can_be_enabled() -> None:
     needed = ",".join(f"{name}=true" for name in GATES)
     choice = choose_gates([needed])
     assert all(choice.features.enabled(name) for name in GATES)
@@ -61,16 +61,16 @@ def test_versions(gates: list[str], emulated: list[str], compatible: list[str], 
     assert choose_gates(gates, emulated, compatible).features.enabled(name) is want
 
 
-def test_alpha_features_of_an_emulated_release_are_told() -> None:
+def test_alpha_features_of_an_emulated_release_are_reported() -> None:
     assert choose_gates(["StorageCapacityScoring=true"], ["1.36"]).unsupported == ("StorageCapacityScoring",)
     assert not choose_gates(["SchedulerPreQueueingHints=true"]).unsupported
 
 
-def test_other_components_gates_may_be_what_they_were_in_an_emulated_release() -> None:
+def test_gates_of_other_components_may_have_values_of_an_emulated_release() -> None:
     assert choose_gates(["NodeSwap=false"], ["1.34"]).moot == {"NodeSwap": "it belongs to another component"}
 
 
-def test_gates_of_other_components_are_accepted_and_told() -> None:
+def test_gates_of_other_components_are_accepted_and_reported() -> None:
     assert choose_gates(["WatchList=false"]).moot == {"WatchList": "it belongs to another component"}
 
 
@@ -124,14 +124,14 @@ def test_refusals(gates: list[str], emulated: list[str], compatible: list[str], 
         choose_gates(gates, emulated, compatible)
 
 
-def test_every_gate_is_spoken_of_once() -> None:
+def test_every_gate_is_classified_once() -> None:
     for name, gate in GATES.items():
         kinds = [name in kind for kind in (HONOURED, MOOT, PERMANENT)]
         always_locked = all(gates[name].locked for gates in RELEASES.values() if name in gates)
         assert kinds.count(True) == (0 if gate.locked and always_locked else 1), name
 
 
-def test_the_documentation_is_what_the_table_says() -> None:
+def test_documentation_matches_the_table() -> None:
     written = (ROOT / "docs/reference/feature-gates.md").read_text(encoding="utf-8")
     assert written == reference_page(), (
         "run python -m moorage.scheduler.daemon.feature_gates.reference_page > docs/reference/feature-gates.md"

@@ -109,7 +109,7 @@ def test_refusing(arguments: list[str], message: str) -> None:
     assert message in str(raised.value)
 
 
-#: A value for each type, as it is written.
+#: A value for each type, in flag syntax.
 EXAMPLES = {
     "string": "text",
     "bool": "true",
@@ -141,11 +141,11 @@ def test_every_flag_can_be_given_and_has_its_default_otherwise(name: str) -> Non
     assert not parse([]).given(name)
 
 
-def test_flags_without_meaning_are_told_when_given() -> None:
+def test_flags_without_effect_are_reported() -> None:
     assert dict(parse(["--log-flush-frequency=1s", "--config=x"]).moot()) == {
         "log-flush-frequency": "logs are one stream without a buffer"
     }
 
 
-def test_help_is_given_whatever_else_is_there() -> None:
+def test_help_is_printed_with_any_other_flags() -> None:
     assert parse(["-h", "what"])["help"] is True

@@ -40,7 +40,7 @@ def test_flagz_has_every_value_as_upstream_prints_it(name: str, value: str) -> N
     assert values[name] == value
 
 
-def test_the_documentation_is_what_the_table_says() -> None:
+def test_documentation_matches_the_table() -> None:
     written = (ROOT / "docs/reference/flags.md").read_text(encoding="utf-8")
     assert written == reference_page(), (
         "run python -m moorage.scheduler.daemon.flags.printing > docs/reference/flags.md"

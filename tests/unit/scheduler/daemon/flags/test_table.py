@@ -86,6 +86,6 @@ def test_flags_of_our_own_are_marked_as_such() -> None:
 
 
 @pytest.mark.parametrize("name", FLAGS)
-def test_every_flag_says_what_it_does(name: str) -> None:
+def test_every_flag_has_a_description(name: str) -> None:
     assert FLAGS[name].help.endswith((".", ":")) or FLAGS[name].help[-1].isalnum()
     assert len(FLAGS[name].help) > 10

@@ -51,7 +51,7 @@ def test_a_metric_with_labels_appears_with_its_first_child_and_one_without_at_on
     assert exposed(registry()) == ["# HELP g [ALPHA] Size.", "# TYPE g gauge", "g 0.0"]
 
 
-def test_a_disabled_metric_is_counted_by_nobody() -> None:
+def test_disabled_metric_is_not_counted() -> None:
     cells = registry(disabled=frozenset({"g"}))
     cells["g"].number().inc()
     assert exposed(cells) == []
@@ -67,12 +67,12 @@ def test_label_values_that_are_not_allowed_become_one() -> None:
     ]
 
 
-def test_hidden_metrics_are_shown_when_asked_for() -> None:
+def test_hidden_metrics_are_shown_on_request() -> None:
     assert not any(line.startswith("old") for line in exposed(registry()))
     assert "old 0.0" in exposed(registry(show_hidden=True))
 
 
-def test_resetting_begins_at_zero_and_keeps_what_is_bound() -> None:
+def test_reset_starts_at_zero_and_keeps_bound_cells() -> None:
     cells = registry()
     counter, histogram = cells["a_total"].number("x"), cells["h_seconds"].histogram("y")
     counter.inc()
@@ -83,7 +83,7 @@ def test_resetting_begins_at_zero_and_keeps_what_is_bound() -> None:
     assert 'h_seconds_sum{point="y"} 0.0' in exposed(cells)
 
 
-def test_readings_are_taken_when_somebody_looks() -> None:
+def test_readings_are_taken_on_scrape() -> None:
     cells, sizes = registry(), [3]
     cells["g"].read_from(lambda: [((), float(sizes[0]))])
     sizes[0] = 9

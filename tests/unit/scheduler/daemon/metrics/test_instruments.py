@@ -1,4 +1,4 @@
-"""A simulated cluster, and what the metrics say of it."""
+"""The metrics of a simulated cluster."""
 
 import asyncio
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ class AlwaysSampling(Random):
 def scheduled(
     objects: Iterable[KubeObject], *, later: Iterable[KubeObject] = (), fault: Fault = no_faults
 ) -> CollectorRegistry:
-    """Schedule a cluster, to which objects come a second later, and return what the instruments say in the end."""
+    """Schedule a cluster, add the later objects after a second, and return the final metrics."""
     clock, cells = VirtualClock(), CellRegistry()
     instruments = Instruments(cells, clock, AlwaysSampling())
 
@@ -131,14 +131,14 @@ def test_plugins_are_timed_in_sampled_cycles() -> None:
     found = scheduled(BUSY)
     name = "scheduler_plugin_execution_duration_seconds_count"
     assert value(found, name, plugin="DefaultBinder", extension_point="Bind", status="Success") == 2
-    # Measuring changes nothing of what is asked: pods without volumes are no concern of this plugin.
+    # Measuring adds no calls: this plugin skips pods without volumes.
     assert value(found, name, plugin="VolumeBinding", extension_point="Reserve", status="Success") is None
     fit = value(found, name, plugin="NodeResourcesFit", extension_point="Filter", status="Success")
     assert fit is not None
     assert fit >= 1
 
 
-def test_evaluations_count_cycles_in_which_a_plugin_had_a_say() -> None:
+def test_evaluations_count_cycles_that_called_the_plugin() -> None:
     found = scheduled(BUSY)
     name = "scheduler_plugin_evaluation_total"
     assert value(found, name, plugin="NodeResourcesFit", extension_point="Filter", profile=PROFILE) == 3
@@ -155,7 +155,7 @@ def test_hints_are_timed() -> None:
     assert value(found, "scheduler_pod_scheduling_attempts_sum") == 2
 
 
-def test_what_is_known_anyway_is_read() -> None:
+def test_gauges_read_the_scheduler_state() -> None:
     found = scheduled(BUSY)
     assert value(found, "scheduler_cache_size", type="nodes") == 2
     assert value(found, "scheduler_cache_size", type="pods") == 2
@@ -165,7 +165,7 @@ def test_what_is_known_anyway_is_read() -> None:
     assert value(found, "kubernetes_feature_enabled", name="GenericWorkload", stage="BETA") == 0
 
 
-def test_pod_resources_are_told_by_the_leader_only() -> None:
+def test_only_the_leader_reports_pod_resources() -> None:
     pods: ObjectCache[Pod] = ObjectCache()
     pods.put(make_pod("p", node="n1", priority=7, requests={"cpu": "250m", "memory": "1Ki", "pods": 0}))
     resources = PodResources(pods)

@@ -100,7 +100,7 @@ def test_every_metric_but_our_own_is_upstreams() -> None:
     assert {name for name in METRICS if not name.startswith("moorage_")} == known
 
 
-def test_what_is_absent_is_not_there() -> None:
+def test_absent_metrics_are_not_defined() -> None:
     assert not [name for name in METRICS if any(fnmatch(name, pattern) for pattern in ABSENT)]
 
 
@@ -108,7 +108,7 @@ def test_bounds_grow_by_a_factor() -> None:
     assert exponential(1, 2, 5) == (1, 2, 4, 8, 16)
 
 
-def test_the_documentation_is_what_the_table_says() -> None:
+def test_documentation_matches_the_table() -> None:
     written = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     assert written == reference_page(), (
         "run python -m moorage.scheduler.daemon.metrics.printing > docs/reference/metrics.md"

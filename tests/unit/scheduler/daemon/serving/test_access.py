@@ -1,4 +1,4 @@
-"""Who is let in: tokens, certificates and proxies, reviewed by a server of the test's own."""
+"""Authentication with tokens, certificates and proxies, reviewed by a test server."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ def visits(
     authentication: AuthenticationOptions | None = None,
     clock: VirtualClock | None = None,
 ) -> list[Reply]:
-    """Ask for /metrics in several ways, one after the other."""
+    """Request /metrics with several credentials, in sequence."""
 
     async def work() -> list[Reply]:
         async with reviews.running(folder) as kubeconfig:
@@ -73,13 +73,13 @@ def test_tokens(asked: dict[str, object], want: int, reviews: ReviewServer, tmp_
     assert visits(reviews, tmp_path, asked)[0].status == want
 
 
-def test_a_refusal_says_who_may_not_do_what(reviews: ReviewServer, tmp_path: Path) -> None:
+def test_forbidden_response_names_user_and_path(reviews: ReviewServer, tmp_path: Path) -> None:
     told = json.loads(visits(reviews, tmp_path, {})[0].text)
     assert told["message"] == 'forbidden: User "system:anonymous" cannot get path "/metrics"'
     assert (told["kind"], told["reason"], told["code"]) == ("Status", "Forbidden", 403)
 
 
-def test_reviews_carry_all_that_is_known(reviews: ReviewServer, tmp_path: Path) -> None:
+def test_reviews_contain_all_user_attributes(reviews: ReviewServer, tmp_path: Path) -> None:
     visits(reviews, tmp_path, {"token": "good"})
     assert reviews.access_reviews == [
         {
@@ -92,7 +92,7 @@ def test_reviews_carry_all_that_is_known(reviews: ReviewServer, tmp_path: Path) 
     ]
 
 
-def test_answers_are_remembered_for_a_while(reviews: ReviewServer, tmp_path: Path) -> None:
+def test_review_results_are_cached_for_a_while(reviews: ReviewServer, tmp_path: Path) -> None:
     good: dict[str, object] = {"token": "good"}
     visits(reviews, tmp_path, good, good, good)
     assert (reviews.token_reviews, len(reviews.access_reviews)) == (1, 1)
@@ -106,12 +106,12 @@ class Impatient(VirtualClock):
         return super().now()
 
 
-def test_but_not_for_longer(reviews: ReviewServer, tmp_path: Path) -> None:
+def test_review_results_expire(reviews: ReviewServer, tmp_path: Path) -> None:
     visits(reviews, tmp_path, {"token": "good"}, {"token": "good"}, clock=Impatient())
     assert (reviews.token_reviews, len(reviews.access_reviews)) == (2, 2)
 
 
-def test_a_broken_api_server_lets_nobody_in(reviews: ReviewServer, tmp_path: Path) -> None:
+def test_broken_api_server_denies_all_requests(reviews: ReviewServer, tmp_path: Path) -> None:
     reviews.is_broken = True
     with_token, without = visits(reviews, tmp_path, {"token": "good"}, {})
     assert (with_token.status, without.status) == (401, 403)
@@ -145,7 +145,7 @@ def test_client_certificates_name_users_and_groups(reviews: ReviewServer, tmp_pa
     assert visits(reviews, tmp_path, {"certificate": stranger})[0].status == 403
 
 
-def test_a_certificate_below_an_intermediate_ca_is_known(reviews: ReviewServer, tmp_path: Path) -> None:
+def test_certificate_signed_by_an_intermediate_ca_is_accepted(reviews: ReviewServer, tmp_path: Path) -> None:
     authority, other = (Authority.made_in(tmp_path / name, name) for name in ("a", "b"))
     trusted = AuthenticationOptions(client_ca_file=str(authority.file))
     reviews.published = {
@@ -205,14 +205,14 @@ def test_proxies(
     assert visits(reviews, tmp_path, asked)[0].status == want
 
 
-def test_headers_without_a_proxys_certificate_are_nobodys(reviews: ReviewServer, tmp_path: Path) -> None:
+def test_headers_without_a_proxy_certificate_are_ignored(reviews: ReviewServer, tmp_path: Path) -> None:
     headers = RequestHeaders(client_ca_file=str(Authority.made_in(tmp_path / "p").file))
     asked: dict[str, object] = {"headers": {"X-Remote-User": "ann"}}
     options = AuthenticationOptions(headers=headers)
     assert visits(reviews, tmp_path, asked, authentication=options)[0].status == 403
 
 
-def test_a_failed_lookup_ends_it_all_only_if_asked_to(reviews: ReviewServer, tmp_path: Path) -> None:
+def test_failed_lookup_is_fatal_only_if_not_tolerated(reviews: ReviewServer, tmp_path: Path) -> None:
     strict = AuthenticationOptions(tolerate_lookup_failure=False)
     with pytest.raises(MoorageError, match="not found"):
         visits(reviews, tmp_path, {}, authentication=strict)
@@ -244,7 +244,7 @@ def test_a_trailer_names_no_user(reviews: ReviewServer, tmp_path: Path) -> None:
     assert asyncio.run(work()).startswith(b"HTTP/1.1 403")
 
 
-def test_a_token_is_reviewed_once_for_all_who_show_it(reviews: ReviewServer, tmp_path: Path) -> None:
+def test_token_is_reviewed_once_for_concurrent_requests(reviews: ReviewServer, tmp_path: Path) -> None:
     async def work() -> list[str]:
         async with reviews.running(tmp_path) as kubeconfig, ApiClient(load_connection(kubeconfig)) as client:
             reviewer = TokenReviewer(client, CellRegistry(), VirtualClock(), 10.0)
@@ -258,7 +258,7 @@ def test_a_token_is_reviewed_once_for_all_who_show_it(reviews: ReviewServer, tmp
     assert reviews.token_reviews == 1
 
 
-def test_only_so_many_tokens_are_reviewed_at_a_time(
+def test_number_of_concurrent_token_reviews_is_limited(
     reviews: ReviewServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(review_limits, "MAX_UNDER_WAY", 2)

@@ -1,4 +1,4 @@
-"""What /healthz says, check by check."""
+"""The result of /healthz, check by check."""
 
 import pytest
 

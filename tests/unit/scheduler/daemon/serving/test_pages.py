@@ -120,7 +120,7 @@ def test_a_profile_of_no_number_of_seconds(seconds: str) -> None:
 
 @pytest.mark.usefixtures("_verbosity_as_before")
 @pytest.mark.parametrize("level", ["", "-1", "1.5", "²", "٤", "nan", "2147483648", "9" * 4000, "1 2", "\x00"])
-def test_a_level_of_logs_that_is_none(level: str) -> None:
+def test_invalid_log_level_is_rejected(level: str) -> None:
     reply = visit("/debug/flags/v", method="PUT", body=level)
     assert (reply.status, VERBOSITY.level) == (400, 0)
     assert len(reply.text) < 300

@@ -1,4 +1,4 @@
-"""Certificates and what may be negotiated with them."""
+"""Certificates, protocol versions and cipher suites."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ from moorage.scheduler.daemon.serving import server
 
 
 def handshake(options: ServingOptions, name: str = "", **wanted: ssl.TLSVersion) -> tuple[str, str, list[str]]:
-    """Connect asking for a name; return the protocol, the cipher and the names in the certificate."""
+    """Connect with a server name; return the protocol, the cipher and the names in the certificate."""
 
     async def work() -> tuple[str, str, list[str]]:
         async with served(options=options) as visitor:
@@ -44,7 +44,7 @@ def test_without_files_a_certificate_is_made_in_memory() -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_visitor_that_asks_for_an_address_gets_it_too(version: ssl.TLSVersion) -> None:
+def test_client_connecting_by_address_gets_the_certificate(version: ssl.TLSVersion) -> None:
     assert handshake(ON_LOOPBACK, "127.0.0.1", maximum_version=version)[2] == ["localhost"]
 
 
@@ -171,7 +171,7 @@ async def is_admitted(visitor: Visitor, certificate: tuple[Path, Path]) -> bool:
 
 
 def test_an_authority_need_not_be_a_root(tmp_path: Path) -> None:
-    """As in Go: what is listed as a client CA is trusted, whoever signed it."""
+    """As in Go: a listed client CA is trusted, independent of its issuer."""
     root = Authority.made_in(tmp_path / "root", "root")
     middle = root.authority(tmp_path / "middle", "middle")
     options = AuthenticationOptions(client_ca_file=str(middle.file))
@@ -190,7 +190,7 @@ def test_the_lowest_version_is_kept() -> None:
         handshake(options, maximum_version=ssl.TLSVersion.TLSv1_2)
 
 
-def test_only_the_suites_asked_for_are_spoken() -> None:
+def test_only_configured_cipher_suites_are_used() -> None:
     options = replace(ON_LOOPBACK, cipher_suites=("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",))
     spoken = handshake(options, maximum_version=ssl.TLSVersion.TLSv1_2)
     assert spoken[1] == "ECDHE-ECDSA-AES256-GCM-SHA384"

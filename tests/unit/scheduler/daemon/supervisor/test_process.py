@@ -65,7 +65,7 @@ sys.exit(fork_scheduler(supervise, schedule))
 """
 
 
-def test_what_one_writes_the_other_reads() -> None:
+def test_processes_share_their_state() -> None:
     program = SPLIT.format(
         supervise="ends.socket.recv(1); return int(ends.state[0])", schedule="ends.state[0] = 7.0; return 0"
     )
@@ -86,7 +86,7 @@ def test_a_child_that_never_runs_python_again_dies_with_its_parent() -> None:
             assert time.monotonic() < deadline, "an orphan is left"
 
 
-def test_the_child_never_goes_on_where_its_parent_goes_on() -> None:
+def test_child_does_not_continue_the_program_of_its_parent() -> None:
     program = SPLIT.format(supervise="return 3", schedule="raise InputError('--config', 'no')") + "\nprint('twice')"
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
     assert done.returncode == 3

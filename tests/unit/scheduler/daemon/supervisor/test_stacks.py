@@ -35,7 +35,7 @@ class Base(FilterPlugin):
 
 
 class Inheriting(Base):
-    """Has no line of its own to be found by."""
+    """Defines no method, so that no line of its source appears in a stack."""
 
 
 class Wrapping(FilterPlugin):
@@ -102,7 +102,7 @@ def test_a_stack_without_a_plugin() -> None:
     assert plugin_in([], SPANS) == ("", None)
 
 
-def test_text_that_is_no_stack() -> None:
+def test_text_without_a_stack() -> None:
     assert read_stack("Fatal Python error: none\n\x00") == []
 
 

@@ -1,4 +1,4 @@
-"""For how long the scheduler has been held up, as somebody sees it who may be held up himself."""
+"""How long the scheduler has been blocked, measured by a process that may be blocked itself."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_one_turn_is_enough_to_be_well_again() -> None:
     assert (scene.dog.is_blocked, scene.dog.is_stuck) == (False, False)
 
 
-def test_time_that_nobody_saw_pass_does_not_count() -> None:
+def test_unobserved_time_does_not_count() -> None:
     """Both were frozen together: the scheduler has not had a chance to beat."""
     scene = Scene()
     scene.pass_time(1)

@@ -22,7 +22,7 @@ NOISY = Status.unschedulable("node(s) had noisy neighbours")
 
 
 class KeepsAway(FilterPlugin):
-    """Turns down nodes where a pod is labelled noisy; one answer for all pods."""
+    """Rejects nodes that have a pod labelled noisy; the result is the same for all pods."""
 
     def sign(self, pod: Pod) -> tuple[()]:
         return ()
@@ -32,7 +32,7 @@ class KeepsAway(FilterPlugin):
 
 
 class Counts(KeepsAway):
-    """Says that it goes by what pods take alone, and counts how often it is asked."""
+    """Declares that it depends on the requests of pods only, and counts its calls."""
 
     depends_on = DependsOn.REQUESTS
 
@@ -71,7 +71,7 @@ def test_another_label_of_a_pod_on_the_node_is_noticed(newcomer: Pod) -> None:
     assert len(feasible_nodes(runner, runner.find(newcomer))) == 1
 
 
-def test_but_not_by_plugins_that_do_not_look_into_pods() -> None:
+def test_pod_changes_do_not_invalidate_plugins_that_ignore_pods() -> None:
     scheduler = scheduler_with(Counts)
     runner = scheduler.runners["default-scheduler"]
     plugin = runner.profile.plugins["Counts"]

@@ -66,7 +66,7 @@ def feasible(found: SearchResult) -> list[str]:
     return feasible_nodes(build_runner(*NODES), found)
 
 
-def test_narrowed_sets_are_intersected_and_other_nodes_say_so() -> None:
+def test_narrowed_sets_are_intersected_and_other_nodes_are_rejected() -> None:
     found = find(OnlyAB, OnlyBC)
     assert feasible(found) == ["b"]
     assert found.diagnosis.statuses["a"] == Status.unresolvable("node(s) didn't satisfy plugin(s) [OnlyAB OnlyBC]")
@@ -74,7 +74,7 @@ def test_narrowed_sets_are_intersected_and_other_nodes_say_so() -> None:
 
 
 class OnlyOne(FilterPlugin):
-    """Turns one node down, and does not want to be asked about any but those named."""
+    """Rejects one node, and narrows the search to the named nodes."""
 
     refused: ClassVar[str] = ""
 
@@ -100,7 +100,7 @@ ONE_NAMED = {
 
 
 @pytest.mark.parametrize(("plugins", "names", "blamed", "message"), ONE_NAMED.values(), ids=ONE_NAMED)
-def test_where_one_node_is_named_no_other_is_looked_at(
+def test_pod_with_one_named_node_checks_only_that_node(
     plugins: tuple[type[Plugin], ...], names: list[str], blamed: set[str], message: str
 ) -> None:
     runner = build_runner(*NODES, plugins=plugins)
@@ -146,12 +146,12 @@ def test_every_node_gets_the_status_of_the_pre_filter() -> None:
     assert {find(NotNow).diagnosis.statuses[name].code for name in "abc"} == {Code.UNSCHEDULABLE}
 
 
-def test_a_plugin_that_skips_is_not_asked_to_filter() -> None:
+def test_filter_is_not_called_after_pre_filter_skips() -> None:
     assert feasible(find(Skips)) == ["a", "b", "c"]
 
 
 class Records(PreFilterPlugin, FilterPlugin):
-    """Writes down when it is asked, and stores something."""
+    """Records its calls, and stores a value."""
 
     calls: ClassVar[list[str]] = []
     key: ClassVar[StateKey[str]]
@@ -170,18 +170,18 @@ class Records(PreFilterPlugin, FilterPlugin):
 
 
 class Asked(Records):
-    """Is asked for every pod."""
+    """Has no cached result: it is called for every pod."""
 
 
 class Kept(Records):
-    """Keeps its answer."""
+    """Has a cached result."""
 
     def sign(self, pod: Pod) -> Hashable:
         return ()
 
 
 class KeptToo(Kept):
-    """Keeps its answer as well."""
+    """Has a cached result too."""
 
 
 class Refuses(Kept):
@@ -209,18 +209,18 @@ def asked(runner: ProfileRunner, pod: Pod) -> list[str]:
     return list(Records.calls)
 
 
-def test_pre_filters_are_asked_once_a_cycle_in_the_order_of_the_profile() -> None:
+def test_pre_filters_are_called_once_per_cycle_in_profile_order() -> None:
     runner = build_runner(*NODES, plugins=[Kept, Asked, KeptToo], cross_check=False)
     assert asked(runner, make_pod("first")) == ["Kept", "Asked", "KeptToo"]
     assert asked(runner, make_pod("second")) == ["Asked"]
 
 
-def test_an_error_in_a_filter_does_not_have_them_asked_again() -> None:
+def test_filter_error_does_not_repeat_pre_filters() -> None:
     runner = build_runner(*NODES, plugins=[Kept, FailsAfterwards], cross_check=False)
     assert asked(runner, make_pod("first")) == ["Kept", "FailsAfterwards"]
 
 
-def test_behind_one_that_rejects_the_pod_nobody_is_asked_and_nothing_is_stored() -> None:
+def test_plugins_after_a_rejection_are_not_called_and_store_nothing() -> None:
     runner = build_runner(*NODES, plugins=[Kept, Refuses, Asked, KeptToo], cross_check=False)
     for name in ("refused", "welcome", "refused"):
         before = asked(runner, make_pod(name))

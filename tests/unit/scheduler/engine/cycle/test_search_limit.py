@@ -1,4 +1,4 @@
-"""How many nodes are looked at, and where the next search starts."""
+"""The number of nodes that a search checks, and the start of the next search."""
 
 import pytest
 from tests.support.engine import build_runner

@@ -104,7 +104,7 @@ async def test_c7_a_basic_root_binds_the_children_that_fit() -> None:
 
 
 @in_virtual_time
-async def test_c8_a_basic_root_none_of_whose_children_fits_is_unschedulable() -> None:
+async def test_c8_a_basic_root_without_feasible_children_is_unschedulable() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n", 1), composite("top"), child("g"), child("h"))
     bench.add(*(member(f"{name}{n}", name) for n in range(2) for name in "gh"))

@@ -62,7 +62,7 @@ async def test_q2_a_gang_waits_for_its_members_and_is_tried_once_they_are_there(
 
 
 @in_virtual_time
-async def test_q3_members_wait_for_their_group_and_a_gang_without_room_binds_nobody() -> None:
+async def test_q3_members_wait_for_their_group_and_an_infeasible_gang_binds_no_pods() -> None:
     bench = GroupBench()
     blocker = alone("blocker", cpu="2", node="n")
     bench.add(a_node("n"), blocker, *members("a", "b", "c"))
@@ -88,7 +88,7 @@ async def test_q3_members_wait_for_their_group_and_a_gang_without_room_binds_nob
 
 
 @in_virtual_time
-async def test_q4_what_fits_beyond_the_quorum_is_bound_and_the_rest_follows() -> None:
+async def test_q4_members_beyond_the_quorum_are_bound_if_they_fit_and_others_follow() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), alone("blocker", node="n"), *members("a", "b", "c", "d"), gang())
     await bench.step()
@@ -121,7 +121,7 @@ async def test_q6_a_single_pod_that_came_first_goes_first() -> None:
 
 
 @in_virtual_time
-async def test_q7_a_basic_group_binds_what_fits() -> None:
+async def test_q7_a_basic_group_binds_the_members_that_fit() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), alone("blocker", cpu="2", node="n"), *members("a", "b", "c"), gang(minimum=None))
     await bench.step()
@@ -154,7 +154,7 @@ async def test_q9_a_lower_minimum_makes_room_enough() -> None:
 
 
 @in_virtual_time
-async def test_q10_a_higher_minimum_wakes_nobody() -> None:
+async def test_q10_a_higher_minimum_activates_no_pods() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(minimum=5), *members("a", "b", "c", "d"))
     bench.change(with_minimum(bench.group(), 6))
@@ -261,7 +261,7 @@ async def test_q18_q19_the_rest_of_a_group_keeps_its_place_and_newcomers_go_behi
 
 
 @in_virtual_time
-async def test_q21_of_members_that_have_their_places_already_nothing_is_left_to_do() -> None:
+async def test_q21_members_with_assigned_nodes_need_no_attempt() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(minimum=2), *members("a", "b"))
     popped = bench.queue.pop()
@@ -467,7 +467,7 @@ class FailsOnce(AttemptObserver):
 
 
 @in_virtual_time
-async def test_what_nobody_expects_costs_a_group_one_attempt_and_leaves_nothing_behind() -> None:
+async def test_unexpected_error_fails_one_group_attempt_and_leaves_no_state() -> None:
     bench = GroupBench()
     bench.scheduler.observer = FailsOnce()
     bench.add(a_node("n"), gang(), *members("a", "b", "c"))

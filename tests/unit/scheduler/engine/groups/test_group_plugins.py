@@ -1,4 +1,4 @@
-"""What plugins see while a group is tried; row numbers are those of the reference."""
+"""State of plugins while a group is tried; row numbers are those of the reference."""
 
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ SEEN: StateKey[set[str]] = StateKey("pods that were looked at")
 
 
 class Remembering(FilterPlugin, PodGroupPostFilterPlugin):
-    """Refuses every pod, and tells in the end whom it refused in this attempt of the group."""
+    """Rejects every pod, and finally lists the pods rejected in this attempt of the group."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         assert cycle.group is not None
@@ -29,9 +29,9 @@ class Remembering(FilterPlugin, PodGroupPostFilterPlugin):
 
 
 @in_virtual_time
-async def test_q34_what_filters_remember_of_a_group_is_there_for_its_post_filters() -> None:
+async def test_q34_group_state_of_filters_is_available_to_post_filters() -> None:
     bench = GroupBench(plugins=[Remembering])
-    # Whom preemption could evict, so that it tries the group again, in vain and with a memory of its own.
+    # Preemption could evict this pod. It tries the group again with its own state, without success.
     bench.add(a_node("n"), alone("low", node="n", priority=10))
     bench.add(gang(minimum=None), member("a"), member("b"))
     await bench.step()

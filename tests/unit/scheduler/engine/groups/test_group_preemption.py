@@ -1,4 +1,4 @@
-"""Groups that make room, and groups that have to leave: section 4 of the reference; P numbers are its rows."""
+"""Groups that preempt and groups that are preempted: section 4 of the reference; P numbers are its rows."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ async def test_p4_victims_are_found_on_all_nodes() -> None:
 
 
 @in_virtual_time
-async def test_p5_nobody_goes_if_that_would_not_be_enough() -> None:
+async def test_p5_no_pod_is_evicted_if_evictions_are_not_enough() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 3), low("top", "n", priority=500), low("x", "n"), low("y", "n"))
     bench.add(gang(), member("a"), member("b"), member("c"))
@@ -111,7 +111,7 @@ async def test_p7_a_group_that_is_disrupted_whole_goes_whole() -> None:
 
 
 @in_virtual_time
-async def test_p8_what_more_than_the_quorum_needs_is_not_always_there() -> None:
+async def test_p8_members_beyond_the_quorum_do_not_always_fit() -> None:
     bench = GroupBench()
     bench.add(*(a_node(f"n{n}", 1) for n in range(4)))
     bench.add(low("l0", "n0"), low("l1", "n1"), low("h2", "n2", priority=200), low("h3", "n3", priority=200))
@@ -122,7 +122,7 @@ async def test_p8_what_more_than_the_quorum_needs_is_not_always_there() -> None:
 
 
 @pytest.mark.parametrize("gates", [f"{GATE},PodGroupPreemptionPolicy=true", GATE])
-def test_p11_a_policy_of_never_evicts_nobody(gates: str) -> None:
+def test_p11_a_policy_of_never_evicts_no_pods(gates: str) -> None:
     @in_virtual_time
     async def history() -> None:
         bench = GroupBench(gates=gates)
@@ -138,7 +138,7 @@ def test_p11_a_policy_of_never_evicts_nobody(gates: str) -> None:
 
 
 @in_virtual_time
-async def test_p12_p13_whoever_is_in_the_way_of_affinity_goes_and_the_others_stay() -> None:
+async def test_p12_p13_only_pods_that_conflict_with_affinity_are_evicted() -> None:
     term = PodAffinityTerm(topology_key="host", label_selector=LabelSelector(match_labels={"app": "foe"}))
     hates = Affinity(pod_anti_affinity=PodAntiAffinity(required=(term,)))
     bench = GroupBench()
@@ -150,7 +150,7 @@ async def test_p12_p13_whoever_is_in_the_way_of_affinity_goes_and_the_others_sta
 
 
 @in_virtual_time
-async def test_p15_what_fits_is_bound_before_anybody_is_evicted() -> None:
+async def test_p15_pods_that_fit_are_bound_before_any_eviction() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 4), gang(minimum=2), member("x", node="n"), member("y", node="n"), low("low", "n"))
     bench.add(member("a"), member("b"))
@@ -201,7 +201,7 @@ async def test_p19_the_priority_of_a_group_protects_its_pods() -> None:
 
 
 @pytest.mark.parametrize(("whole", "victims"), [(True, {"v1", "v2"}), (False, {"v1"})])
-def test_p20_a_single_pod_takes_what_goes_together(whole: bool, victims: set[str]) -> None:
+def test_p20_a_single_pod_evicts_pods_that_belong_together(whole: bool, victims: set[str]) -> None:
     @in_virtual_time
     async def history() -> None:
         bench = GroupBench(gates=COMPOSITE)

@@ -1,4 +1,4 @@
-"""Every extension point of groups × every odd answer: it costs the group its attempt, and others nothing."""
+"""Every extension point of groups × every invalid result: only the attempt of this group fails."""
 
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ profiles:
 
 
 class Point(NamedTuple):
-    """A method, its place in the configuration, and what it answers for ordinary groups."""
+    """A method, its extension point in the configuration, and its result for ordinary groups."""
 
     kind: type[Plugin]
     method: str
@@ -90,7 +90,7 @@ def odd_plugin(point: Point, answer: Any) -> type[Plugin]:
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS)
-def test_every_odd_answer_costs_the_groups_attempt_only(point: Point) -> None:
+def test_every_invalid_result_fails_only_the_attempt_of_the_group(point: Point) -> None:
     for name, answer in (ANSWERS | RESULTS).items():
         try:
             attempt(point, answer)

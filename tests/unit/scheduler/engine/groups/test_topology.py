@@ -238,7 +238,7 @@ profiles:
 
 
 class TriesEach(FilterPlugin):
-    """Accepts every node, but cannot tell how many pods one takes, so that all racks have to be tried."""
+    """Accepts every node, but cannot count pods per node, so that all racks have to be tried."""
 
     depends_on = DependsOn.REQUESTS
     asked: ClassVar[list[str]] = []
@@ -252,7 +252,7 @@ class TriesEach(FilterPlugin):
 
 
 class Counts(TriesEach):
-    """The same, and it can tell."""
+    """The same, but it can count pods per node."""
 
     def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         return np.full(len(nodes), 1_000)
@@ -265,7 +265,7 @@ class PlainB(LikesB):
 
 
 @pytest.mark.parametrize(("filtering", "scoring"), [(TriesEach, PlainB), (Counts, LikesB), (Counts, PlainB)])
-def test_racks_are_counted_if_everybody_agrees_and_any_of_them_may_win(
+def test_racks_are_counted_if_all_plugins_agree_and_any_rack_may_win(
     filtering: type[TriesEach], scoring: type[LikesB]
 ) -> None:
     @in_virtual_time

@@ -134,7 +134,7 @@ def test_when_all_victims_are_leaving_already_nothing_runs() -> None:
     assert scene.plugin.pre_enqueue(BIG) is None
 
 
-def test_a_victim_that_is_gone_is_no_problem_and_no_event() -> None:
+def test_deleted_victim_causes_no_error_and_no_event() -> None:
     scene = Scene(low("a"), low("b", second=1))
     scene.play(lambda: scene.world.store.remove(scene.world.store.get(Pod, "a", "default") or BIG))
     assert [name for name, _ in scene.notes()] == ["b"]
@@ -342,7 +342,7 @@ class TestGate:
         scene.rig.background[0].close()
         assert scene.plugin.pre_enqueue(BIG) is None
 
-    def test_a_namesake_that_takes_the_place_of_a_victim_is_none(self) -> None:
+    def test_replacement_with_the_name_of_a_victim_is_not_a_victim(self) -> None:
         scene = Scene(low("a"), low("b", second=1))
         scene.play()
         _see_gone(scene, "a")
@@ -523,7 +523,7 @@ def test_a_held_pod_is_checked_after_progress_of_its_evictions() -> None:
     assert pods.reconsidered() == {"default/p"}
 
 
-def test_when_a_node_goes_it_could_be_any_pod() -> None:
+def test_node_deletion_may_affect_any_pod() -> None:
     cache, pods = held()
     cache.remove_node("c")
     assert pods.reconsidered() is None

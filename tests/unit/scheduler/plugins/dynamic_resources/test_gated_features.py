@@ -145,14 +145,14 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("expression", "want"), FAULTS.values(), ids=FAULTS)
-def test_what_goes_wrong_with_them(expression: str, want: str) -> None:
+def test_errors_of_derived_attributes(expression: str, want: str) -> None:
     claim = make_claim(deriving("a", expression), constraints=SAME)
     with pytest.raises(ClaimFault) as caught:
         search([make_slice(*PLACES)], claim, features=DERIVED)
     assert caught.value.about(["default/claim"]) == want
 
 
-def test_with_the_gate_off_they_are_an_error() -> None:
+def test_derived_attributes_without_the_gate_are_an_error() -> None:
     with pytest.raises(ClaimFault) as caught:
         search([make_slice(*PLACES)], make_claim(deriving("a", "1"), constraints=SAME))
     want = "claim default/claim, request a: cannot handle request with derived attributes, the feature is disabled"
@@ -218,7 +218,7 @@ def test_devices_without_work_on_nodes(node: Node, features: DeviceFeatures, wan
     assert Slice(result, (), features).is_blocked_on(node) is want
 
 
-def test_who_wants_all_devices_cannot_have_them_where_one_is_of_no_use() -> None:
+def test_all_devices_mode_fails_if_one_device_is_unusable() -> None:
     blocked = make_slice(device("d0"), name="s0", pool="other", skip_node_operations=("*",))
     slices = [make_slice(device("d1")), blocked]
     assert picked(search(slices, make_claim(), features=SKIPS)) == [["pool/d1"]]

@@ -257,7 +257,7 @@ WHAT_IFS: dict[str, tuple[list[Pod], Pod, str, Pod, list[Status | None]]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("existing", "incoming", "what", "other", "want"), WHAT_IFS.values(), ids=WHAT_IFS)
-def test_what_ifs(
+def test_adding_and_removing_pods_changes_the_result(
     form: FilterForm, existing: list[Pod], incoming: Pod, what: str, other: Pod, want: list[Status | None]
 ) -> None:
     rig = Rig(*CLUSTER, *existing)

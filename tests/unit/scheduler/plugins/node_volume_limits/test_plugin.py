@@ -233,7 +233,7 @@ def test_the_gate_lets_pods_go_where_a_driver_does_not_run() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_counts_follow_whatever_changes(form: FilterForm) -> None:
+def test_counts_follow_any_change(form: FilterForm) -> None:
     rig = Rig(make_node("n"), make_node("m"), *DISKS, make_csi_node("n", limits={DRIVER: 1}), LATE)
     plugin = NodeVolumeLimits(handle=rig)
     pod = user(0, name="new")

@@ -189,7 +189,7 @@ WHAT_IFS: dict[str, tuple[list[Pod], Pod, list[tuple[str, Pod]], str]] = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("existing", "incoming", "changes", "want"), WHAT_IFS.values(), ids=WHAT_IFS)
-def test_what_ifs(
+def test_adding_and_removing_pods_changes_the_result(
     form: FilterForm, existing: list[Pod], incoming: Pod, changes: list[tuple[str, Pod]], want: str
 ) -> None:
     rig = Rig(*CLUSTER, *existing)

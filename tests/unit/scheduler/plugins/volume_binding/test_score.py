@@ -145,7 +145,7 @@ def test_nodes_that_were_not_filtered_score_zero(form: ScoreForm) -> None:
     assert plugin.pre_bind_pre_flight(cycle, pod, "a") == Status.skip()
 
 
-def test_without_its_pre_filter_it_can_do_nothing() -> None:
+def test_missing_pre_filter_state_is_an_error() -> None:
     rig = Rig(make_node("a"))
     plugin, pod = VolumeBinding(handle=rig), make_pod()
     assert plugin.pre_score(CycleState(), pod, rig.nodes) == Status.error("not found")

@@ -346,7 +346,9 @@ FAILURES: dict[str, tuple[Callable[[], StorageRig], Callable[[StorageApi], None]
 
 
 @pytest.mark.parametrize(("rig", "meanwhile", "text"), FAILURES.values(), ids=FAILURES)
-def test_what_ends_the_wait(rig: Callable[[], StorageRig], meanwhile: Callable[[StorageApi], None], text: str) -> None:
+def test_events_that_end_the_wait(
+    rig: Callable[[], StorageRig], meanwhile: Callable[[StorageApi], None], text: str
+) -> None:
     assert bind(rig(), meanwhile) == (Status.error(f"binding volumes: {text}"), 3.0)
 
 

@@ -421,7 +421,7 @@ def write(slices: Iterable[ResourceSlice], claim: ResourceClaim) -> AllocationRe
     return allocation(ask, solution.choices[0], solution.alternatives[0], node_name="n1", features=DeviceFeatures())
 
 
-def test_what_is_written_down() -> None:
+def test_allocation_result_fields() -> None:
     claim = make_claim(first_of("r", exactly("s0", count=9), exactly("s1")), exactly("b", admin_access=True))
     first, second = write([four()], claim).devices.results
     assert (first.request, first.driver, first.pool, first.device) == ("r/s1", DRIVER, "pool", "d0")

@@ -111,7 +111,7 @@ HOPELESS = {
 
 @pytest.mark.parametrize("requests", HOPELESS.values(), ids=HOPELESS)
 @pytest.mark.parametrize("size", [11, 100])
-def test_what_cannot_be_is_seen_early(
+def test_infeasible_claims_are_detected_early(
     requests: list[DeviceRequest], size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Groups of eleven, and twelve devices wanted of one: by trying everything it would take longer than one lives."""

@@ -56,7 +56,7 @@ TOO_EXPENSIVE = {
 
 
 @pytest.mark.parametrize("expression", TOO_EXPENSIVE.values(), ids=TOO_EXPENSIVE)
-def test_what_would_cost_too_much_is_an_error_of_the_expression(expression: str) -> None:
+def test_expression_over_the_cost_limit_is_an_error(expression: str) -> None:
     with pytest.raises(CelRuntimeError, match="actual cost limit exceeded"):
         Program(expression).matches(FACTS)
 
@@ -73,7 +73,7 @@ AFFORDABLE = {
 
 
 @pytest.mark.parametrize("expression", AFFORDABLE.values(), ids=AFFORDABLE)
-def test_what_people_write_is_not(expression: str) -> None:
+def test_common_expressions_stay_within_the_cost_limit(expression: str) -> None:
     assert Program(expression).matches(FACTS)
 
 
@@ -104,7 +104,7 @@ def test_sizes_are_rounded_up_so_that_devices_of_a_kind_are_priced_once() -> Non
 
 @settings(max_examples=100)
 @given(st.randoms(use_true_random=False), st.integers(0, 5))
-def test_nothing_but_our_errors_comes_of_any_expression(chance: Random, depth: int) -> None:
+def test_any_expression_raises_only_our_errors(chance: Random, depth: int) -> None:
     makes = Expressions(chance)
     expression = makes.boolean(depth)
     for text in (expression, makes.garbled(expression)):

@@ -118,7 +118,7 @@ def test_fails_on_the_device(expression: str, text: str) -> None:
         compile_selector(expression).matches(FACTS)
 
 
-def test_a_version_that_is_none_fails_every_expression() -> None:
+def test_invalid_version_fails_every_expression() -> None:
     facts = device_facts(DRIVER, device("d", attributes={"firmware": "v1.2"}))
     with pytest.raises(CelRuntimeError, match="attribute firmware: parse semantic version"):
         compile_selector("true").matches(facts)

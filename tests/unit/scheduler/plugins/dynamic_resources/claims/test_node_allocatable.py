@@ -167,7 +167,7 @@ CASES: dict[str, tuple[Objects, list[str]]] = {
 
 
 @pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
-def test_what_becomes_of_pods(objects: Objects, want: list[str]) -> None:
+def test_pod_outcomes(objects: Objects, want: list[str]) -> None:
     assert fates(*objects) == want
 
 

@@ -65,7 +65,7 @@ def test_fitting(policy: CapacityRequestPolicy, asked: str | None, consumed: str
     assert fits(result, allocated, {"memory": nano_value(consumed)}, fractions=True) == want
 
 
-def test_what_cannot_be_counted_is_an_error() -> None:
+def test_unrepresentable_capacity_is_an_error() -> None:
     fractional = device("d", capacity={"share": DeviceCapacity("2", FRACTIONS)})
     with pytest.raises(CapacityError, match='capacity "share": capacity request cannot be represented'):
         consumption(fractional, {"share": "300100u"}, fractions=True)
