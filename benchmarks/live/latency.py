@@ -51,7 +51,7 @@ class Latencies:
         return {**{f"p{part}": percentile(self.milliseconds, part) for part in (50, 90, 99, 100)}, **asdict(self)}
 
 
-class Onlooker:
+class BindingWatcher:
     """Records when a watch receives a pod and its binding."""
 
     def __init__(self, client: ApiClient) -> None:
@@ -114,21 +114,21 @@ async def _measure(
 ) -> None:
     async with plane.client() as client:
         await plane.quiet()
-        onlooker = Onlooker(client)
-        watching = asyncio.create_task(onlooker.run())
+        watcher = BindingWatcher(client)
+        watching = asyncio.create_task(watcher.run())
         process = start_one()
         try:
             await _arrive(client, work, range(WARM_UP), result.rate)
-            await _all_bound(onlooker, WARM_UP)
+            await _all_bound(watcher, WARM_UP)
             before = process.cpu()
             await _arrive(client, work, range(WARM_UP, WARM_UP + work.pods), result.rate)
-            await _all_bound(onlooker, WARM_UP + work.pods)
+            await _all_bound(watcher, WARM_UP + work.pods)
             result.cpu_ms_per_pod = round((process.cpu() - before) / work.pods * 1000, 3)
         finally:
             watching.cancel()
             process.stop()
-    counted = list(onlooker.bound)[WARM_UP:]
-    result.milliseconds = [round((onlooker.bound[name] - onlooker.created[name]) * 1000, 1) for name in counted]
+    counted = list(watcher.bound)[WARM_UP:]
+    result.milliseconds = [round((watcher.bound[name] - watcher.created[name]) * 1000, 1) for name in counted]
     if len(counted) != work.pods:
         result.problems.append(f"{len(counted)} of {work.pods} pods were bound")
 
@@ -145,9 +145,9 @@ async def _arrive(client: ApiClient, work: workload.Workload, numbers: range, ra
     await asyncio.gather(*posting)
 
 
-async def _all_bound(onlooker: Onlooker, count: int) -> None:
+async def _all_bound(watcher: BindingWatcher, count: int) -> None:
     deadline = time.monotonic() + PATIENCE
-    while len(onlooker.bound) < count and time.monotonic() < deadline:
+    while len(watcher.bound) < count and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
 
 
