@@ -94,9 +94,9 @@ class ShadowFeed(AttemptObserver):
         if self.send is not None:
             self._held = []
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Note whether there is anything to choose from."""
-        self._fits_nowhere = isinstance(found, NoNode)
+        self._fits_nowhere = isinstance(result, NoNode)
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Send a request about the attempt, if it is eligible, and then its changes."""

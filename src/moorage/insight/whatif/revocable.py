@@ -32,10 +32,10 @@ class LastAttempt(AttemptLog):
         """Set whether decisions describe every node."""
         self._with_nodes = enabled
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Keep the search result."""
-        self.last = found
-        super().found(queued, runner, found)
+        self.last = result
+        super().found(queued, runner, result)
 
 
 class RevocablePlacements:

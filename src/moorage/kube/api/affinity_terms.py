@@ -74,38 +74,38 @@ def affinity_terms(pod: Pod) -> PodTerms:
     affinity = pod.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
-    known: PodTerms | None = pod.__dict__.get("_affinity_terms")
-    if known is None:
+    terms: PodTerms | None = pod.__dict__.get("_affinity_terms")
+    if terms is None:
         encoded = _encoder.encode((affinity.pod_affinity, affinity.pod_anti_affinity))
         key = (pod.namespace, short_key(encoded))
-        known = _parsed.get(key)
-        if known is None:
-            known = _parse(pod.namespace, affinity)
+        terms = _parsed.get(key)
+        if terms is None:
+            terms = _parse(pod.namespace, affinity)
             if len(encoded) <= MAX_VALUE_LENGTH:
-                _parsed[key] = known
-        pod.__dict__["_affinity_terms"] = known
-    return known
+                _parsed[key] = terms
+        pod.__dict__["_affinity_terms"] = terms
+    return terms
 
 
 def _parse(namespace: str, affinity: Affinity) -> PodTerms:
     near, away = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAntiAffinity()
     problems: list[str] = []
 
-    def parse_all(what: str, parse: Callable[[Any], T], written: Iterable[Any]) -> tuple[T, ...]:
+    def parse_all(subject: str, parse: Callable[[Any], T], declared: Iterable[Any]) -> tuple[T, ...]:
         try:
-            return tuple(parse(item) for item in written)
+            return tuple(parse(item) for item in declared)
         except SelectorError as error:
-            problems.append(f"{what}: {error}")
+            problems.append(f"{subject}: {error}")
             return ()
 
-    def parse_term(written: PodAffinityTerm) -> AffinityTerm:
-        return _parse_term(namespace, written)
+    def parse_term(declared: PodAffinityTerm) -> AffinityTerm:
+        return _parse_term(namespace, declared)
 
-    def liked(written: WeightedPodAffinityTerm) -> WeightedTerm:
-        return WeightedTerm(parse_term(written.pod_affinity_term), written.weight)
+    def liked(declared: WeightedPodAffinityTerm) -> WeightedTerm:
+        return WeightedTerm(parse_term(declared.pod_affinity_term), declared.weight)
 
-    def disliked(written: WeightedPodAffinityTerm) -> WeightedTerm:
-        return WeightedTerm(parse_term(written.pod_affinity_term), -written.weight)
+    def disliked(declared: WeightedPodAffinityTerm) -> WeightedTerm:
+        return WeightedTerm(parse_term(declared.pod_affinity_term), -declared.weight)
 
     return PodTerms(
         parse_all("requiredAffinityTerms", parse_term, near.required),
@@ -116,14 +116,14 @@ def _parse(namespace: str, affinity: Affinity) -> PodTerms:
     )
 
 
-def _parse_term(namespace: str, written: PodAffinityTerm) -> AffinityTerm:
-    if not written.namespaces and written.namespace_selector is None:
+def _parse_term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
+    if not term.namespaces and term.namespace_selector is None:
         namespaces = frozenset((namespace,))
     else:
-        namespaces = frozenset(written.namespaces)
+        namespaces = frozenset(term.namespaces)
     return AffinityTerm(
-        written.topology_key,
-        label_matcher(written.label_selector),
+        term.topology_key,
+        label_matcher(term.label_selector),
         namespaces,
-        label_matcher(written.namespace_selector),
+        label_matcher(term.namespace_selector),
     )

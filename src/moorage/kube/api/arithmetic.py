@@ -32,9 +32,9 @@ def wrapped(value: int) -> int:
 
 def round_half_away(value: float) -> int:
     """Round as Go's ``math.Round`` does: halves go away from zero."""
-    whole = math.floor(abs(value))
+    floor = math.floor(abs(value))
     # Not floor(x + 0.5): for 0.49999999999999994 the sum is already 1.0.
-    magnitude = whole + 1 if abs(value) - whole >= 0.5 else whole
+    magnitude = floor + 1 if abs(value) - floor >= 0.5 else floor
     return int(math.copysign(magnitude, value))
 
 
@@ -44,6 +44,6 @@ def round_half_away_nodes(values: NDArray[np.float64]) -> NDArray[np.int64]:
     # NumPy rounds halves to even; nothing else differs, and the difference to a whole number is exact.
     if np.count_nonzero(np.abs(values - rounded) == 0.5):
         magnitudes = np.abs(values)
-        whole = np.floor(magnitudes)
-        rounded = np.copysign(whole + (magnitudes - whole >= 0.5), values)
+        floors = np.floor(magnitudes)
+        rounded = np.copysign(floors + (magnitudes - floors >= 0.5), values)
     return rounded.astype(np.int64)

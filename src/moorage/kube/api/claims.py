@@ -30,11 +30,11 @@ def claim_uses(pod: Pod) -> tuple[ClaimUse, ...]:
     """Return the claims of a pod in the order of its volumes, computed once per pod."""
     if not pod.spec.volumes:
         return ()
-    known: tuple[ClaimUse, ...] | None = pod.__dict__.get("_claim_uses")
-    if known is None:
+    cached_uses: tuple[ClaimUse, ...] | None = pod.__dict__.get("_claim_uses")
+    if cached_uses is None:
         uses = (claim_use(pod, volume) for volume in pod.spec.volumes)
-        known = pod.__dict__["_claim_uses"] = tuple(use for use in uses if use is not None)
-    return known
+        cached_uses = pod.__dict__["_claim_uses"] = tuple(use for use in uses if use is not None)
+    return cached_uses
 
 
 def claim_use(pod: Pod, volume: Volume) -> ClaimUse | None:

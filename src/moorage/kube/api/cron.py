@@ -58,9 +58,9 @@ class Schedule(Struct, frozen=True):
         while when < start + _HORIZON:
             later = self._later(when)
             if later is None:
-                found = when.replace(tzinfo=zone).timestamp()
-                if found > moment:
-                    return found
+                timestamp = when.replace(tzinfo=zone).timestamp()
+                if timestamp > moment:
+                    return timestamp
                 later = when + timedelta(minutes=1)
             when = later
         return None
@@ -82,9 +82,9 @@ class Schedule(Struct, frozen=True):
     def latest(self, start: float, end: float, zone: tzinfo = UTC) -> float | None:
         """Return the last time after ``start``, up to ``end``, at which the schedule was due."""
         for span in (3600.0, 86400.0, 31 * 86400.0, end - start):
-            last, found = None, self.after(max(start, end - span), zone)
-            while found is not None and found <= end:
-                last, found = found, self.after(found, zone)
+            last, next_time = None, self.after(max(start, end - span), zone)
+            while next_time is not None and next_time <= end:
+                last, next_time = next_time, self.after(next_time, zone)
             if last is not None:
                 return last
         return None
@@ -130,10 +130,10 @@ def _bounds(match: re.Match[str], numbers: dict[str, int], least: int, most: int
         return None
     if begin in ("*", "?"):
         return (least, most) if end is None else None
-    found = [numbers.get(text.lower(), _number(text)) for text in (begin, end or begin)]
+    bounds = [numbers.get(text.lower(), _number(text)) for text in (begin, end or begin)]
     if end is None and step is not None:
-        found[1] = most
-    return (found[0], found[1]) if least <= found[0] <= found[1] <= most else None
+        bounds[1] = most
+    return (bounds[0], bounds[1]) if least <= bounds[0] <= bounds[1] <= most else None
 
 
 def _number(text: str) -> int:

@@ -117,10 +117,10 @@ def _terms(volume: PersistentVolume) -> Terms:
 def _labels_in_use(terms: Terms, labels: dict[str, str]) -> tuple[str, str]:
     """Return which generation of zone and region labels a volume uses; its affinity counts before its labels."""
     keys = {item.key for term in terms for item in term.match_expressions}
-    for known in (keys, labels):
-        if ZONE_LABEL in known:
+    for label_keys in (keys, labels):
+        if ZONE_LABEL in label_keys:
             return ZONE_LABEL, REGION_LABEL
-        if BETA_ZONE_LABEL in known:
+        if BETA_ZONE_LABEL in label_keys:
             return BETA_ZONE_LABEL, BETA_REGION_LABEL
     return ZONE_LABEL, REGION_LABEL
 
@@ -145,9 +145,10 @@ def _with_zones(terms: Terms, key: str, label: str) -> Terms:
     zones = tuple(sorted({zone.strip() for zone in label.split(ZONE_DELIMITER)} - {""}))
     if not zones:
         return terms
-    wanted = NodeSelectorRequirement(key=key, operator="In", values=zones)
+    requirement = NodeSelectorRequirement(key=key, operator="In", values=zones)
     return tuple(
-        replace(term, match_expressions=(*term.match_expressions, wanted)) for term in terms or (NodeSelectorTerm(),)
+        replace(term, match_expressions=(*term.match_expressions, requirement))
+        for term in terms or (NodeSelectorTerm(),)
     )
 
 
@@ -179,9 +180,9 @@ def _gce_region(zones: list[str]) -> str:
             )
     regions = {zone.rpartition("-")[0] for zone in zones}
     if len(regions) != 1:
-        found = " ".join(f"{region}:{{}}" for region in sorted(regions))
+        region_map = " ".join(f"{region}:{{}}" for region in sorted(regions))
         raise MigrationError(
-            f"failed to get region from zones: multiple or no regions gotten from zones, got: map[{found}]"
+            f"failed to get region from zones: multiple or no regions gotten from zones, got: map[{region_map}]"
         )
     return regions.pop()
 

@@ -26,8 +26,10 @@ class CustomObject(KubeObject, frozen=True, dict=True, gc=True):
 
     def __post_init__(self) -> None:
         # Labels and version have one source, the metadata: values stored here would never be written.
-        if found := [field for field in _HEAD if field in self.content]:
-            raise ValueError(f"content of a {type(self).__name__} has {', '.join(found)}: make it by {_MAKER}")
+        if reserved_fields := [field for field in _HEAD if field in self.content]:
+            raise ValueError(
+                f"content of a {type(self).__name__} has {', '.join(reserved_fields)}: make it by {_MAKER}"
+            )
 
     def __getitem__(self, field: str) -> Any:
         return msgspec.to_builtins(self.metadata) if field == "metadata" else self.content[field]

@@ -127,7 +127,7 @@ class _Reader:
     def _mapping(self, path: str) -> tuple[dict[Any, Any], int]:
         own: dict[Any, Any] = {}
         merged: dict[Any, Any] = {}
-        seen: set[str] = set()
+        seen_keys: set[str] = set()
         size = 1
         for event in self._events:
             if isinstance(event, yaml.MappingEndEvent):
@@ -143,9 +143,9 @@ class _Reader:
             if _is_merge(event):
                 merged = {**_to_merge(content, after), **merged}
                 continue
-            if text in seen:
+            if text in seen_keys:
                 self.repeated.append(RepeatedField(below, event.start_mark.line + 1))
-            seen.add(text)
+            seen_keys.add(text)
             own[key] = content
         return merged | own if merged else own, size
 
@@ -159,12 +159,12 @@ def _is_merge(event: Any) -> bool:
 def _to_merge(content: Any, event: Any) -> dict[Any, Any]:
     """Return what a merge key brings in; of several mappings, the first that has a key counts."""
     mappings = content if isinstance(content, list) else [content]
-    found: dict[Any, Any] = {}
+    merged: dict[Any, Any] = {}
     for mapping in mappings:
         if not isinstance(mapping, dict):
             raise _error(event, "map merge requires map or sequence of maps as the value")
-        found = {**mapping, **found}
-    return found
+        merged = {**mapping, **merged}
+    return merged
 
 
 def _scalar(event: yaml.ScalarEvent) -> Any:
@@ -207,9 +207,9 @@ def _number(text: str) -> int | float:
         number = None if is_octal and not _OCTAL(digits) else int(plain, 8 if is_octal else 0)
         if number is not None and -(2**63) <= number < 2**64:
             return number
-    if not _FLOAT(text) or len(text) > _MAX_DIGITS or isinf(found := float(text)):
+    if not _FLOAT(text) or len(text) > _MAX_DIGITS or isinf(value := float(text)):
         raise ValueError(text[:40])
-    return found
+    return value
 
 
 def _tagged_bool(text: str, _event: yaml.ScalarEvent) -> bool:

@@ -107,11 +107,11 @@ class Kind(Struct, frozen=True):
         >>> BY_NAME["Pod"].path("web", "shop", "binding")
         '/api/v1/namespaces/shop/pods/web/binding'
         """
-        place = _collection(self.group, self.version, namespace, self.plural)
+        path = _collection(self.group, self.version, namespace, self.plural)
         if name:
             # A pod costs two requests, and its name never needs quoting.
-            place = f"{place}/{name if _PLAIN_NAME(name) else quote(name, safe='')}"
-        return f"{place}/{subresource}" if subresource else place
+            path = f"{path}/{name if _PLAIN_NAME(name) else quote(name, safe='')}"
+        return f"{path}/{subresource}" if subresource else path
 
 
 _STORAGE: Final = "storage.k8s.io"
@@ -274,17 +274,17 @@ def add_kind(kind: Kind) -> None:
     """
     if not kind.has_struct:
         raise ValueError(f"{kind.name} needs a type of its own: make it by custom_kind, or give it a struct")
-    known = BY_TYPE.setdefault(kind.type, kind)
-    if known != kind:
-        raise ValueError(f"{kind.type.__name__} stands for {known.plural} in {known.api_version} already")
+    registered = BY_TYPE.setdefault(kind.type, kind)
+    if registered != kind:
+        raise ValueError(f"{kind.type.__name__} stands for {registered.plural} in {registered.api_version} already")
 
 
 def kind_of(kind: type[KubeObject]) -> Kind:
     """Return the kind of a struct; raise TypeError with a hint if it is not registered."""
-    known = BY_TYPE.get(kind)
-    if known is None:
+    registered = BY_TYPE.get(kind)
+    if registered is None:
         if isinstance(kind, Kind):
             raise TypeError(f"{kind.name} is given as a Kind: write its `.type`")
         name = getattr(kind, "__name__", repr(kind))
         raise TypeError(f"{name} stands for no kind: make it known by custom_kind({name!r}, …, type={name})")
-    return known
+    return registered

@@ -112,10 +112,10 @@ def parse_time(text: str) -> float:
         raise _no_time(text)
     seconds, fraction, zone = match.groups()
     try:
-        whole = datetime.fromisoformat(seconds + ("+00:00" if zone in "Zz" else zone)).timestamp()
+        whole_seconds = datetime.fromisoformat(seconds + ("+00:00" if zone in "Zz" else zone)).timestamp()
     except ValueError as error:
         raise _no_time(text) from error
-    return whole + (float(f"0.{fraction}") if fraction else 0.0)
+    return whole_seconds + (float(f"0.{fraction}") if fraction else 0.0)
 
 
 def _no_time(text: str) -> ValueError:

@@ -43,9 +43,9 @@ def nano_value(quantity: Quantity) -> int:
     if match is None or not (match[2] or match[3]) or isinstance(quantity, bool):
         hint = "write a number with an optional suffix, like 500m, 2, 1.5Gi or 1e3"
         raise QuantityError(f"{text[:MAX_LENGTH]!r} is not a quantity; {hint}")
-    sign, whole, fraction, suffix, exponent = match.groups()
+    sign, integer, fraction, suffix, exponent = match.groups()
     fraction = fraction or ""
-    digits = int((whole + fraction) or "0") * _BINARY.get(suffix or "", 1)
+    digits = int((integer + fraction) or "0") * _BINARY.get(suffix or "", 1)
     power = 9 - len(fraction) + (int(exponent) if exponent else _DECIMAL.get(suffix or "", 0))
     # An absurd exponent must cost a comparison, not the memory for a billion digits.
     power = max(min(power, 60), -len(str(digits)) - 1)
@@ -91,13 +91,13 @@ def format_nanos(nano: int, *, is_binary: bool) -> str:
     >>> format_nanos(1500 * 10**6, is_binary=False), format_nanos(2**31 * NANO, is_binary=True)
     ('1500m', '2Gi')
     """
-    whole, rest = divmod(nano, NANO)
+    units, remainder = divmod(nano, NANO)
     if not nano:
         return "0"
-    if is_binary and not rest:
-        found = (suffix for suffix, factor in reversed(_BINARY.items()) if not whole % factor)
-        suffix = next(found, "")
-        return f"{whole // _BINARY.get(suffix, 1)}{suffix}"
+    if is_binary and not remainder:
+        suffixes = (suffix for suffix, factor in reversed(_BINARY.items()) if not units % factor)
+        suffix = next(suffixes, "")
+        return f"{units // _BINARY.get(suffix, 1)}{suffix}"
     powers = sorted(((power + 9, suffix) for suffix, power in (*_DECIMAL.items(), ("", 0))), reverse=True)
     power, suffix = next((power, suffix) for power, suffix in powers if not nano % 10**power)
     return f"{nano // 10**power}{suffix}"

@@ -75,8 +75,8 @@ def scoring_requests(pod: "Pod", of_spec: dict[str, int]) -> dict[str, int]:
     """
     spec = pod.spec
     if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
-        asked = countable(spec.containers[0].resources.requests) if spec.resources else of_spec
-        return asked if CPU in asked and MEMORY in asked else _SCORING_DEFAULTS | asked
+        requests = countable(spec.containers[0].resources.requests) if spec.resources else of_spec
+        return requests if CPU in requests and MEMORY in requests else _SCORING_DEFAULTS | requests
     return _rounded(_with_overhead(pod, _spec_total(pod, _NONZERO_DEFAULTS)))
 
 
@@ -174,13 +174,13 @@ def _aggregate(pod: "Pod", requests_of: RequestsOf) -> Nanos:
     sidecars: Nanos = {}
     peak: Nanos = {}
     for container in spec.init_containers:
-        asked = requests_of(container)
+        requests = requests_of(container)
         if container.is_sidecar:
-            total = _sum((total, asked))
-            sidecars = _sum((sidecars, asked))
+            total = _sum((total, requests))
+            sidecars = _sum((sidecars, requests))
             running = sidecars
         else:
-            running = _sum((asked, sidecars))
+            running = _sum((requests, sidecars))
         peak = _max(peak, running)
     return _max(total, peak)
 
@@ -200,8 +200,8 @@ def _status_total(pod: "Pod", defaults: Nanos) -> Nanos:
     if status.allocated_resources is not None and status.resources is not None and status.resources.requests:
         allocated, actuated = _nanos(status.allocated_resources), _nanos(status.resources.requests)
     allocated = _sum((allocated, claimed)) if claimed else allocated
-    held = _max(actuated, allocated)
-    return held if infeasible else _max(spec, held)
+    current = _max(actuated, allocated)
+    return current if infeasible else _max(spec, current)
 
 
 def _allocated(container: Container, status: ContainerStatus | None, infeasible: bool) -> Nanos:
@@ -252,9 +252,9 @@ def _with_pod_level(pod: "Pod", total: Nanos, *, use_status: bool) -> Nanos:
     assert pod.spec.resources is not None
     level = {name: nano for name, nano in _nanos(pod.spec.resources.requests).items() if _is_pod_level(name)}
     if use_status and pod.status.resources is not None:
-        held = _max(_nanos(pod.status.resources.requests), _nanos(pod.status.allocated_resources or {}))
-        held = {name: nano for name, nano in held.items() if _is_pod_level(name)}
-        level = held if _resize_is_infeasible(pod) else _max(level, held)
+        current = _max(_nanos(pod.status.resources.requests), _nanos(pod.status.allocated_resources or {}))
+        current = {name: nano for name, nano in current.items() if _is_pod_level(name)}
+        level = current if _resize_is_infeasible(pod) else _max(level, current)
     return _with_overhead(pod, total | level)
 
 

@@ -89,12 +89,12 @@ def share_slice(piece: ResourceSlice) -> None:
     force_setattr(piece.spec, "devices", _shared(_devices, encoded, short_key(encoded), piece.spec.devices))
 
 
-def _shared(kept: AdmissionLRU[bytes, T], encoded: bytes, key: bytes, part: T) -> T:
+def _shared(cache: AdmissionLRU[bytes, T], encoded: bytes, key: bytes, part: T) -> T:
     if len(encoded) > MAX_VALUE_LENGTH:
         return part
-    shared = kept.find(key)
+    shared = cache.find(key)
     if shared is None:
-        kept.put(key, part)
+        cache.put(key, part)
     return part if shared is None else shared
 
 

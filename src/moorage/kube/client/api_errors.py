@@ -51,19 +51,19 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
 def api_error(status: int, body: bytes, retry_after: str | None = None, source: str = "") -> ApiError:
     """Convert an error response to the exception that determines the reaction."""
-    found = parsed(body)
-    message = found.message or body[:MAX_SHOWN].decode(errors="replace").strip() or f"HTTP status {status}"
+    parsed_body = parsed(body)
+    message = parsed_body.message or body[:MAX_SHOWN].decode(errors="replace").strip() or f"HTTP status {status}"
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
-    if kind is Conflict and found.reason == "AlreadyExists":
+    if kind is Conflict and parsed_body.reason == "AlreadyExists":
         kind = AlreadyExists
     elif kind is Forbidden:
         message = _with_missing_permission(message)
     elif kind is Unauthorized:
         message = f"the server does not accept our credentials ({source}): {message}"
     seconds = bounded(retry_after)
-    if seconds is None and found.details is not None:
-        seconds = bounded(found.details.retry_after_seconds)
-    return kind(message, status=status, reason=found.reason, retry_after=seconds)
+    if seconds is None and parsed_body.details is not None:
+        seconds = bounded(parsed_body.details.retry_after_seconds)
+    return kind(message, status=status, reason=parsed_body.reason, retry_after=seconds)
 
 
 def parsed(body: bytes) -> StatusAnswer:
@@ -76,10 +76,10 @@ def parsed(body: bytes) -> StatusAnswer:
 
 def _with_missing_permission(message: str) -> str:
     """Describe the missing permission in RBAC terms."""
-    found = _FORBIDDEN.search(message)
-    if found is None:
+    match = _FORBIDDEN.search(message)
+    if match is None:
         return message
-    verb, resource, group, where = found.groups()
+    verb, resource, group, where = match.groups()
     return f'{message}\n  hint: allow verb "{verb}" on resource "{resource}" of apiGroup "{group}"{where} to our user'
 
 

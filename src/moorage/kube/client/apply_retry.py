@@ -27,14 +27,14 @@ class ApplyRetry:
 
     def adjust(self, kind: Kind, change: Change[Any]) -> Change[Any] | None:
         """Return a change as it looks to who never took in what went before; ``None`` if there is nothing to apply."""
-        thing = _thing(change)
-        failed_at = self.aside.get((kind, thing.key))
+        obj = _thing(change)
+        failed_at = self.aside.get((kind, obj.key))
         if failed_at is None:
             return change
         if change.after is None:
-            del self.aside[kind, thing.key]
+            del self.aside[kind, obj.key]
             return None
-        return None if failed_at == thing.metadata.resource_version else Change(None, change.after)
+        return None if failed_at == obj.metadata.resource_version else Change(None, change.after)
 
     def succeeded(self, kind: Kind, change: Change[Any]) -> None:
         """Take in that an object is applied after all."""
@@ -42,26 +42,26 @@ class ApplyRetry:
 
     def failed(self, kind: Kind, change: Change[Any], apply: ApplyChange) -> None:
         """Log what is being raised, take back what was applied of it, and have the object listed again, once."""
-        thing = _thing(change)
-        key, version = (kind, thing.key), thing.metadata.resource_version
-        log.exception("cannot apply a change", resource=kind.plural, object=thing.key, version=version)
+        obj = _thing(change)
+        key, version = (kind, obj.key), obj.metadata.resource_version
+        log.exception("cannot apply a change", resource=kind.plural, object=obj.key, version=version)
         self._count(kind.plural)
         if change.after is None:
             self.aside.pop(key, None)
             return
-        for known in (change.after, change.before):
-            if known is not None:
+        for candidate in (change.after, change.before):
+            if candidate is not None:
                 with suppress(Exception):  # it may well be that there is nothing to take back
-                    apply(Change(known, None, is_final=False))
+                    apply(Change(candidate, None, is_final=False))
         if key in self.aside:
-            log.error("an object is ignored until it changes", resource=kind.plural, object=thing.key)
+            log.error("an object is ignored until it changes", resource=kind.plural, object=obj.key)
             self.aside[key] = version
         else:
             self.aside[key] = ""
-            self.relist(kind, thing.key)
+            self.relist(kind, obj.key)
 
 
 def _thing(change: Change[Any]) -> KubeObject:
-    thing = change.before if change.after is None else change.after
-    assert isinstance(thing, KubeObject)
-    return thing
+    obj = change.before if change.after is None else change.after
+    assert isinstance(obj, KubeObject)
+    return obj

@@ -78,14 +78,14 @@ class Candidacy:
             strategy=STRATEGY,
         )
         try:
-            known = self._known or await self._read()
-            if known is None:
+            current = self._known or await self._read()
+            if current is None:
                 meta = ObjectMeta(name=settings.identity, namespace=settings.namespace)
                 self._known = await self.client.create(LeaseCandidate(metadata=meta, spec=spec))
             else:
                 self._known = None
                 self._known = await self.client.update(
-                    replace(known, spec=replace(spec, ping_time=known.spec.ping_time))
+                    replace(current, spec=replace(spec, ping_time=current.spec.ping_time))
                 )
         except AlreadyExists:
             return False

@@ -179,8 +179,10 @@ class ExecCredentials:
         except UNREADABLE as error:
             raise Unauthorized(f"{plugin.command}: output is not an ExecCredential: {error}") from error
         if (printed.kind, printed.api_version) != ("ExecCredential", plugin.api_version):
-            found = f"{printed.api_version or 'nothing'} {printed.kind}".strip()
-            raise Unauthorized(f"{plugin.command}: printed {found}, not an ExecCredential of {plugin.api_version}")
+            printed_kind = f"{printed.api_version or 'nothing'} {printed.kind}".strip()
+            raise Unauthorized(
+                f"{plugin.command}: printed {printed_kind}, not an ExecCredential of {plugin.api_version}"
+            )
         status = printed.status or ExecStatus()
         if not status.token and not status.client_certificate_data and not status.client_key_data:
             raise Unauthorized(f"{plugin.command}: printed neither a token nor a client certificate")
@@ -218,8 +220,8 @@ class ExecCredentials:
                 await asyncio.wait((run.exited,), timeout=KILL_SECONDS)
             transport.close()
         if code := transport.get_returncode():
-            shown = run.complaints.decode(errors="replace").strip()[:MAX_COMPLAINT]
-            raise Unauthorized(f"{plugin.command}: exited with code {code}: {shown}")
+            complaint = run.complaints.decode(errors="replace").strip()[:MAX_COMPLAINT]
+            raise Unauthorized(f"{plugin.command}: exited with code {code}: {complaint}")
         return bytes(run.output)
 
     def _environment(self) -> dict[str, str]:
@@ -248,8 +250,8 @@ class ProgramRun(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Keep what was printed."""
-        kept = self.output if fd == 1 else self.complaints
-        kept += data[: MAX_OUTPUT - len(kept)]
+        buffer = self.output if fd == 1 else self.complaints
+        buffer += data[: MAX_OUTPUT - len(buffer)]
 
     def process_exited(self) -> None:
         """Note that it is over; something that it started may yet hold its output open."""

@@ -214,10 +214,10 @@ class Informer(Generic[T]):
         self.problem = error
         self._failures += 1
         self._observer.failed(self.kind, error)
-        asked = error.retry_after if isinstance(error, ApiError) else None
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
         self._hurry.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(max(asked or 0.0, WATCH_BACKOFF.delay(self._failures, self._chance))):
+            async with asyncio.timeout(max(retry_after or 0.0, WATCH_BACKOFF.delay(self._failures, self._chance))):
                 await self._hurry.wait()
 
 

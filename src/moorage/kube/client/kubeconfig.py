@@ -91,12 +91,12 @@ def in_cluster(folder: Path, env: Mapping[str, str], clock: Clock) -> Connection
 
 
 def _from_files(files: Sequence[str], context: str, master: str, env: Mapping[str, str], clock: Clock) -> Connection:
-    chosen = _choose(files, context)
-    cluster = chosen.cluster
+    selection = _choose(files, context)
+    cluster = selection.cluster
     if master:
         # Another server has another name.
         cluster = msgspec.structs.replace(cluster, server=master, tls_server_name="")
-    return _connection(cluster, chosen.user, chosen.source, env, clock, chosen.namespace or "default")
+    return _connection(cluster, selection.user, selection.source, env, clock, selection.namespace or "default")
 
 
 def _connection(
@@ -132,25 +132,25 @@ def _connection(
     )
 
 
-def _choose(files: Sequence[str], wanted: str) -> "_Chosen":
+def _choose(files: Sequence[str], context_name: str) -> "_Chosen":
     """Pick the context that is wanted, else the current one; in several files, the first to name something wins."""
-    found: dict[str, dict[str, Any]] = {"cluster": {}, "user": {}, "context": {}}
+    merged: dict[str, dict[str, Any]] = {"cluster": {}, "user": {}, "context": {}}
     for name in files:
         content = _read(name)
-        for singular, entries in found.items():
+        for singular, entries in merged.items():
             _collect(entries, content, f"{singular}s", singular, name)
-        wanted = wanted or content.get("current-context") or ""
-    where, contexts = ", ".join(files), found["context"]
+        context_name = context_name or content.get("current-context") or ""
+    where, contexts = ", ".join(files), merged["context"]
     hint = f"contexts are: {', '.join(contexts) or 'none'}"
-    if not wanted:
+    if not context_name:
         raise InputError(where, "current-context is not set", hint=hint)
-    if wanted not in contexts:
-        raise InputError(where, f"there is no context {wanted!r}", hint=hint)
-    source = f"{where}, context {wanted}"
-    context: ContextEntry = _entry(ContextEntry, contexts[wanted], source)
+    if context_name not in contexts:
+        raise InputError(where, f"there is no context {context_name!r}", hint=hint)
+    source = f"{where}, context {context_name}"
+    context: ContextEntry = _entry(ContextEntry, contexts[context_name], source)
     try:
-        cluster = found["cluster"][context.cluster]
-        user = found["user"][context.user] if context.user else {}
+        cluster = merged["cluster"][context.cluster]
+        user = merged["user"][context.user] if context.user else {}
     except KeyError as error:
         raise InputError(where, f"the context refers to {error}, which is not in the file") from error
     return _Chosen(source, _entry(ClusterEntry, cluster, source), _entry(UserEntry, user, source), context.namespace)
@@ -230,6 +230,6 @@ def _credentials(
     if user.exec is not None:
         user.exec.check(source)
         authority = cluster.authority(source)
-        known = authority.read_bytes() if isinstance(authority, Path) else authority
-        return ExecCredentials(user.exec, tls, cluster.for_programs(known), clock)
+        authority_data = authority.read_bytes() if isinstance(authority, Path) else authority
+        return ExecCredentials(user.exec, tls, cluster.for_programs(authority_data), clock)
     return FixedCredentials()

@@ -57,14 +57,14 @@ class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=Tr
 
     def for_programs(self, authority: bytes | None) -> dict[str, Any]:
         """Return what a program for credentials may know: the authority always as data, and its own settings."""
-        shown = msgspec.structs.replace(
+        public_entry = msgspec.structs.replace(
             self,
             certificate_authority="",
             certificate_authority_data=base64.b64encode(authority).decode() if authority else "",
             extensions=None,
         )
         own = [entry.extension for entry in self.extensions or () if entry.name == EXEC_EXTENSION]
-        content: dict[str, Any] = msgspec.to_builtins(shown)
+        content: dict[str, Any] = msgspec.to_builtins(public_entry)
         return content | ({"config": own[0]} if own else {})
 
 
@@ -112,8 +112,8 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True)
             raise InputError(source, "the user has both a token and a password", hint=ONE)
         for name in ("client_certificate", "client_key"):
             if getattr(self, name) and getattr(self, f"{name}_data"):
-                written = name.replace("_", "-")
-                raise InputError(source, f"both {written} and {written}-data are set", hint=ONE)
+                field = name.replace("_", "-")
+                raise InputError(source, f"both {field} and {field}-data are set", hint=ONE)
         if (self.client_certificate or self.client_certificate_data) and not (self.client_key or self.client_key_data):
             raise InputError(source, "the user has a client-certificate but no client-key", hint="add client-key-data")
         if (self.as_uid or self.as_groups or self.as_user_extra) and not self.act_as:
@@ -126,8 +126,8 @@ def resolved(entry: Any, kind: str, folder: Path) -> Any:
     """Return an entry with its paths made relative to the folder of the file it is written in."""
     if not isinstance(entry, dict):
         return entry
-    written = [name for name in PATHS[kind] if isinstance(entry.get(name), str) and entry[name]]
-    paths: dict[str, Any] = {name: str(folder / entry[name]) for name in written}
+    path_names = [name for name in PATHS[kind] if isinstance(entry.get(name), str) and entry[name]]
+    paths: dict[str, Any] = {name: str(folder / entry[name]) for name in path_names}
     plugin = entry.get("exec")
     # A bare name is looked up in PATH.
     if kind == "user" and isinstance(plugin, dict) and "/" in str(plugin.get("command", "")):

@@ -91,17 +91,21 @@ class Election:
     def bid(self) -> Lease | None:
         """Return the lease to write to acquire or keep it, or ``None`` while another replica holds it."""
         now = self._clock.now()
-        seen = self._seen or LeaseSpec()
-        if seen.holder_identity and not self.is_leader and now < self._seen_at + (seen.lease_duration_seconds or 0):
+        last_lease = self._seen or LeaseSpec()
+        if (
+            last_lease.holder_identity
+            and not self.is_leader
+            and now < self._seen_at + (last_lease.lease_duration_seconds or 0)
+        ):
             return None
         self._asked_at = now
         wall_time = format_micro_time(self._clock.wall())
-        transitions = seen.lease_transitions or 0
+        transitions = last_lease.lease_transitions or 0
         is_new = self._lease is None
         spec = LeaseSpec(
             holder_identity=self.settings.identity,
             lease_duration_seconds=int(self.settings.lease_duration),
-            acquire_time=seen.acquire_time if self.is_leader else wall_time,
+            acquire_time=last_lease.acquire_time if self.is_leader else wall_time,
             renew_time=wall_time,
             lease_transitions=transitions if self.is_leader or is_new else transitions + 1,
         )
@@ -156,15 +160,17 @@ class CoordinatedElection(Election):
 
     def bid(self) -> Lease | None:
         """Return the lease to write to keep it, or ``None`` if it is not ours, not any more, or not for long."""
-        seen = self._seen
-        if seen is None or not self.is_leader or seen.preferred_holder:
+        last_lease = self._seen
+        if last_lease is None or not self.is_leader or last_lease.preferred_holder:
             return None
         now = self._clock.now()
-        if now >= self._seen_at + (seen.lease_duration_seconds or 0):
+        if now >= self._seen_at + (last_lease.lease_duration_seconds or 0):
             return None
         self._asked_at = now
         renewed = format_micro_time(self._clock.wall())
-        return self._with(replace(seen, renew_time=renewed, lease_duration_seconds=int(self.settings.lease_duration)))
+        return self._with(
+            replace(last_lease, renew_time=renewed, lease_duration_seconds=int(self.settings.lease_duration))
+        )
 
 
 @dataclass(slots=True)
@@ -229,8 +235,8 @@ class LeaderElector:
     async def _keep(self) -> None:
         """Renew the lease until that fails for too long."""
         while True:
-            left = self.election.held_until - self.clock.now()
-            await asyncio.sleep(max(0.0, min(self.settings.retry_period, left)))
+            remaining = self.election.held_until - self.clock.now()
+            await asyncio.sleep(max(0.0, min(self.settings.retry_period, remaining)))
             if self.may_renew() and await self._try(self.election.held_until):
                 continue
             if self.clock.now() >= self.election.held_until:
@@ -238,12 +244,12 @@ class LeaderElector:
 
     async def _try(self, deadline: float | None = None) -> bool:
         """Bid for the lease once; return whether it is ours now."""
-        left = self.settings.renew_deadline if deadline is None else deadline - self.clock.now()
-        if left <= 0:
+        remaining = self.settings.renew_deadline if deadline is None else deadline - self.clock.now()
+        if remaining <= 0:
             # For example after the machine slept: a write could take the lease from its new holder.
             return False
         try:
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(remaining):
                 return await self._bid()
         except TimeoutError:
             log.warning("no response about the lease", lease=self.settings.name)
@@ -304,7 +310,7 @@ class LeaderElector:
             log.info("new leader", leader=leader)
             self.on_new_leader(leader)
 
-    def _record_change(self, what: str) -> None:
-        note = f"{self.settings.identity} {what}"
+    def _record_change(self, action: str) -> None:
+        note = f"{self.settings.identity} {action}"
         log.info("leadership changed", note=note)
         self.record(EventNote(self.election.lease, "LeaderElection", "LeaderElection", note, self.component))

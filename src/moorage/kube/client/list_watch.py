@@ -126,11 +126,11 @@ class ListWatch(Generic[T]):
         So the server prepares the next page while this one is decoded. The server writes the metadata before the items.
         """
         head = body[: max(0, body.find(b'"items":', 0, MAX_HEAD))]
-        found = _CONTINUE.search(head)
-        if found is None:
+        match = _CONTINUE.search(head)
+        if match is None:
             return None
         self._fit_pages(len(body))
-        return self._page_request(found[1].decode())
+        return self._page_request(match[1].decode())
 
     def _fit_pages(self, length: int) -> None:
         """Adjust the page size by the length of a page; at most double it."""
@@ -143,16 +143,16 @@ class ListWatch(Generic[T]):
 
     def page(self, body: bytes) -> list[Change[T]]:
         """Process a page of a list and return the differences from the known objects."""
-        meta, things, malformed = self._decoding.page(body)
+        meta, objects, malformed = self._decoding.page(body)
         if not meta.continue_ and not meta.resource_version:
             raise ApiError(f"the list of {self.kind.plural} has no resourceVersion to watch from")
         if self._listed is not None:
             # The last valid version of an object is better than none.
             self._listed.update(malformed)
-            self._listed.update([thing.key for thing in things])
+            self._listed.update([obj.key for obj in objects])
         changes: list[Change[T]] = []
-        for thing in things:
-            changes += self._differences(thing)
+        for obj in objects:
+            changes += self._differences(obj)
         self._continue = meta.continue_
         if not meta.continue_:
             changes += self._missing()
@@ -170,35 +170,35 @@ class ListWatch(Generic[T]):
                 changes += self._watched(*self._decoding.event(line))
         return changes
 
-    def _watched(self, event: str, thing: T | str) -> Iterable[Change[T]]:
-        if isinstance(thing, str):
+    def _watched(self, event: str, obj: T | str) -> Iterable[Change[T]]:
+        if isinstance(obj, str):
             # As long as it exists, what we knew of an object before it became malformed is better than nothing.
-            before = self._known.pop(thing, None) if event == "DELETED" else None
+            before = self._known.pop(obj, None) if event == "DELETED" else None
             return () if before is None else (Change(before, None, is_final=False),)
-        self._version = thing.metadata.resource_version or self._version
+        self._version = obj.metadata.resource_version or self._version
         if event == "BOOKMARK":
             return ()
         if event == "DELETED":
-            return (Change(thing, None),) if self._known.pop(thing.key, None) is not None else ()
-        return self._differences(thing)
+            return (Change(obj, None),) if self._known.pop(obj.key, None) is not None else ()
+        return self._differences(obj)
 
-    def _differences(self, thing: T) -> Iterable[Change[T]]:
-        key, meta = thing.key, thing.metadata
+    def _differences(self, obj: T) -> Iterable[Change[T]]:
+        key, meta = obj.key, obj.metadata
         before = self._known.get(key)
         if before is None:
-            self._known[key] = thing
-            return (Change(None, thing),)
+            self._known[key] = obj
+            return (Change(None, obj),)
         if before.metadata.resource_version == meta.resource_version:
             return ()
-        self._known[key] = thing
+        self._known[key] = obj
         if before.metadata.uid != meta.uid:
             # Another object of the same name: we missed the end of the first.
-            return Change(before, None, is_final=False), Change(None, thing)
-        return (Change(before, thing),)
+            return Change(before, None, is_final=False), Change(None, obj)
+        return (Change(before, obj),)
 
     def _missing(self) -> Iterator[Change[T]]:
-        listed = self._listed
-        for key in [] if listed is None else [key for key in self._known if key not in listed]:
+        listed_keys = self._listed
+        for key in [] if listed_keys is None else [key for key in self._known if key not in listed_keys]:
             yield Change(self._known.pop(key), None, is_final=False)
 
     def failed(self, error: ApiError) -> None:
@@ -327,15 +327,15 @@ class Decoding(Generic[T]):
             raw = msgspec.json.decode(body, type=RawPage)
         except UNREADABLE as error:
             raise ApiError(f"invalid list of {self.kind.__name__}: {error}") from error
-        things: list[T] = []
+        objects: list[T] = []
         malformed: list[str] = []
         for item in raw.items or ():
-            thing = self._object(item)
-            if thing is None:
+            obj = self._object(item)
+            if obj is None:
                 malformed.append(_named(item))
             else:
-                things.append(thing)
-        return raw.metadata, things, malformed
+                objects.append(obj)
+        return raw.metadata, objects, malformed
 
     def event(self, line: bytes) -> tuple[str, T | str]:
         """Decode a line of a watch: its type and object, or the key of one that is malformed.
@@ -361,15 +361,15 @@ class Decoding(Generic[T]):
 
     def _object(self, body: msgspec.Raw) -> T | None:
         try:
-            thing = decode(self.kind, bytes(body))
-            self._verify(thing)
-            if self._keeps is not None and self._keeps(thing):
-                keep_original(thing, body)
+            obj = decode(self.kind, bytes(body))
+            self._verify(obj)
+            if self._keeps is not None and self._keeps(obj):
+                keep_original(obj, body)
         except MALFORMED as error:
             log.warning("malformed object skipped", kind=self.kind.__name__, object=_named(body), reason=str(error))
             self._on_malformed(self.kind.__name__)
             return None
-        return thing
+        return obj
 
 
 def _server_error(body: bytes) -> ApiError:

@@ -8,9 +8,9 @@ from moorage.kube.api.kinds import BUILT_IN
 from moorage.kube.api.meta import KubeObject
 
 
-def is_custom(thing: KubeObject) -> bool:
+def is_custom(obj: KubeObject) -> bool:
     """Return whether an object is a custom resource."""
-    return type(thing) not in BUILT_IN
+    return type(obj) not in BUILT_IN
 
 
 def has_been_patched(content: Mapping[str, Any], patch: Mapping[str, Any]) -> bool:
@@ -21,12 +21,12 @@ def has_been_patched(content: Mapping[str, Any], patch: Mapping[str, Any]) -> bo
     >>> has_been_patched({"b": {"c": 1}}, {"b": {"c": None}})
     False
     """
-    for key, wanted in patch.items():
-        found = content.get(key)
-        if isinstance(found, dict) and isinstance(wanted, dict):
-            if not has_been_patched(found, wanted):
+    for key, value in patch.items():
+        current = content.get(key)
+        if isinstance(current, dict) and isinstance(value, dict):
+            if not has_been_patched(current, value):
                 return False
-        elif found != wanted and key != "resourceVersion":
+        elif current != value and key != "resourceVersion":
             return False
     return True
 
@@ -40,8 +40,8 @@ def patch_between(before: KubeObject, after: KubeObject) -> dict[str, Any]:
     return difference(to_data(_part(before, names)), to_data(_part(after, names)))
 
 
-def _part(thing: KubeObject, names: list[str]) -> KubeObject:
-    return type(thing)(**{name: getattr(thing, name) for name in names})
+def _part(obj: KubeObject, names: list[str]) -> KubeObject:
+    return type(obj)(**{name: getattr(obj, name) for name in names})
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -311,13 +311,13 @@ def series_key(note: EventNote) -> SeriesKey:
     return kind, note.action, note.reason, note.controller, identity(note.regarding), related
 
 
-def identity(thing: KubeObject) -> tuple[str, ...]:
+def identity(obj: KubeObject) -> tuple[str, ...]:
     """Return what an object is referred to by, its version included."""
-    meta = thing.metadata
-    return BY_TYPE[type(thing)].name, meta.namespace, meta.name, meta.uid, meta.resource_version
+    meta = obj.metadata
+    return BY_TYPE[type(obj)].name, meta.namespace, meta.name, meta.uid, meta.resource_version
 
 
-def reference(thing: KubeObject) -> Reference:
+def reference(obj: KubeObject) -> Reference:
     """Point to an object."""
-    kind, meta = BY_TYPE[type(thing)], thing.metadata
+    kind, meta = BY_TYPE[type(obj)], obj.metadata
     return Reference(kind.name, kind.api_version, meta.name, meta.uid, meta.resource_version, meta.namespace)

@@ -195,9 +195,9 @@ class RawList(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-def encoded(thing: KubeObject) -> bytes:
+def encoded(obj: KubeObject) -> bytes:
     """Write an object as JSON, with its kind."""
-    return msgspec.json.encode(encode(thing))
+    return msgspec.json.encode(encode(obj))
 
 
 def decoded(kind: type[T], body: bytes) -> T:

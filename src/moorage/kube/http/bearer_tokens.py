@@ -32,8 +32,8 @@ class BearerTokens:
     def admit(self, request: HttpRequest) -> bool:
         """Return whether a request is authorized."""
         header = request.header(b"authorization")
-        given = header.removeprefix(BEARER).encode() if header.startswith(BEARER) else b""
-        return not self._tokens or any(hmac.compare_digest(given, token) for token in self._tokens)
+        credential = header.removeprefix(BEARER).encode() if header.startswith(BEARER) else b""
+        return not self._tokens or any(hmac.compare_digest(credential, token) for token in self._tokens)
 
 
 def _read(path: Path) -> tuple[bytes, ...]:
@@ -41,7 +41,7 @@ def _read(path: Path) -> tuple[bytes, ...]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise InputError("--token-file", f"{path} cannot be read: {error.strerror}") from error
-    found = tuple(line.strip() for line in lines if line.strip())
-    if not found:
+    tokens = tuple(line.strip() for line in lines if line.strip())
+    if not tokens:
         raise InputError("--token-file", f"no token in {path}", hint="write one token per line")
-    return found
+    return tokens

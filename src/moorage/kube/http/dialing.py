@@ -51,10 +51,10 @@ class Dialer:
             self.tls.refresh()
         if self._proxy is None:
             loop = asyncio.get_running_loop()
-            made = await loop.create_connection(
+            endpoints = await loop.create_connection(
                 lambda: self._new_connection(loop), self.host, self.port, **self._encryption()
             )
-            return made[1]
+            return endpoints[1]
         if self._proxy.scheme.startswith("socks5"):
             return await self._through_socks(self._proxy)
         if self.tls is None:
@@ -148,9 +148,9 @@ class ForwardedConnection(PooledConnection):
         return super().stream(self._addressed(request), max_silence)
 
     def _addressed(self, request: bytes) -> bytes:
-        line, _, rest = request.partition(b"\r\n")
+        line, _, remainder = request.partition(b"\r\n")
         method, _, target = line.partition(b" ")
-        return b"".join((method, b" ", self._prefix, target, b"\r\n", self._login, rest))
+        return b"".join((method, b" ", self._prefix, target, b"\r\n", self._login, remainder))
 
 
 async def connected(proxy: SplitResult, answer: PieceStream) -> None:

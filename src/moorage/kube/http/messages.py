@@ -39,8 +39,8 @@ class HttpRequest:
 
     def header(self, name: bytes, default: str = "") -> str:
         """Return the value of a header, by its lower-case name."""
-        found = self.headers.get(name)
-        return found.decode("latin-1") if found is not None else default
+        value = self.headers.get(name)
+        return value.decode("latin-1") if value is not None else default
 
     @property
     def query(self) -> dict[str, str]:
@@ -53,8 +53,8 @@ class HttpRequest:
 def _origin_form(target: bytes) -> bytes:
     """Remove the fragment, and the server part of requests in proxy form."""
     if not target.startswith(b"/"):
-        _, _, rest = target.partition(b"://")
-        _, slash, path = rest.partition(b"/")
+        _, _, remainder = target.partition(b"://")
+        _, slash, path = remainder.partition(b"/")
         target = slash + path or b"/"
     return target.partition(b"#")[0]
 

@@ -244,8 +244,8 @@ class ResponseParser:
     @property
     def retry_after(self) -> str | None:
         """The value of ``Retry-After``."""
-        found = _RETRY_AFTER.search(self._head.partition(b"\r\n\r\n")[0])
-        return None if found is None else found[1].decode(errors="replace").strip()
+        match = _RETRY_AFTER.search(self._head.partition(b"\r\n\r\n")[0])
+        return None if match is None else match[1].decode(errors="replace").strip()
 
     def end_with_connection(self) -> bool:
         """Treat the end of the connection as the end of a response without a length."""

@@ -99,16 +99,16 @@ def redacted(url: str) -> str:
     >>> redacted("https://me:secret@example.org:8443/filter?token=x")
     'https://example.org:8443/filter'
     """
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, remainder = url.partition("://")
     if not separator:
         # Not a URL: the text before an @ may be a password.
         return url.rpartition("@")[2]
-    address, slash, path = rest.partition("/")
+    address, slash, path = remainder.partition("/")
     # A password may have a slash in it that should have been escaped.
     if "@" in path and "@" not in address:
         address, slash, path = path.rpartition("@")[2].partition("/")
-    shown = re.split(r"[?#]", f"{address.rpartition('@')[2]}{slash}{path}", maxsplit=1)[0]
-    return f"{scheme}://{shown}"
+    visible = re.split(r"[?#]", f"{address.rpartition('@')[2]}{slash}{path}", maxsplit=1)[0]
+    return f"{scheme}://{visible}"
 
 
 def authorization(address: SplitResult) -> str:

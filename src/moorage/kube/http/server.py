@@ -61,8 +61,8 @@ class HttpServer:
             loop.add_reader(listening, self._accept, listening, tls)
         if self._sweeper is None:
             self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep_again)
-        found: int = sockets[0].getsockname()[1]
-        return found
+        bound_port: int = sockets[0].getsockname()[1]
+        return bound_port
 
     def _accept(self, listening: socket.socket, tls: Tls) -> None:
         """Accept pending connections up to the limit; without free file descriptors, retry in a second."""
@@ -161,10 +161,10 @@ def _sweeps(connection: Tracked) -> int:
 async def _bound(host: str | None, port: int, reuse_address: bool, reuse_port: bool) -> list[socket.socket]:
     """Return a socket for every address of a host, or of this machine; OSError if one of them cannot be had."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in dict.fromkeys(addresses):
             try:
                 listening = socket.socket(family, kind, protocol)
             except OSError:

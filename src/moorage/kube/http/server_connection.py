@@ -243,11 +243,11 @@ class ServerConnection(asyncio.Protocol):
             self._stream.go_on()
         self._serve_on()
 
-    def _read(self, wanted: bool) -> None:
-        if wanted == self._is_reading or self.transport.is_closing():
+    def _read(self, is_wanted: bool) -> None:
+        if is_wanted == self._is_reading or self.transport.is_closing():
             return
-        self._is_reading = wanted
-        if wanted:
+        self._is_reading = is_wanted
+        if is_wanted:
             self.transport.resume_reading()
         else:
             self.transport.pause_reading()

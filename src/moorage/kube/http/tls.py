@@ -41,8 +41,8 @@ class ResumingContext(ssl.SSLContext):
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
         """Begin a connection, in the session that is known."""
-        known = session or self._sessions.get(str(server_hostname))
-        return super().wrap_bio(incoming, outgoing, server_side, server_hostname, known)
+        cached_session = session or self._sessions.get(str(server_hostname))
+        return super().wrap_bio(incoming, outgoing, server_side, server_hostname, cached_session)
 
     def keep_session(self, connection: ssl.SSLObject) -> None:
         """Store the session of a connection that received a response; the server sends no ticket before that."""
@@ -108,10 +108,10 @@ class ClientTls:
 
     def show(self, certificate: str, key: str) -> None:
         """Use this client certificate from now on; raise InputError if it is invalid."""
-        shown = certificate.encode(), key.encode()
-        if shown == self._shown:
+        pair = certificate.encode(), key.encode()
+        if pair == self._shown:
             return
-        before, self._shown = self._shown, shown
+        before, self._shown = self._shown, pair
         try:
             self._context = self._built()
         except InputError:
@@ -193,8 +193,8 @@ def verified_chain(connection: ssl.SSLObject) -> list[bytes]:
         chain: list[bytes] = connection.get_verified_chain()
     else:
         # Python has had this since 3.10, and made it public in 3.13.
-        found = connection._sslobj.get_verified_chain()  # type: ignore[attr-defined]
-        chain = [certificate.public_bytes(_DER) for certificate in found or ()]
+        certificates = connection._sslobj.get_verified_chain()  # type: ignore[attr-defined]
+        chain = [certificate.public_bytes(_DER) for certificate in certificates or ()]
     own = connection.getpeercert(binary_form=True)
     return chain or ([own] if own else [])
 

@@ -71,14 +71,16 @@ class WebService:
 
     async def get_json(self, path: str = "", query: Mapping[str, str] | None = None) -> Any:
         """Send a request and return the JSON response as plain data; raise ServiceError if it fails or is not JSON."""
-        asked = f"{path}?{urlencode(query)}" if query else path
+        target = f"{path}?{urlencode(query)}" if query else path
         try:
-            answer = await self.send("GET", asked or "/")
+            answer = await self.send("GET", target or "/")
         except ServiceError as error:
             raise ServiceError(f"{self.url}{path}: {error}") from error
         if answer.status != 200:
-            said = answer.body[:MAX_QUOTED].decode(errors="replace").strip()
-            raise ServiceError(f"{self.url}{path} returned status {answer.status}" + (f": {said}" if said else ""))
+            excerpt = answer.body[:MAX_QUOTED].decode(errors="replace").strip()
+            raise ServiceError(
+                f"{self.url}{path} returned status {answer.status}" + (f": {excerpt}" if excerpt else "")
+            )
         try:
             return msgspec.json.decode(answer.body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

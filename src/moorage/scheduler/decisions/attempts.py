@@ -47,11 +47,11 @@ class AttemptLog(AttemptObserver):
         self.on_failure: Callable[[], None] = lambda: None
         """Called when an attempt fails with an error, or in its binding cycle: no object may show that."""
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Describe the nodes before anything changes."""
         if self._with_nodes:
-            self._entries = node_entries(runner, found)
-            self._searches.append((found, self._entries))
+            self._entries = node_entries(runner, result)
+            self._searches.append((result, self._entries))
 
     def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
         """Add the scores of extenders."""
@@ -60,10 +60,10 @@ class AttemptLog(AttemptObserver):
             if added and entry is not None and entry.total is not None:
                 self._entries[name] = replace(entry, total=entry.total + added, extenders=added)
 
-    def settled(self, queued: QueuedPodInfo, found: SearchResult | ExtendedNodes | None) -> None:
+    def settled(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
         """Return to the node results of the search that was used."""
         self._of_group = True
-        self._entries = next((entries for search, entries in self._searches if search is found), {})
+        self._entries = next((entries for search, entries in self._searches if search is result), {})
 
     def group_ended(self, attempt: GroupAttempt) -> None:
         """Discard the node results of the members."""
@@ -133,22 +133,22 @@ def refused(outcome: Unschedulable | Failed) -> dict[str, Any]:
     }
 
 
-def node_entries(runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> dict[str, NodeEntry]:
+def node_entries(runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> dict[str, NodeEntry]:
     """Describe every node that the search evaluated, in visiting order: its rejection, or its scores by plugin."""
     table = None
-    if isinstance(found, ExtendedNodes):
-        table, found = found.table, found.result
-    if found.diagnosis.pre_filter is not None:
+    if isinstance(result, ExtendedNodes):
+        table, result = result.table, result.result
+    if result.diagnosis.pre_filter is not None:
         return {}
-    if isinstance(found, OneNode):
-        scored = {found.node.name: NodeEntry()}
-        if found.is_nominated:
+    if isinstance(result, OneNode):
+        scored = {result.node.name: NodeEntry()}
+        if result.is_nominated:
             return scored
     else:
-        scored = {} if isinstance(found, NoNode) else _scores(runner, found, table or runner.cache.nodes)
-    statuses, nodes = found.diagnosis.statuses, runner.cache.nodes
+        scored = {} if isinstance(result, NoNode) else _scores(runner, result, table or runner.cache.nodes)
+    statuses, nodes = result.diagnosis.statuses, runner.cache.nodes
     entries: dict[str, NodeEntry] = {}
-    scope = found.diagnosis.scope
+    scope = result.diagnosis.scope
     for row in runner.cache.order:
         if scope is not None and not scope.mask[row]:
             continue
@@ -160,11 +160,11 @@ def node_entries(runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> 
     return entries
 
 
-def _scores(runner: ProfileRunner, found: SeveralNodes, nodes: NodeTable) -> dict[str, NodeEntry]:
+def _scores(runner: ProfileRunner, result: SeveralNodes, nodes: NodeTable) -> dict[str, NodeEntry]:
     """Score the feasible nodes without cached results."""
-    rows = np.roll(runner.cache.order, -found.start)
-    window = nodes.take(rows[found.feasible[rows]])
-    scores = score_all(runner.profile, found.cycle.clone(), found.pod, window)
+    rows = np.roll(runner.cache.order, -result.start)
+    window = nodes.take(rows[result.feasible[rows]])
+    scores = score_all(runner.profile, result.cycle.clone(), result.pod, window)
     return {
         name: NodeEntry(
             total=int(scores.totals[position]),

@@ -100,9 +100,9 @@ def _scoring(group: str, scores: PlacementScores) -> PlacementScoring:
 
 
 def _nomination(attempt: GroupAttempt) -> GroupNomination | None:
-    done = attempt.post_filtered
-    if done is None or done.code is not Code.SUCCESS:
+    outcome = attempt.post_filtered
+    if outcome is None or outcome.code is not Code.SUCCESS:
         return None
     pods = {member.uid: member.pod.key for member in attempt.members}
-    nominated = {pods[uid]: node for uid, node in done.nominated.items() if uid in pods}
-    return GroupNomination(nominated, tuple(sorted(victim.key for victim in done.victims)))
+    nominated = {pods[uid]: node for uid, node in outcome.nominated.items() if uid in pods}
+    return GroupNomination(nominated, tuple(sorted(victim.key for victim in outcome.victims)))

@@ -160,25 +160,25 @@ def _logged_details(line: LoggedDecision) -> Iterator[str]:
 
 
 def _runners_up(line: LoggedDecision) -> Iterator[str]:
-    chosen = line.nodes.get(line.node)
-    if chosen is None or chosen.total is None:
-        if chosen is not None:
+    winner = line.nodes.get(line.node)
+    if winner is None or winner.total is None:
+        if winner is not None:
             yield "the only feasible node, so no scores were computed"
         return
-    yield f"{line.node}  {chosen.total}  {_scores(chosen)}"
+    yield f"{line.node}  {winner.total}  {_scores(winner)}"
     for name, entry in line.nodes.items():
         if name != line.node and entry.total is not None:
-            behind = chosen.total - entry.total
-            yield f"{name}  {entry.total}  {_compared(chosen, entry) if behind else 'equal'}"
+            behind = winner.total - entry.total
+            yield f"{name}  {entry.total}  {_compared(winner, entry) if behind else 'equal'}"
 
 
 def _scores(entry: NodeEntry) -> str:
     return ", ".join(f"{plugin} {score.weighted}" for plugin, score in (entry.scores or {}).items())
 
 
-def _compared(chosen: NodeEntry, other: NodeEntry) -> str:
+def _compared(winner: NodeEntry, runner_up: NodeEntry) -> str:
     """List the score differences by plugin, the largest first."""
-    best, scores = chosen.scores or {}, other.scores or {}
+    best, scores = winner.scores or {}, runner_up.scores or {}
     gaps = {name: scores[name].weighted - best[name].weighted for name in best if name in scores}
     plugins = sorted((name for name in gaps if gaps[name]), key=lambda name: -abs(gaps[name]))
     return ", ".join(f"{name} {gaps[name]:+d}" for name in plugins)

@@ -167,8 +167,8 @@ class EventHandlers:
         if self._adapt is not None:
             before, after = before and self._adapt(before), after and self._adapt(after)
         if (sources := self._sources) is not None and (newest := after or before) is not None:
-            known = self._pods.find(newest.key)
-            before, after = before and sources.adapt(before, known), after and sources.adapt(after, known)
+            cached_pod = self._pods.find(newest.key)
+            before, after = before and sources.adapt(before, cached_pod), after and sources.adapt(after, cached_pod)
             if after is not None:
                 sources.member_changed(after)
         if after is not None:
@@ -355,7 +355,7 @@ class EventHandlers:
     def _nomination_ended(self, pod: Pod) -> None:
         """Wake pods of the same or a lower priority that could not use the resources of a nominated pod."""
         self._queue.move_all_to_active_or_backoff(
-            ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= pod.priority
+            ASSIGNED_POD_DELETE, pod, None, lambda candidate: candidate.priority <= pod.priority
         )
 
     def _notify(self, action: Action, kind: type[KubeObject], old: KubeObject | None, new: KubeObject | None) -> None:
@@ -384,8 +384,8 @@ def resource_of(thing: KubeObject) -> str:
 
 
 def _own_resource(kind: type[KubeObject]) -> str | None:
-    known = BY_TYPE.get(kind)
-    return None if known is None or kind in BUILT_IN else known.event_resource
+    registered_kind = BY_TYPE.get(kind)
+    return None if registered_kind is None or kind in BUILT_IN else registered_kind.event_resource
 
 
 def event_resource(kind: type[KubeObject]) -> str:

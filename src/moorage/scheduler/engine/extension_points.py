@@ -249,13 +249,13 @@ def check_range(plugin: str, scores: IntArray) -> None:
 
 
 def change_what_if(
-    point: Point, profile: Profile, cycle: CycleState, pod: Pod, other: Pod, node: NodeInfo
+    point: Point, profile: Profile, cycle: CycleState, pod: Pod, changed_pod: Pod, node: NodeInfo
 ) -> Status | None:
     """Notify the pre-filters that a pod was added to a what-if, or removed from it."""
     for plugin in profile.extensions:
         if plugin.name not in cycle.skipped_filters:
             method = plugin.add_pod if point is ADD_POD else plugin.remove_pod
-            status = require_status(point, plugin, ask(point, plugin, method, cycle, pod, other, node))
+            status = require_status(point, plugin, ask(point, plugin, method, cycle, pod, changed_pod, node))
             if status is not None:
                 text = point.wording.format(plugin=plugin.name, problem=status.message)
                 return Status.error(text).by(plugin.name)

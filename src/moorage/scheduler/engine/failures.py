@@ -33,7 +33,7 @@ class FailureHandler:
 
     def handle(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Requeue the pod if it is still pending, and record an event with the reasons."""
-        tried = queued.pod
+        attempted_pod = queued.pod
         if isinstance(outcome, Unschedulable):
             queued.rejected_by(set(outcome.diagnosis.unschedulable_plugins), set(outcome.diagnosis.pending_plugins))
         else:
@@ -55,13 +55,13 @@ class FailureHandler:
             return
         else:
             self._queue.add_unschedulable(queued, current)
-        self._report(tried, current or tried, outcome)
+        self._report(attempted_pod, current or attempted_pod, outcome)
 
-    def _report(self, tried: Pod, pod: Pod, outcome: Unschedulable | Failed) -> None:
+    def _report(self, attempted_pod: Pod, pod: Pod, outcome: Unschedulable | Failed) -> None:
         nominated = outcome.nominated_node
         if nominated is None:
             # Not ``add``: a nomination that is still being written to the status would be lost.
-            self._queue.nominator.update(tried, pod)
+            self._queue.nominator.update(attempted_pod, pod)
         else:
             if not nominated and not pod.nominated_node_name:
                 self._queue.end_nomination(pod)  # no change of the status ends it
@@ -88,9 +88,9 @@ class FailureHandler:
 def status_patch(pod: Pod, reason: str, message: str, nominated: str | None) -> Mapping[str, Any]:
     """Return the patch of the pod's status; empty if nothing changes."""
     patch: dict[str, Any] = {}
-    known = pod.condition(SCHEDULED)
-    wanted = ("False", reason, message, pod.metadata.generation)
-    if known is None or (known.status, known.reason, known.message, known.observed_generation) != wanted:
+    current = pod.condition(SCHEDULED)
+    desired = ("False", reason, message, pod.metadata.generation)
+    if current is None or (current.status, current.reason, current.message, current.observed_generation) != desired:
         condition = {"type": SCHEDULED, "status": "False", "reason": reason, "message": message}
         if pod.metadata.generation:
             condition["observedGeneration"] = pod.metadata.generation  # type: ignore[assignment]

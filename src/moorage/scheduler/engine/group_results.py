@@ -119,15 +119,15 @@ class GroupTrial(Struct):
 
     def complete(self) -> None:
         """Copy the status to child groups that were not tried, or succeeded although the parent failed."""
-        known = {child.tree.key: child for child in self.children}
+        trials_by_key = {child.tree.key: child for child in self.children}
         for child in self.tree.children:
-            found = known.get(child.key)
-            if found is None:
-                found = GroupTrial(child, self.status)
-                self.children.append(found)
-            elif self.status is not None and found.status is None:
-                self._fail_below(found)
-            found.complete()
+            child_trial = trials_by_key.get(child.key)
+            if child_trial is None:
+                child_trial = GroupTrial(child, self.status)
+                self.children.append(child_trial)
+            elif self.status is not None and child_trial.status is None:
+                self._fail_below(child_trial)
+            child_trial.complete()
 
     def _fail_below(self, child: "GroupTrial") -> None:
         child.status = self.status

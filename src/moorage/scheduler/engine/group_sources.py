@@ -23,14 +23,14 @@ def regroup(before: "GroupSources | None", after: "GroupSources | None", pods: I
     """Have other plugins describe groups; return the pods whose group is another one now, before and after."""
     if before is None and after is None:
         return []
-    known = before or after
-    assert known is not None
-    return (after or known.empty()).take_over(before or known.empty(), pods)
+    sources = before or after
+    assert sources is not None
+    return (after or sources.empty()).take_over(before or sources.empty(), pods)
 
 
 def signature(sources: Mapping[str, Sequence[GroupSourcePlugin]]) -> Mapping[str, tuple[object, ...]]:
     """Return which classes describe groups, by profile."""
-    return {profile: tuple(map(type, found)) for profile, found in sources.items()}
+    return {profile: tuple(map(type, plugins)) for profile, plugins in sources.items()}
 
 
 class GroupSources:
@@ -48,7 +48,7 @@ class GroupSources:
         *,
         with_objects: bool,
     ) -> None:
-        self._sources = {profile: tuple(found) for profile, found in sources.items() if found}
+        self._sources = {profile: tuple(plugins) for profile, plugins in sources.items() if plugins}
         self._groups = groups
         self._queue = queue
         self._with_objects = with_objects
@@ -60,11 +60,11 @@ class GroupSources:
         Plugins of the same classes and names describe the same groups; otherwise every pod is assigned again.
         """
         if signature(former._sources) == signature(self._sources):
-            places = {
-                id(plugin): (name, at) for name, found in former._sources.items() for at, plugin in enumerate(found)
+            positions = {
+                id(plugin): (name, at) for name, plugins in former._sources.items() for at, plugin in enumerate(plugins)
             }
             for key, plugin in former._source_of.items():
-                name, at = places[id(plugin)]
+                name, at = positions[id(plugin)]
                 self._source_of[key] = self._sources[name][at]
             moved: list[tuple[Pod, Pod]] = []
         else:
@@ -96,10 +96,10 @@ class GroupSources:
 
     # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def adapt(self, pod: Pod, known: Pod | None) -> Pod:
-        """Return a pod as a member of its group; ``known`` is its last version, with the group assigned then."""
-        is_known = known is not None and known.metadata.uid == pod.metadata.uid
-        group = known.spec.scheduling_group if known is not None and is_known else self._group_of(pod)
+    def adapt(self, pod: Pod, last_version: Pod | None) -> Pod:
+        """Return a pod as a member of its group; ``last_version`` has the group assigned before."""
+        is_known = last_version is not None and last_version.metadata.uid == pod.metadata.uid
+        group = last_version.spec.scheduling_group if last_version is not None and is_known else self._group_of(pod)
         if group == pod.spec.scheduling_group:
             return pod
         member = replace(pod, spec=replace(pod.spec, scheduling_group=group))
@@ -177,10 +177,10 @@ class GroupSources:
         self._queue.move_all_to_active_or_backoff(ClusterEvent(Resource.POD_GROUP, action), before, after)
 
     def _members(self, key: str, newcomer: Pod | None) -> Iterator[Pod]:
-        known = self._groups.members(key)
+        members = self._groups.members(key)
         uid = "" if newcomer is None else newcomer.metadata.uid
-        if known is not None:
-            seen = {**known.assigned, **known.assumed, **known.waiting}
-            yield from (pod for pod in seen.values() if pod.metadata.uid != uid)
+        if members is not None:
+            member_pods = {**members.assigned, **members.assumed, **members.waiting}
+            yield from (pod for pod in member_pods.values() if pod.metadata.uid != uid)
         if newcomer is not None:
             yield newcomer

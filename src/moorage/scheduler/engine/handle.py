@@ -183,11 +183,11 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
                 shared[key] = make(), tuple(self.listed)
             finally:
                 self.listed = before | self.listed
-        found: S = shared[key][0]
+        value: S = shared[key][0]
         # All plugins that share it depend on the same kinds.
         self.listed.update(dict.fromkeys(shared[key][1]))
         self.shares.add(key)
-        return found
+        return value
 
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Filter one node, perhaps a what-if, by all filters of the profile, nominated pods included."""

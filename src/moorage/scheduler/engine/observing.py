@@ -28,7 +28,7 @@ class AttemptObserver:
     def trying(self, queued: QueuedPodInfo) -> None:
         """An attempt of a single pod begins; not called for members of a group."""
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """The search for nodes has ended; the node is not chosen yet."""
 
     def totalled(self, result: SeveralNodes, totals: Totals, notes: ScoreNotes) -> None:
@@ -40,7 +40,7 @@ class AttemptObserver:
     def trying_group(self, queued: QueuedPodGroupInfo) -> None:
         """An attempt of a group begins; not called for groups that fail without a search."""
 
-    def settled(self, queued: QueuedPodInfo, found: SearchResult | ExtendedNodes | None) -> None:
+    def settled(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
         """The final search of a group's member is known, directly before :meth:`ended`: there may be many searches."""
 
     def group_ended(self, attempt: GroupAttempt) -> None:
@@ -77,10 +77,10 @@ class ObserverChain(AttemptObserver):
         for observer in self._observers:
             observer.trying(queued)
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Notify all."""
         for observer in self._observers:
-            observer.found(queued, runner, found)
+            observer.found(queued, runner, result)
 
     def totalled(self, result: SeveralNodes, totals: Totals, notes: ScoreNotes) -> None:
         """Notify all."""
@@ -97,10 +97,10 @@ class ObserverChain(AttemptObserver):
         for observer in self._observers:
             observer.trying_group(queued)
 
-    def settled(self, queued: QueuedPodInfo, found: SearchResult | ExtendedNodes | None) -> None:
+    def settled(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
         """Notify all."""
         for observer in self._observers:
-            observer.settled(queued, found)
+            observer.settled(queued, result)
 
     def group_ended(self, attempt: GroupAttempt) -> None:
         """Notify all."""

@@ -138,10 +138,10 @@ def _time(phase: Callable[..., Any], times: PhaseTimes) -> Callable[..., Any]:
     # A dozen of these run for every pod: success, the usual case, makes no calls but those of the clock.
     record_success, can_fail = times.record_success, times.can_fail
 
-    def run(*arguments: Any, **named: Any) -> Any:
+    def run(*arguments: Any, **keywords: Any) -> Any:
         began = perf_counter()
         try:
-            result = phase(*arguments, **named)
+            result = phase(*arguments, **keywords)
         except MoorageError:
             times.failed(perf_counter() - began)
             raise
@@ -157,10 +157,10 @@ def _time(phase: Callable[..., Any], times: PhaseTimes) -> Callable[..., Any]:
 def _time_async(phase: Callable[..., Any], times: PhaseTimes) -> Callable[..., Any]:
     record_success, can_fail = times.record_success, times.can_fail
 
-    async def run(*arguments: Any, **named: Any) -> Any:
+    async def run(*arguments: Any, **keywords: Any) -> Any:
         began = perf_counter()
         try:
-            result = await phase(*arguments, **named)
+            result = await phase(*arguments, **keywords)
         except MoorageError:
             times.failed(perf_counter() - began)
             raise

@@ -107,7 +107,7 @@ class Profile:
 
         Plugins that do not override ``events_to_register`` are also registered for the kinds that they list.
         """
-        listed = events_of_listed_kinds or {}
+        events_by_plugin = events_of_listed_kinds or {}
         rejecting: Iterable[Plugin] = (
             *self.pre_enqueue,
             *self.pre_filter,
@@ -117,7 +117,7 @@ class Profile:
         )
         return {
             plugin.name: (
-                (*_read_registrations(plugin), *listed.get(plugin.name, ()))
+                (*_read_registrations(plugin), *events_by_plugin.get(plugin.name, ()))
                 if _inherits(plugin, Plugin, "events_to_register")
                 else _read_registrations(plugin)
             )

@@ -108,8 +108,8 @@ def _build_queueing(
 ) -> Queueing:
     profiles: dict[str, ProfileQueueing] = {}
     for name, runner in runners.items():
-        listed = {plugin: events_of_listed(handle.listed) for plugin, handle in runner.handles.made.items()}
-        registrations = runner.profile.registrations(listed)
+        events_by_plugin = {plugin: events_of_listed(handle.listed) for plugin, handle in runner.handles.made.items()}
+        registrations = runner.profile.registrations(events_by_plugin)
         if runner.extenders:
             registrations[EXTENDER] = EVERY_EVENT
         profiles[name] = ProfileQueueing(runner.profile.pre_enqueue, with_groups(registrations, has_groups))

@@ -75,7 +75,7 @@ def score_all(profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable) -
 def _require_range(scored: list[PluginScores]) -> None:
     """Raise for a score out of range: of the first such node, and there of the first plugin."""
     bad = [(item.normalized < MIN_NODE_SCORE) | (item.normalized > MAX_NODE_SCORE) for item in scored]
-    places = [(int(mask.argmax()), at) for at, mask in enumerate(bad) if mask.any()]
-    if places:
-        place, at = min(places)
-        check_range(scored[at].plugin, scored[at].normalized[place : place + 1])
+    first_rows = [(int(mask.argmax()), at) for at, mask in enumerate(bad) if mask.any()]
+    if first_rows:
+        row, at = min(first_rows)
+        check_range(scored[at].plugin, scored[at].normalized[row : row + 1])

@@ -29,10 +29,12 @@ def resizing(config: SchedulerConfiguration, features: FeatureGates) -> Schedule
 def _for_resizes(config: ProfileConfig) -> ProfileConfig:
     """Return a profile without the plugins that do not apply to a resize."""
     sets = {field.name: getattr(config.plugins, field.name) for field in fields(Plugins)}
-    reduced = {name: _without_settled(found) for name, found in sets.items() if isinstance(found, PluginSet)}
+    reduced = {
+        name: _without_settled(plugin_set) for name, plugin_set in sets.items() if isinstance(plugin_set, PluginSet)
+    }
     return replace(config, plugins=replace(config.plugins, **reduced))
 
 
-def _without_settled(found: PluginSet) -> PluginSet:
-    kept = tuple(entry for entry in found.enabled if entry.name not in SETTLED)
-    return PluginSet(kept, (*found.disabled, *(PluginEntry(name) for name in SETTLED)))
+def _without_settled(plugin_set: PluginSet) -> PluginSet:
+    enabled = tuple(entry for entry in plugin_set.enabled if entry.name not in SETTLED)
+    return PluginSet(enabled, (*plugin_set.disabled, *(PluginEntry(name) for name in SETTLED)))

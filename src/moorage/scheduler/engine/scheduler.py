@@ -256,21 +256,21 @@ class Scheduler:
         if not self.cache.columns.infos:
             return Failed(NO_NODES, is_rejection=True)
 
-        found = runner.find(pod) if not runner.extenders else await self._find_extended(runner, pod)
+        result = runner.find(pod) if not runner.extenders else await self._find_extended(runner, pod)
         if self.observer is not None:
-            self.observer.found(queued, runner, found)
-        if isinstance(found, NoNode):
-            return await self._post_filter(queued, runner, found, preempts=preempts)
+            self.observer.found(queued, runner, result)
+        if isinstance(result, NoNode):
+            return await self._post_filter(queued, runner, result, preempts=preempts)
         if runner.extenders:
-            choice = await self._choose_extended(runner, found)
+            choice = await self._choose_extended(runner, result)
             if self.observer is not None:
                 self.observer.chosen(queued, choice)
-            state = (found.result if isinstance(found, ExtendedNodes) else found).cycle
+            state = (result.result if isinstance(result, ExtendedNodes) else result).cycle
         else:
-            assert not isinstance(found, ExtendedNodes)
-            choice, state = runner.choose(found), found.cycle
-        refused = self.commit(queued, runner, state, choice.node.name)
-        return Placed(choice.node.name, choice.tied) if refused is None else refused
+            assert not isinstance(result, ExtendedNodes)
+            choice, state = runner.choose(result), result.cycle
+        rejection = self.commit(queued, runner, state, choice.node.name)
+        return Placed(choice.node.name, choice.tied) if rejection is None else rejection
 
     def commit(
         self, queued: QueuedPodInfo, runner: ProfileRunner, state: CycleState, node_name: str
@@ -298,16 +298,16 @@ class Scheduler:
         return None
 
     async def _post_filter(
-        self, queued: QueuedPodInfo, runner: ProfileRunner, found: NoNode, *, preempts: bool
+        self, queued: QueuedPodInfo, runner: ProfileRunner, no_node: NoNode, *, preempts: bool
     ) -> Unschedulable:
         result = NOT_RUN
         if preempts:
             with self.services.freeze:
-                result = await runner.post_filter(found)
+                result = await runner.post_filter(no_node)
         if self.observer is not None:
             self.observer.post_filtered(queued, result)
-        found.diagnosis.post_filter_message = result.message
-        return Unschedulable(found.diagnosis, result.nominated_node)
+        no_node.diagnosis.post_filter_message = result.message
+        return Unschedulable(no_node.diagnosis, result.nominated_node)
 
     def _reserve_and_permit(self, runner: ProfileRunner, binding: PendingBinding) -> Status | None:
         pod, state, node_name = binding.pod, binding.cycle, binding.node_name
@@ -328,9 +328,9 @@ class Scheduler:
         with self.services.freeze:
             return await runner.find_extended(pod)
 
-    async def _choose_extended(self, runner: ProfileRunner, found: OneNode | SeveralNodes | ExtendedNodes) -> Choice:
+    async def _choose_extended(self, runner: ProfileRunner, result: OneNode | SeveralNodes | ExtendedNodes) -> Choice:
         with self.services.freeze:
-            return await runner.choose_extended(found)
+            return await runner.choose_extended(result)
 
     def _drop(self, queued: QueuedPodInfo) -> Outcome:
         """Drop a pod that is being deleted, or is already placed."""

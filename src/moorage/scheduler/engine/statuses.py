@@ -41,12 +41,12 @@ class StatusTable:
 
     def number(self, status: Status) -> int:
         """Return the number of a status, giving it one if it is new."""
-        known = self._ids.get(status)
-        if known is None:
-            known = self._ids[status] = len(self._statuses)
+        status_id = self._ids.get(status)
+        if status_id is None:
+            status_id = self._ids[status] = len(self._statuses)
             self._statuses.append(status)
             self.plugins.add(status.plugin)
-        return known
+        return status_id
 
     def written(self, status_ids: IdArray, rows: Mapping[int, Status]) -> IdArray:
         """Return a copy of a column with other statuses on some rows."""
@@ -119,8 +119,8 @@ def _numbered(verdict: Verdict, plugin: str, rows: BoolArray, table: StatusTable
             combination |= mask.astype(np.int64) << bit
         combination[~rows] = 0
         for bits in np.unique(combination):
-            chosen = [status for bit, (_, status) in enumerate(rejections[:MAX_REJECTIONS]) if bits >> bit & 1]
-            if (merged := combined(chosen)) is not None:
+            statuses = [status for bit, (_, status) in enumerate(rejections[:MAX_REJECTIONS]) if bits >> bit & 1]
+            if (merged := combined(statuses)) is not None:
                 yield combination == bits, table.number(merged.by(plugin))
 
 
@@ -178,13 +178,13 @@ class RowStatuses(NodeStatuses):
 
     def grouped(self, node_count: int, examples: int) -> list[StatusGroup]:
         """Put nodes with the same status together, the most common first, with the names of a few of them."""
-        counts, found = np.bincount(self._status_ids, minlength=len(self._table)), []
+        counts, groups = np.bincount(self._status_ids, minlength=len(self._table)), []
         for number in np.flatnonzero(counts):
             if (status := self._table[int(number)]) is not None:
                 rows = np.flatnonzero(self._status_ids == number)[:examples].tolist()
                 names = tuple(self._nodes[row].name for row in rows)
-                found.append(StatusGroup(status, int(counts[number]), names))
-        return self._with_absent(found, node_count)
+                groups.append(StatusGroup(status, int(counts[number]), names))
+        return self._with_absent(groups, node_count)
 
     def reasons(self, node_count: int) -> Counter[str]:
         """Count every reason over all nodes of the cluster."""

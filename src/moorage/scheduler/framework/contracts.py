@@ -55,8 +55,8 @@ def broken_contract(plugin: type[Plugin]) -> tuple[str, str] | None:
     for base in _BASES:
         if issubclass(plugin, base):
             for name, promised in _methods(base):
-                if getattr(plugin, name) is not promised and (found := _compare(plugin, name, promised)) is not None:
-                    return found
+                if getattr(plugin, name) is not promised and (problem := _compare(plugin, name, promised)) is not None:
+                    return problem
     return None
 
 
@@ -76,14 +76,14 @@ def _methods(base: type[Plugin]) -> Iterator[tuple[str, Any]]:
 
 
 def _compare(plugin: type[Plugin], name: str, promised: Any) -> tuple[str, str] | None:
-    given, where = getattr(plugin, name), f"{plugin.name}.{name}"
-    if not callable(given):
-        return f"{where} is {given!r}, which cannot be called", f"write `{_heading(name, promised)}`"
-    inner = inspect.unwrap(given)
-    waits = inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(inner)
+    method, where = getattr(plugin, name), f"{plugin.name}.{name}"
+    if not callable(method):
+        return f"{where} is {method!r}, which cannot be called", f"write `{_heading(name, promised)}`"
+    inner = inspect.unwrap(method)
+    waits = inspect.iscoroutinefunction(method) or inspect.iscoroutinefunction(inner)
     # A decorated function or a callable object may return an awaitable; a plain `def` does not unless annotated.
-    is_plain = inner is given and (inspect.isfunction(given) or inspect.ismethod(given))
-    returns = str(getattr(given, "__annotations__", {}).get("return", ""))
+    is_plain = inner is method and (inspect.isfunction(method) or inspect.ismethod(method))
+    returns = str(getattr(method, "__annotations__", {}).get("return", ""))
     is_plain = is_plain and not any(word in returns for word in _AWAITABLE)
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
         return f"{where} has a `yield`, so that calling it does nothing", "return the answer instead"

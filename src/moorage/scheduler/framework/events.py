@@ -105,11 +105,11 @@ class ClusterEvent(Struct, frozen=True):
         """
         if self.is_wildcard:
             return True
-        same = (
+        is_same_resource = (
             self.resource in (incoming.resource, Resource.WILDCARD)
             or (self.resource == Resource.POD and incoming.resource in KINDS_OF_POD)
         )  # fmt: skip
-        return same and bool(self.action & incoming.action) and incoming.action <= self.action
+        return is_same_resource and bool(self.action & incoming.action) and incoming.action <= self.action
 
 
 class QueueingHint(Enum):

@@ -49,8 +49,8 @@ class GroupTree(Struct, frozen=True):
     def quorum(self) -> int:
         """Number of pods, or groups, that must be placed together; 1 if each may be placed alone."""
         group = self.group
-        needed = group.min_group_count if isinstance(group, CompositePodGroup) else group.min_count
-        return 1 if needed is None else needed
+        minimum = group.min_group_count if isinstance(group, CompositePodGroup) else group.min_count
+        return 1 if minimum is None else minimum
 
     def quorum_status(self, remaining: int, scheduled: int, minimum: str = "minCount") -> Status | None:
         """Return whether enough pods or groups are or can be placed; ``minimum`` is the user's name of the number."""

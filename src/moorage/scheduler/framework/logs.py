@@ -22,10 +22,10 @@ class Verbosity:
 
     def of(self, module: str) -> int:
         """Return the level of a module: that of the first pattern it matches, by its last name or its path."""
-        known = self._known.get(module)
-        if known is None:
-            known = self._known[module] = self._find(module)
-        return known
+        level = self._known.get(module)
+        if level is None:
+            level = self._known[module] = self._find(module)
+        return level
 
     def _find(self, module: str) -> int:
         names = (module.rpartition(".")[2], module.replace(".", "/"))
@@ -55,10 +55,10 @@ class PluginLog:
 
     def v(self, level: int) -> "PluginLog":
         """Return a log for details of a level, from 0 (always) to 10 (everything)."""
-        found = self._details.get(level)
-        if found is None:
-            found = self._details[level] = PluginLog(self._module, self._about, level)
-        return found
+        child = self._details.get(level)
+        if child is None:
+            child = self._details[level] = PluginLog(self._module, self._about, level)
+        return child
 
     def __bool__(self) -> bool:
         return self._level <= VERBOSITY.of(self._module)

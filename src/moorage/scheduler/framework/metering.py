@@ -93,8 +93,8 @@ class HistogramCell:
 
             values = np.array(self._values)
             self._values.clear()
-            places = np.searchsorted(self.bounds, values, side="left")
-            counted = np.bincount(places, minlength=len(self._counts)).tolist()
+            bucket_indexes = np.searchsorted(self.bounds, values, side="left")
+            counted = np.bincount(bucket_indexes, minlength=len(self._counts)).tolist()
             self._counts = [before + more for before, more in zip(self._counts, counted, strict=True)]
             self._total += float(values.sum())
 
@@ -214,13 +214,13 @@ class PluginMetrics:
     def _spec(
         self, name: str, kind: MetricKind, text: str, labels: Iterable[str], buckets: tuple[float, ...] = ()
     ) -> MetricSpec:
-        named = (labels,) if isinstance(labels, str) else tuple(labels)
-        for word in (name, *named):
+        label_names = (labels,) if isinstance(labels, str) else tuple(labels)
+        for word in (name, *label_names):
             if not _PLAIN(word):
                 raise ValueError(f"{word!r} cannot be the name of a metric or a label: write it like pods_seen")
-        if "profile" in named:
+        if "profile" in label_names:
             raise ValueError(f"{name} has a label `profile` by itself: leave it out")
-        spec = MetricSpec(f"{self._prefix}_{name}", kind, ("profile", *named), text, buckets=buckets)
+        spec = MetricSpec(f"{self._prefix}_{name}", kind, ("profile", *label_names), text, buckets=buckets)
         self._meter.register(spec)
         return spec
 
@@ -239,11 +239,11 @@ class _PluginMetric(Generic[Cell]):
         self._cells: dict[tuple[str, ...], Cell] = {}
 
     def _cell(self, labels: dict[str, str]) -> Cell:
-        wanted = self._spec.labels[1:]
-        if labels.keys() != set(wanted):
-            given = ", ".join(labels) or "none"
-            raise ValueError(f"{self.name} has the labels {', '.join(wanted) or 'none'}, and was given {given}")
-        values = tuple(str(labels[name]) for name in wanted)
+        label_names = self._spec.labels[1:]
+        if labels.keys() != set(label_names):
+            actual = ", ".join(labels) or "none"
+            raise ValueError(f"{self.name} has the labels {', '.join(label_names) or 'none'}, and was given {actual}")
+        values = tuple(str(labels[name]) for name in label_names)
         cell = self._cells.get(values)
         if cell is None:
             cell = self._cells[values] = self._make(self._spec, self._profile, *values)

@@ -15,10 +15,10 @@ def matching_nodes(matcher: NodeMatcher, nodes: NodeTable) -> BoolArray:
     """Find the nodes of a window that a node selector selects."""
     if len(matcher.terms) == 1:
         return nodes_matching_term(matcher.terms[0], nodes)
-    found = np.zeros(len(nodes), dtype=np.bool_)
+    mask = np.zeros(len(nodes), dtype=np.bool_)
     for term in matcher.terms:
-        found |= nodes_matching_term(term, nodes)
-    return found
+        mask |= nodes_matching_term(term, nodes)
+    return mask
 
 
 def nodes_matching_term(term: NodeTermMatcher, nodes: NodeTable) -> BoolArray:
@@ -29,10 +29,10 @@ def nodes_matching_term(term: NodeTermMatcher, nodes: NodeTable) -> BoolArray:
     masks += [_nodes_named(requirement, nodes) for requirement in term.fields]
     if not masks:
         return np.ones(len(nodes), dtype=np.bool_)
-    found = masks[0]
+    combined = masks[0]
     for mask in masks[1:]:
-        found &= mask
-    return found
+        combined &= mask
+    return combined
 
 
 def nodes_meeting(requirement: Requirement, nodes: NodeTable) -> BoolArray:
@@ -56,9 +56,9 @@ def _nodes_named(requirement: Requirement, nodes: NodeTable) -> BoolArray:
     """Find the nodes whose name satisfies an expression; every other field is absent."""
     if requirement.key != NODE_NAME_FIELD:
         return np.full(len(nodes), requirement.accepts(None))
-    found = np.zeros(len(nodes), dtype=np.bool_)
+    mask = np.zeros(len(nodes), dtype=np.bool_)
     for name in requirement.values:
         info = nodes.find(name)
         if info is not None:
-            found |= nodes.rows == info.row
-    return ~found if requirement.operator == "NotIn" else found
+            mask |= nodes.rows == info.row
+    return ~mask if requirement.operator == "NotIn" else mask

@@ -67,14 +67,18 @@ class NodeStatuses:
     def grouped(self, node_count: int, examples: int) -> list["StatusGroup"]:
         """Put nodes with the same status together, the most common first, with the names of a few of them."""
         counts = Counter(self.explicit.values())
-        named = {status: [name for name, other in self.explicit.items() if other == status] for status in counts}
-        found = [StatusGroup(status, count, tuple(named[status][:examples])) for status, count in counts.items()]
-        return self._with_absent(found, node_count)
+        names_by_status = {
+            status: [name for name, node_status in self.explicit.items() if node_status == status] for status in counts
+        }
+        groups = [
+            StatusGroup(status, count, tuple(names_by_status[status][:examples])) for status, count in counts.items()
+        ]
+        return self._with_absent(groups, node_count)
 
     def _with_absent(self, groups: list["StatusGroup"], node_count: int) -> list["StatusGroup"]:
-        others = node_count - sum(group.count for group in groups)
-        if others > 0 and self.absent.reasons:
-            groups.append(StatusGroup(self.absent, others))
+        remaining = node_count - sum(group.count for group in groups)
+        if remaining > 0 and self.absent.reasons:
+            groups.append(StatusGroup(self.absent, remaining))
         return sorted(groups, key=lambda group: -group.count)
 
     def histogram(self, node_count: int) -> str:

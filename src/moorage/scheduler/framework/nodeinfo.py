@@ -168,17 +168,17 @@ class NodeInfo:
 
     def copy(self) -> "NodeInfo":
         """Return a row for what-ifs."""
-        other = NodeInfo.__new__(NodeInfo)
-        other._node = self._node
-        other._name = self.name
-        other._allocatable = self._allocatable
-        other._labels = self._labels
-        other._version = self.version
-        other._row = self.row
-        other._hold(dict(self._pods), dict(self._requested), dict(self._ports))
-        other._nonzero_cpu = self.nonzero_cpu
-        other._nonzero_memory = self.nonzero_memory
-        return other
+        clone = NodeInfo.__new__(NodeInfo)
+        clone._node = self._node
+        clone._name = self.name
+        clone._allocatable = self._allocatable
+        clone._labels = self._labels
+        clone._version = self.version
+        clone._row = self.row
+        clone._hold(dict(self._pods), dict(self._requested), dict(self._ports))
+        clone._nonzero_cpu = self.nonzero_cpu
+        clone._nonzero_memory = self.nonzero_memory
+        return clone
 
 
 class SharedNodeInfo(NodeInfo):

@@ -82,12 +82,12 @@ class NodeTable:
 
     def candidates(self) -> Iterator[tuple[int, NodeInfo]]:
         """Go through the nodes that are still candidates, with their place in this window."""
-        places: Iterable[int] = range(len(self)) if self._candidates is None else np.flatnonzero(self._candidates)
-        for place in places:
-            yield int(place), self[int(place)]
+        positions: Iterable[int] = range(len(self)) if self._candidates is None else np.flatnonzero(self._candidates)
+        for position in positions:
+            yield int(position), self[int(position)]
 
-    def __getitem__(self, place: int) -> NodeInfo:
-        return self._columns.infos[place if self._rows is None else int(self._rows[place])]
+    def __getitem__(self, position: int) -> NodeInfo:
+        return self._columns.infos[position if self._rows is None else int(self._rows[position])]
 
     def __iter__(self) -> Iterator[NodeInfo]:
         return (self[index] for index in range(len(self)))
@@ -188,8 +188,8 @@ class NodeTable:
         For the whole cluster, the ``version`` of the column changes only when a value changes, so that derived results
         can be cached.
         """
-        whole = self._columns.label(key)
-        return whole if self._rows is None else self._categorical(whole)
+        column = self._columns.label(key)
+        return column if self._rows is None else self._categorical(column)
 
     def holds_image(self, name: str) -> BoolArray:
         """Which nodes hold an image under exactly this name."""
@@ -208,11 +208,11 @@ class NodeTable:
         """Read a column of the cluster through this window."""
         count = self._columns.count
         # Called a dozen times per pod, so the usual case avoids a call.
-        whole = column.shown if column.rows == count else column.view(count)
-        return whole if self._rows is None else whole[self._rows]
+        values = column.shown if column.rows == count else column.view(count)
+        return values if self._rows is None else values[self._rows]
 
-    def _categorical(self, whole: Categorical[Any]) -> Categorical[Any]:
-        return whole if self._rows is None else Categorical(whole.codes[self._rows], whole.values)
+    def _categorical(self, column: Categorical[Any]) -> Categorical[Any]:
+        return column if self._rows is None else Categorical(column.codes[self._rows], column.values)
 
 
 class LateWindow(NodeTable):

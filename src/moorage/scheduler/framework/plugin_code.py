@@ -38,8 +38,8 @@ class PluginCode:
     def files(self) -> list[Path]:
         """Return the files of the modules; called every second, so the list is cached until more modules are loaded."""
         if self._found[0] != len(sys.modules):
-            found = (_file(module) for module in self.modules().values())
-            self._found = len(sys.modules), sorted({file for file in found if file is not None})
+            paths = (_file(module) for module in self.modules().values())
+            self._found = len(sys.modules), sorted({file for file in paths if file is not None})
         return self._found[1]
 
     @contextmanager
@@ -66,10 +66,10 @@ class PluginCode:
     def _is_ours(self, name: str, module: ModuleType, beside: tuple[str, ...]) -> bool:
         if name.partition(".")[0] in self._packages:
             return True
-        written = None if name == "__main__" else getattr(module, "__file__", None)
-        if written is None or (os.path.isabs(written) and not written.startswith(beside)):
+        module_file = None if name == "__main__" else getattr(module, "__file__", None)
+        if module_file is None or (os.path.isabs(module_file) and not module_file.startswith(beside)):
             return False
-        file = Path(written).absolute()
+        file = Path(module_file).absolute()
         return str(file).startswith(beside) and not self._is_installed(file)
 
     def _is_installed(self, path: Path) -> bool:

@@ -44,9 +44,9 @@ class Polled(Generic[T]):
         stale_after: float = 60.0,
         timeout: float = 10.0,
     ) -> None:
-        for what, seconds in (("every", every), ("stale_after", stale_after), ("timeout", timeout)):
+        for parameter, seconds in (("every", every), ("stale_after", stale_after), ("timeout", timeout)):
             if not seconds > 0:
-                raise ValueError(f"{what} of {name!r} is {seconds}: write a number of seconds above 0")
+                raise ValueError(f"{parameter} of {name!r} is {seconds}: write a number of seconds above 0")
         self.name = name
         self._handle = handle
         self._fetch = fetch
@@ -92,8 +92,8 @@ class Polled(Generic[T]):
         except PLUGIN_FAULTS as error:  # the author's code, or the service's fault: the plugin lives on
             pass_on_interrupt(error)
             self._polls.inc(source=self.name, result="error")
-            said = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else described(error)
-            self._complain(said)
+            problem = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else described(error)
+            self._complain(problem)
         else:
             self._polls.inc(source=self.name, result="success")
             self._take(fetched)
@@ -126,5 +126,5 @@ class Polled(Generic[T]):
 def outside_time() -> AbstractContextManager[None]:
     """Let real time pass while a block waits for another program; has an effect only in virtual time."""
     waiting = getattr(asyncio.get_running_loop(), "awaiting_outside", None)
-    found: AbstractContextManager[None] = nullcontext() if waiting is None else waiting()
-    return found
+    manager: AbstractContextManager[None] = nullcontext() if waiting is None else waiting()
+    return manager

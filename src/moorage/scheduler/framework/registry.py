@@ -67,8 +67,10 @@ class Registry(Mapping[str, type[Plugin]]):
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
             raise ConfigError(where, f"{shown(plugin)} is not a plugin class", hint=_how_to_make_one(plugin))
         if not extension_points(plugin):
-            known = ", ".join(base.__name__ for base in EXTENSION_POINTS.values())
-            raise ConfigError(where, f"{plugin.name} extends no extension point", hint=f"inherit from one of {known}")
+            base_names = ", ".join(base.__name__ for base in EXTENSION_POINTS.values())
+            raise ConfigError(
+                where, f"{plugin.name} extends no extension point", hint=f"inherit from one of {base_names}"
+            )
         if plugin.Args is not None and not _is_struct(plugin.Args):
             problem = f"Args of {plugin.name} is {plugin.Args!r}, which is not a msgspec.Struct"
             raise ConfigError(where, problem, hint="class Args(msgspec.Struct, frozen=True): label: str = 'capacity'")
@@ -105,8 +107,10 @@ class Registry(Mapping[str, type[Plugin]]):
         module_name, _, attribute = path.partition(":")
         if not module_name or not attribute:
             package, _, name = path.rpartition(".")
-            meant = f"did you mean {package}:{name}?" if package and name and ":" not in path else ""
-            raise ConfigError(where, "a plugin is named as module:Class", hint=meant or "e.g. my_package.spot:SpotOnly")
+            suggestion = f"did you mean {package}:{name}?" if package and name and ":" not in path else ""
+            raise ConfigError(
+                where, "a plugin is named as module:Class", hint=suggestion or "e.g. my_package.spot:SpotOnly"
+            )
         module = _imported(lambda: importlib.import_module(module_name), where)
         if not hasattr(module, attribute):
             hint = did_you_mean(attribute, [name for name in vars(module) if not name.startswith("_")])
@@ -117,9 +121,9 @@ class Registry(Mapping[str, type[Plugin]]):
         """Construct an instance for a profile, with the configured args and the handle."""
         plugin = self._plugins[name]
         offered = {"args": args, "handle": handle}
-        wanted = {key: offered[key] for key in _parameters(plugin) if key in offered}
+        arguments = {key: offered[key] for key in _parameters(plugin) if key in offered}
         try:
-            return plugin(**wanted)
+            return plugin(**arguments)
         except PLUGIN_FAULTS as error:  # the author's code: whatever it raises is reported under the plugin's name
             pass_on_interrupt(error)
             raise PluginError(name, f"initializing plugin {name!r}: {described(error)}") from error
@@ -146,18 +150,18 @@ def _imported(load: Callable[[], Any], where: str) -> Any:
 
 def _misspelt(error: BaseException) -> str:
     """Suggest the name that an author meant to import from a module that has no such name."""
-    found = _CANNOT_IMPORT.match(str(error)) if isinstance(error, ImportError) else None
-    if found is None:
+    match = _CANNOT_IMPORT.match(str(error)) if isinstance(error, ImportError) else None
+    if match is None:
         return ""
-    module = sys.modules.get(found[2])
-    return did_you_mean(found[1], [name for name in dir(module) if not name.startswith("_")])
+    module = sys.modules.get(match[2])
+    return did_you_mean(match[1], [name for name in dir(module) if not name.startswith("_")])
 
 
-def _how_to_make_one(given: object) -> str:
-    if inspect.isfunction(given):
+def _how_to_make_one(candidate: object) -> str:
+    if inspect.isfunction(candidate):
         return 'write @filter_function("why not") or @score_function above it: from moorage import filter_function'
-    if isinstance(given, Plugin):
-        return f"name the class, {type(given).__name__}, and not an instance of it"
+    if isinstance(candidate, Plugin):
+        return f"name the class, {type(candidate).__name__}, and not an instance of it"
     return "inherit from FilterPlugin or another base"
 
 

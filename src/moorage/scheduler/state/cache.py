@@ -114,14 +114,14 @@ class Cache:
 
     def forget(self, pod: Pod) -> None:
         """Undo an assumption; a pod that is not known is left alone."""
-        known = self._pods.get(pod.uid)
-        if known is None:
+        cached_pod = self._pods.get(pod.uid)
+        if cached_pod is None:
             return
         if pod.uid not in self._assumed:
             raise CacheError(f"pod {pod.uid}({pod.key}) was not assumed, so it cannot be forgotten")
-        if known.node_name != pod.node_name:
-            raise CacheError(f"pod {pod.key} was assumed on {known.node_name} but is forgotten on {pod.node_name}")
-        self._take_off(known)
+        if cached_pod.node_name != pod.node_name:
+            raise CacheError(f"pod {pod.key} was assumed on {cached_pod.node_name} but is forgotten on {pod.node_name}")
+        self._take_off(cached_pod)
 
     def add_pod(self, pod: Pod) -> None:
         """Take in a pod that the API shows on a node: a new one, or the confirmation of an assumption."""
@@ -138,21 +138,21 @@ class Cache:
 
     def update_pod(self, pod: Pod) -> None:
         """Take in a change of a pod on a node."""
-        known = self._pods.get(pod.uid)
-        if known is None or pod.uid in self._assumed:
+        cached_pod = self._pods.get(pod.uid)
+        if cached_pod is None or pod.uid in self._assumed:
             raise CacheError(f"pod {pod.uid}({pod.key}) is not added to the cache, so cannot be updated")
-        if known.node_name != pod.node_name:
-            raise CacheError(f"pod {pod.key} moved from {known.node_name} to {pod.node_name}, which no pod can")
-        self._replace(known, pod)
+        if cached_pod.node_name != pod.node_name:
+            raise CacheError(f"pod {pod.key} moved from {cached_pod.node_name} to {pod.node_name}, which no pod can")
+        self._replace(cached_pod, pod)
         if self.groups is not None and pod.spec.scheduling_group is not None:
             self.groups.assign(pod)
 
     def remove_pod(self, pod: Pod) -> None:
         """Take out a pod that is gone, confirmed or not."""
-        known = self._pods.get(pod.uid)
-        if known is None:
+        cached_pod = self._pods.get(pod.uid)
+        if cached_pod is None:
             raise CacheError(f"pod {pod.uid}({pod.key}) is not found in the cache, so cannot be removed from it")
-        self._take_off(known)
+        self._take_off(cached_pod)
 
     def _take_off(self, pod: Pod) -> None:
         self._displace(pod)
@@ -163,9 +163,9 @@ class Cache:
         """Take pods off their nodes for a while, as if they were gone; :meth:`put_down` brings them back."""
         lifted = Lifted()
         for pod in pods:
-            known = self._pods[pod.metadata.uid]
-            lifted.pods.append((known, known.metadata.uid in self._assumed))
-            self._displace(known)
+            cached_pod = self._pods[pod.metadata.uid]
+            lifted.pods.append((cached_pod, cached_pod.metadata.uid in self._assumed))
+            self._displace(cached_pod)
         # Upstream's quirk: in the copy of a snapshot no node has any image.
         self.columns.image_index.hide(True)
         return lifted
@@ -236,14 +236,14 @@ class Cache:
         if pod.spec.volumes:
             self.claims.add(pod)
 
-    def _replace(self, known: Pod, pod: Pod) -> None:
+    def _replace(self, cached_pod: Pod, pod: Pod) -> None:
         """Put a pod in the place of its former version; if it takes the same of its node, no column changes."""
         info = self.nodes.find(pod.spec.node_name)
-        if info is None or not _weighs_the_same(known, pod):
-            self._displace(known)
+        if info is None or not _weighs_the_same(cached_pod, pod):
+            self._displace(cached_pod)
             self._place(pod)
             return
-        was, now = known.metadata, pod.metadata
+        was, now = cached_pod.metadata, pod.metadata
         self._pods[now.uid] = pod
         NodeInfo.replace_pod(info, pod)
         if was.labels != now.labels or (was.deletion_timestamp is None) != (now.deletion_timestamp is None):
@@ -331,9 +331,9 @@ class NodeColumns(NodeStorage):
         """Bring a row in line with its node object and its pods."""
         super().write_node(info)
         self.image_index.put(info.node)
-        held = info.node.image_names
+        image_names = info.node.image_names
         for name, column in self._image_columns.items():
-            column.put(info.row, name in held)
+            column.put(info.row, name in image_names)
         for categorical in self.categoricals():
             if categorical.is_bloated(self.count):
                 categorical.fill(self.infos)
@@ -409,15 +409,15 @@ class NodeTree:
         return [name for turn in turns for name in turn if name is not None]
 
 
-def _weighs_the_same(known: Pod, pod: Pod) -> bool:
+def _weighs_the_same(cached_pod: Pod, pod: Pod) -> bool:
     """Return whether two versions of a pod take the same of their node; labels are not compared.
 
     Pods with storage are not looked at so closely: the claim index keeps the pods themselves.
     """
-    if pod.shape.holds_storage or known.spec.node_name != pod.spec.node_name:
+    if pod.shape.holds_storage or cached_pod.spec.node_name != pod.spec.node_name:
         return False
-    return known.shape is pod.shape or (
-        known.spec == pod.spec
-        and known.requests_on_node == pod.requests_on_node
-        and known.nonzero_requests == pod.nonzero_requests
+    return cached_pod.shape is pod.shape or (
+        cached_pod.spec == pod.spec
+        and cached_pod.requests_on_node == pod.requests_on_node
+        and cached_pod.nonzero_requests == pod.nonzero_requests
     )

@@ -114,11 +114,11 @@ class LabelDomains:
     def of(self, nodes: NodeTable, key: str) -> Domains:
         """Return the domains of a key over all rows of a table."""
         column = nodes.label(key)
-        known = self._by_key.find(key)
-        if known is None or known.version != column.version:
-            known = Domains.of(column)
-            self._by_key.put(key, known)
-        return known
+        domains = self._by_key.find(key)
+        if domains is None or domains.version != column.version:
+            domains = Domains.of(column)
+            self._by_key.put(key, domains)
+        return domains
 
 
 class DomainTally:
@@ -145,15 +145,15 @@ class DomainTally:
         if domains.version != self._domains.version:
             self._count_anew(domains)
             return
-        for place, (source, weight) in enumerate(self._sources):
-            known = self._positions[place]
-            if source.log.position != known:
-                steps = source.log.since(known)
+        for index, (source, weight) in enumerate(self._sources):
+            last_position = self._positions[index]
+            if source.log.position != last_position:
+                steps = source.log.since(last_position)
                 if steps is None or len(steps) > MAX_STEPS:
                     self._count_anew(domains)
                     return
                 self._follow(steps, weight)
-                self._positions[place] = source.log.position
+                self._positions[index] = source.log.position
 
     def __getitem__(self, value: str | None) -> int:
         code = self._domains.values.find(value)
@@ -328,8 +328,8 @@ def nodes_lacking(column: Labels) -> BoolArray | None:
 def _rows_of(code: int | None, codes: CodeArray | IntArray) -> BoolArray | None:
     if code is None:
         return None
-    found: BoolArray = np.equal(codes, code)
-    return found if found.any() else None
+    mask: BoolArray = np.equal(codes, code)
+    return mask if mask.any() else None
 
 
 def _summed(counting: Iterable[tuple[RowCounts, int]], domains: Domains) -> IntArray:

@@ -24,12 +24,12 @@ class ImageIndex:
 
     def put(self, node: Node) -> None:
         """Add or update a node; most changes of a node do not change its images."""
-        held = node.status.images
-        if self._held_by.get(node.name, ()) == held:
+        images = node.status.images
+        if self._held_by.get(node.name, ()) == images:
             return
         self.drop(node.name)
-        self._held_by[node.name] = held
-        for image in held:
+        self._held_by[node.name] = images
+        for image in images:
             for name in image.names:
                 self._images.setdefault(name, ImageFacts(image.size_bytes))
         for name in node.image_names:
@@ -38,10 +38,10 @@ class ImageIndex:
 
     def drop(self, node_name: str) -> None:
         """Remove a node, and the images that no other node has."""
-        held = self._held_by.pop(node_name, ())
-        for name in {name for image in held for name in image.names}:
+        images = self._held_by.pop(node_name, ())
+        for name in {name for image in images for name in image.names}:
             facts = self._images[name]
             facts.node_count -= 1
             if facts.node_count == 0:
                 del self._images[name]
-        self.version += bool(held)
+        self.version += bool(images)

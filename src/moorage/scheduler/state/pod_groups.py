@@ -26,10 +26,10 @@ log = structlog.get_logger(__name__)
 
 def group_key(pod: Pod) -> str | None:
     """Return ``namespace/name`` of the group that a pod names."""
-    named = pod.spec.scheduling_group
-    if named is None or not named.pod_group_name:
+    scheduling_group = pod.spec.scheduling_group
+    if scheduling_group is None or not scheduling_group.pod_group_name:
         return None
-    return f"{pod.metadata.namespace}/{named.pod_group_name}"
+    return f"{pod.metadata.namespace}/{scheduling_group.pod_group_name}"
 
 
 class Members(Struct):
@@ -89,8 +89,8 @@ class PodGroups:
 
     def group(self, key: str) -> PodGroup | None:
         """Return the object of a PodGroup, by ``namespace/name``."""
-        known = self._members.get(key)
-        return None if known is None else known.group
+        members = self._members.get(key)
+        return None if members is None else members.group
 
     def composite(self, key: str) -> CompositePodGroup | None:
         """Return a composite group by ``namespace/name``."""
@@ -103,7 +103,7 @@ class PodGroups:
 
     def drop_waiting(self, pod: Pod) -> None:
         """Forget a pod that needs no node any more."""
-        self._drop(pod, lambda known: known.waiting)
+        self._drop(pod, lambda members: members.waiting)
 
     def assume(self, pod: Pod) -> None:
         """Count a pod on the node it was just given."""
@@ -113,38 +113,38 @@ class PodGroups:
     def assign(self, pod: Pod) -> None:
         """Count a pod that the API shows on a node."""
         if (key := group_key(pod)) is not None:
-            known = self._of(key)
-            known.waiting.pop(pod.metadata.uid, None)
-            known.assumed.pop(pod.metadata.uid, None)
-            known.assigned[pod.metadata.uid] = pod
+            members = self._of(key)
+            members.waiting.pop(pod.metadata.uid, None)
+            members.assumed.pop(pod.metadata.uid, None)
+            members.assigned[pod.metadata.uid] = pod
 
     def displace(self, pod: Pod) -> None:
         """Forget that a pod was on a node."""
-        self._drop(pod, lambda known: known.assumed, lambda known: known.assigned)
+        self._drop(pod, lambda members: members.assumed, lambda members: members.assigned)
 
-    def _drop(self, pod: Pod, *places: Callable[[Members], dict[str, Pod]]) -> None:
+    def _drop(self, pod: Pod, *states: Callable[[Members], dict[str, Pod]]) -> None:
         key = group_key(pod)
-        known = self._members.get(key) if key is not None else None
-        if known is not None and key is not None:
-            for place in places:
-                place(known).pop(pod.metadata.uid, None)
-            if known.is_empty:
+        members = self._members.get(key) if key is not None else None
+        if members is not None and key is not None:
+            for state in states:
+                state(members).pop(pod.metadata.uid, None)
+            if members.is_empty:
                 del self._members[key]
 
     def _of(self, key: str) -> Members:
-        known = self._members.get(key)
-        if known is None:
-            known = self._members[key] = Members()
-        return known
+        members = self._members.get(key)
+        if members is None:
+            members = self._members[key] = Members()
+        return members
 
     # ── the forest ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def put(self, group: Group) -> None:
         """Take in a group, new or changed."""
         if isinstance(group, PodGroup):
-            known = self._of(group.key)
-            self._move(known.group, group)
-            known.group = group
+            members = self._of(group.key)
+            self._move(members.group, group)
+            members.group = group
         else:
             self._move(self._composites.get(group.key), group)
             self._composites[group.key] = group
@@ -153,10 +153,10 @@ class PodGroups:
         """Forget a group; its pods may stay."""
         self._move(group, None)
         if isinstance(group, PodGroup):
-            known = self._members.get(group.key)
-            if known is not None:
-                known.group = None
-                if known.is_empty:
+            members = self._members.get(group.key)
+            if members is not None:
+                members.group = None
+                if members.is_empty:
                     del self._members[group.key]
         else:
             self._composites.pop(group.key, None)
@@ -187,29 +187,29 @@ class PodGroups:
 
     def chain(self, group: Group) -> Iterator[Group]:
         """Go up from a group as far as parents are there; a circle ends where it closes."""
-        seen: set[str] = set()
+        visited: set[str] = set()
         above: Group | None = group
         while above is not None:
             yield above
             parent = self.parent_of(above)
-            if parent is not None and parent in seen:
+            if parent is not None and parent in visited:
                 log.error("composite pod groups are part of each other", group=group.key, again=parent)
                 return
             if parent is not None:
-                seen.add(parent)
+                visited.add(parent)
             above = None if parent is None else self._composites.get(parent)
 
     def leaf_keys(self, group: Group) -> list[str]:
         """Return the keys of the PodGroups below a group that have been seen, or of the group itself."""
-        leaves, seen, found = list[str](), set[tuple[bool, str]](), [_place(group)]
-        while found:
-            place = found.pop()
-            if place in seen:
+        leaves, visited, pending = list[str](), set[tuple[bool, str]](), [_place(group)]
+        while pending:
+            entry = pending.pop()
+            if entry in visited:
                 continue
-            seen.add(place)
-            is_composite, key = place
+            visited.add(entry)
+            is_composite, key = entry
             if is_composite:
-                found += self._children.get(key, ())
+                pending += self._children.get(key, ())
             else:
                 leaves.append(key)
         return leaves
@@ -223,16 +223,16 @@ class PodGroups:
         left out, so that the tree of groups that contain each other is finite.
         """
         if isinstance(group, PodGroup):
-            known = self._members.get(group.key)
-            scheduled = () if known is None else tuple(known.scheduled())
+            group_members = self._members.get(group.key)
+            scheduled = () if group_members is None else tuple(group_members.scheduled())
             waiting = () if members is None else tuple(members.get(group.key, ()))
             return GroupTree(group, members=waiting, scheduled=scheduled)
-        below = [child for place in self._children.get(group.key, ()) if (child := self._at(place)) is not None]
+        below = [child for entry in self._children.get(group.key, ()) if (child := self._at(entry)) is not None]
         below.sort(key=lambda child: (child.metadata.creation_timestamp or "", child.name))
         return GroupTree(group, tuple(self.tree(child, members, depth - 1) for child in below if depth))
 
-    def _at(self, place: tuple[bool, str]) -> Group | None:
-        is_composite, key = place
+    def _at(self, entry: tuple[bool, str]) -> Group | None:
+        is_composite, key = entry
         return self._composites.get(key) if is_composite else self.group(key)
 
 

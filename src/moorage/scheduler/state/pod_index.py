@@ -85,10 +85,10 @@ class PodIndex:
 
     def relabel(self, pod: Pod, row: int) -> None:
         """Count a pod as a version of it that differs in labels, or in being terminated, but not in its terms."""
-        known, pods = self._class_of[pod.metadata.uid], self._find_class(pod)
+        old_class, pods = self._class_of[pod.metadata.uid], self._find_class(pod)
         self._class_of[pod.metadata.uid] = pods
-        known.move_to(pods, row)
-        self._drop_if_empty(known)
+        old_class.move_to(pods, row)
+        self._drop_if_empty(old_class)
 
     def move(self, pods: Iterable[Pod], source: int, target: int) -> None:
         """Follow a row that took the place of one that went, with the pods on it."""
@@ -233,14 +233,14 @@ class PodClass:
         for count in self.counts:
             count.bump(row, step)
 
-    def move_to(self, other: "PodClass", row: int) -> None:
+    def move_to(self, target: "PodClass", row: int) -> None:
         """Count a pod in another class from now on; counts that both are part of do not change."""
         self._step(row, -1)
-        other._step(row, 1)
+        target._step(row, 1)
         for count in self.counts:
-            if count not in other.counts:
+            if count not in target.counts:
                 count.bump(row, -1)
-        for count in other.counts:
+        for count in target.counts:
             if count not in self.counts:
                 count.bump(row, 1)
 
@@ -267,14 +267,14 @@ class ClassIndex:
         """File a class under its labels."""
         self._by_namespace.setdefault(pods.namespace, set()).add(pods)
         for key, value in pods.key[1]:
-            place = (pods.namespace, key, value)
-            filed = self._by_label.get(place)
+            label = (pods.namespace, key, value)
+            filed = self._by_label.get(label)
             if filed is None:
-                self._by_label[place] = pods
+                self._by_label[label] = pods
             elif isinstance(filed, set):
                 filed.add(pods)
             else:
-                self._by_label[place] = {filed, pods}
+                self._by_label[label] = {filed, pods}
 
     def remove(self, pods: PodClass) -> None:
         """Take a class out."""
@@ -283,12 +283,12 @@ class ClassIndex:
         if not namespace:
             del self._by_namespace[pods.namespace]
         for key, value in pods.key[1]:
-            place = (pods.namespace, key, value)
-            filed = self._by_label[place]
+            label = (pods.namespace, key, value)
+            filed = self._by_label[label]
             if isinstance(filed, set) and len(filed) > 1:
                 filed.discard(pods)
             else:
-                del self._by_label[place]
+                del self._by_label[label]
 
     def find(self, namespaces: Namespaces, matcher: LabelMatcher) -> Iterator[PodClass]:
         """Go through the classes a selector may select in these namespaces, each once."""

@@ -30,39 +30,39 @@ class SelectorIndex(Generic[T]):
 
     def add(self, item: T, namespaces: Namespaces, matcher: LabelMatcher) -> None:
         """File something under its selector."""
-        for place in _places(namespaces, matcher):
-            self._filed.setdefault(place, {})[item] = None
-            self._keys[place[1]] = self._keys.get(place[1], 0) + 1
+        for slot in _places(namespaces, matcher):
+            self._filed.setdefault(slot, {})[item] = None
+            self._keys[slot[1]] = self._keys.get(slot[1], 0) + 1
 
     def remove(self, item: T, namespaces: Namespaces, matcher: LabelMatcher) -> None:
         """Take something out that was filed under this selector."""
-        for place in _places(namespaces, matcher):
-            items = self._filed[place]
+        for slot in _places(namespaces, matcher):
+            items = self._filed[slot]
             del items[item]
             if not items:
-                del self._filed[place]
-            self._keys[place[1]] -= 1
-            if not self._keys[place[1]]:
-                del self._keys[place[1]]
+                del self._filed[slot]
+            self._keys[slot[1]] -= 1
+            if not self._keys[slot[1]]:
+                del self._keys[slot[1]]
 
     def find(self, namespace: str, labels: Mapping[str, str]) -> list[T]:
         """Return the candidates for a label set of this namespace, each once."""
         if not self._filed:
             return []
-        found: list[T] = []
+        candidates: list[T] = []
         if "" in self._keys:
-            self._collect(found, ((namespace, "", None), (None, "", None)))
+            self._collect(candidates, ((namespace, "", None), (None, "", None)))
         for key, value in labels.items():
             if key in self._keys:
                 self._collect(
-                    found, ((namespace, key, value), (None, key, value), (namespace, key, None), (None, key, None))
+                    candidates, ((namespace, key, value), (None, key, value), (namespace, key, None), (None, key, None))
                 )
-        return found
+        return candidates
 
-    def _collect(self, found: list[T], places: tuple[Place, ...]) -> None:
-        for place in places:
-            if items := self._filed.get(place):
-                found.extend(items)
+    def _collect(self, candidates: list[T], slots: tuple[Place, ...]) -> None:
+        for slot in slots:
+            if items := self._filed.get(slot):
+                candidates.extend(items)
 
 
 def _places(namespaces: Namespaces, matcher: LabelMatcher) -> Iterator[Place]:
@@ -76,9 +76,9 @@ def _places(namespaces: Namespaces, matcher: LabelMatcher) -> Iterator[Place]:
 
 def _label_asked_for(matcher: LabelMatcher) -> list[tuple[str, str | None]]:
     """Choose the requirement that fewest label sets can meet: one of some values, any value, or none at all."""
-    listed = [item for item in matcher.requirements if item.operator == "In"]
-    if listed:
-        best = min(listed, key=lambda item: len(item.values))
+    in_requirements = [item for item in matcher.requirements if item.operator == "In"]
+    if in_requirements:
+        best = min(in_requirements, key=lambda item: len(item.values))
         return [(best.key, value) for value in best.values]
     present = [item for item in matcher.requirements if item.operator == "Exists"]
     return [(present[0].key, None)] if present else [("", None)]

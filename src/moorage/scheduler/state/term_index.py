@@ -61,8 +61,8 @@ class TermGroup:
     def _dense(self, size: int) -> Growing:
         if self._column is None:
             self._column = Growing(np.int64, size)
-            places = np.fromiter(self.rows.keys(), np.int64, len(self.rows))
-            self._column.array[places] = np.fromiter(self.rows.values(), np.int64, len(self.rows))
+            rows = np.fromiter(self.rows.keys(), np.int64, len(self.rows))
+            self._column.array[rows] = np.fromiter(self.rows.values(), np.int64, len(self.rows))
         self._column.reserve(size)
         return self._column
 

@@ -62,7 +62,7 @@ class ApiWriter:
         dispatcher: Dispatcher,
         recorder: Recorder,
         clock: Clock,
-        find_cached: Lookup = lambda _thing: None,
+        find_cached: Lookup = lambda _obj: None,
     ) -> None:
         self._client = client
         self._dispatcher = dispatcher
@@ -103,19 +103,19 @@ class ApiWriter:
             else:
                 return
 
-    def is_writing(self, thing: KubeObject) -> bool:
+    def is_writing(self, obj: KubeObject) -> bool:
         """Return whether a write about an object is running or queued."""
-        return thing.metadata.uid in self._locks
+        return obj.metadata.uid in self._locks
 
-    async def _read_back(self, thing: T, error: ApiError) -> T | None:
+    async def _read_back(self, obj: T, error: ApiError) -> T | None:
         """Read an object after a write with unknown outcome, until the server responds; None if it was not written."""
         if isinstance(error, Unreachable) and not error.was_sent:
             return None
-        log.info("the outcome of a write is unknown; reading the object", object=thing.key, error=str(error))
+        log.info("the outcome of a write is unknown; reading the object", object=obj.key, error=str(error))
         failures = 0
         while True:
             try:
-                current = await self._client.get(type(thing), thing.name, thing.namespace)
+                current = await self._client.get(type(obj), obj.name, obj.namespace)
             except ApiError as read_error:
                 if isinstance(read_error, NotFound):
                     return None
@@ -126,7 +126,7 @@ class ApiWriter:
                 pause = max(read_error.retry_after or 0.0, WATCH_BACKOFF.delay(failures, self._random))
                 await asyncio.sleep(pause)
             else:
-                return current if current.uid == thing.uid else None
+                return current if current.uid == obj.uid else None
 
     async def get(self, thing: T) -> T:
         """Read the current version of an object."""
@@ -172,17 +172,17 @@ class ApiWriter:
                 self._written.put(thing.uid or thing.key, stored)
                 return stored
 
-    async def _version_before(self, thing: T) -> T:
-        version = thing.metadata.resource_version
+    async def _version_before(self, obj: T) -> T:
+        version = obj.metadata.resource_version
         if not version:
-            raise ValueError(f"{thing.key} has no resourceVersion: read it before you update it, or patch it")
-        for cached in (self._find_cached(thing), self._written.find(thing.uid or thing.key)):
+            raise ValueError(f"{obj.key} has no resourceVersion: read it before you update it, or patch it")
+        for cached in (self._find_cached(obj), self._written.find(obj.uid or obj.key)):
             if cached is not None and cached.metadata.resource_version == version:
                 return cast("T", cached)
-        current = await self.get(thing)
+        current = await self.get(obj)
         stored_version = current.metadata.resource_version
         if stored_version != version:
-            raise Conflict(f"{thing.key} has changed: its version is {stored_version}, the update is for {version}")
+            raise Conflict(f"{obj.key} has changed: its version is {stored_version}, the update is for {version}")
         return current
 
     async def patch(self, thing: T, patch: Mapping[str, Any], *, subresource: str = "") -> T:
@@ -201,37 +201,37 @@ class ApiWriter:
         content_type = MERGE_PATCH if is_custom(thing) else STRATEGIC_MERGE_PATCH
         return decoded(type(thing), await self._patch(thing, status, "status", content_type))
 
-    async def _patch(self, thing: KubeObject, patch: Mapping[str, Any], subresource: str, content_type: str) -> bytes:
+    async def _patch(self, obj: KubeObject, patch: Mapping[str, Any], subresource: str, content_type: str) -> bytes:
         body = _encoder.encode(patch)
-        path = kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
-        priority = thing.priority if isinstance(thing, Pod) else 0
+        path = kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
+        priority = obj.priority if isinstance(obj, Pod) else 0
         try:
-            async with self._locks.lock(thing.uid or thing.key):
+            async with self._locks.lock(obj.uid or obj.key):
                 return await self._dispatcher.run(
                     lambda: self._client.request("PATCH", path, body, content_type),
                     priority=priority,
                     retries_conflicts=True,
                 )
         except NotFound as error:
-            raise await self._explain_not_found(thing, subresource, error) from error
+            raise await self._explain_not_found(obj, subresource, error) from error
 
-    async def _explain_not_found(self, thing: KubeObject, subresource: str, error: NotFound) -> NotFound:
+    async def _explain_not_found(self, obj: KubeObject, subresource: str, error: NotFound) -> NotFound:
         """Return an error that names a missing subresource; the server only reports that the object is not found."""
-        if subresource and is_custom(thing):
+        if subresource and is_custom(obj):
             try:
-                await self.get(thing)
+                await self.get(obj)
             except ApiError:
                 return error
-            kind = kind_of(type(thing))
+            kind = kind_of(type(obj))
             hint = f"add `subresources: {{{subresource}: {{}}}}` to version {kind.version} of its definition"
             return NotFound(f"{kind.full_name} has no subresource {subresource!r}: {hint}", status=404)
         return error
 
-    def _with_transition_times(self, thing: KubeObject, patch: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _with_transition_times(self, obj: KubeObject, patch: Mapping[str, Any]) -> Mapping[str, Any]:
         """Add the current time to each condition whose status changes."""
-        if "conditions" not in patch or not isinstance(thing, Pod):
+        if "conditions" not in patch or not isinstance(obj, Pod):
             return patch
-        statuses = {condition.type: condition.status for condition in thing.status.conditions}
+        statuses = {condition.type: condition.status for condition in obj.status.conditions}
         now = format_time(self._clock.wall())
         conditions = [
             {"lastTransitionTime": now, **condition}

@@ -81,32 +81,32 @@ class HttpExtender:
         names = self._part(list[str], answer, "nodenames")
         if self._config.node_cache_capable and names is not None:
             return Filtered(tuple(dict.fromkeys(names)), failed, unresolvable)
-        listed = self._part(dict[str, Any], answer, "nodes") or {}
-        items = self._part(list[Any], _folded(listed), "items") or ()
+        node_list = self._part(dict[str, Any], answer, "nodes") or {}
+        items = self._part(list[Any], _folded(node_list), "items") or ()
         stand_ins = {node.name: node for node in map(self._node, items)}
         return Filtered(tuple(stand_ins), failed, unresolvable, stand_ins)
 
     async def prioritize(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
         """Request the scores of nodes, from 0 to 10."""
         body = await self._send(self._config.prioritize_verb, self._arguments(pod, nodes))
-        found = self._decoded(list[dict[str, Any]] | None, body) or []
-        folded = [_folded(entry) for entry in found]
+        entries = self._decoded(list[dict[str, Any]] | None, body) or []
+        folded = [_folded(entry) for entry in entries]
         return {str(entry.get("host", "")): self._score(entry.get("score", 0)) for entry in folded}
 
     async def process_preemption(
         self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
     ) -> Mapping[str, Victims]:
         """Request the nodes and victims that the extender accepts."""
-        named = {name: self._victims(victims) for name, victims in candidates.items()}
+        victims_by_node = {name: self._victims(victims) for name, victims in candidates.items()}
         by_uid = self._config.node_cache_capable
         request = {
             "Pod": whole(pod),
-            "NodeNameToVictims": None if by_uid else named,
-            "NodeNameToMetaVictims": named if by_uid else None,
+            "NodeNameToVictims": None if by_uid else victims_by_node,
+            "NodeNameToMetaVictims": victims_by_node if by_uid else None,
         }
         answer = await self._ask(self._config.preempt_verb, request)
-        chosen = self._part(dict[str, dict[str, Any]], answer, "nodenametometavictims") or {}
-        return {name: self._agreed(name, _folded(meta), nodes) for name, meta in chosen.items()}
+        accepted_victims = self._part(dict[str, dict[str, Any]], answer, "nodenametometavictims") or {}
+        return {name: self._agreed(name, _folded(meta), nodes) for name, meta in accepted_victims.items()}
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Have the extender bind a pod."""
@@ -118,8 +118,8 @@ class HttpExtender:
     def _arguments(self, pod: Pod, nodes: Sequence[NodeInfo]) -> dict[str, Any]:
         if self._config.node_cache_capable:
             return {"Pod": whole(pod), "Nodes": None, "NodeNames": [node.name for node in nodes]}
-        listed = {"metadata": {}, "items": [whole(info.node) for info in nodes]}
-        return {"Pod": whole(pod), "Nodes": listed, "NodeNames": None}
+        node_list = {"metadata": {}, "items": [whole(info.node) for info in nodes]}
+        return {"Pod": whole(pod), "Nodes": node_list, "NodeNames": None}
 
     def _victims(self, victims: Victims) -> dict[str, Any]:
         by_uid = self._config.node_cache_capable
@@ -203,12 +203,12 @@ def kept_whole(extenders: Iterable[ExtenderConfig]) -> dict[type[KubeObject], Ca
     """
     demands = sent_whole(extenders)
     sends_victims = "pods on nodes" in demands
-    kept: dict[type[KubeObject], Callable[[Any], bool]] = {}
+    predicates: dict[type[KubeObject], Callable[[Any], bool]] = {}
     if "pods" in demands:
-        kept[Pod] = lambda pod: sends_victims or not pod.node_name
+        predicates[Pod] = lambda pod: sends_victims or not pod.node_name
     if "nodes" in demands:
-        kept[Node] = lambda _node: True
-    return kept
+        predicates[Node] = lambda _node: True
+    return predicates
 
 
 def _folded(content: Any) -> dict[str, Any]:

@@ -48,18 +48,18 @@ class Deliveries:
         """Run an action between two cycles, after all changes that arrived before, and return its result."""
         if not self._through_loop:
             return action()
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def act() -> None:
-            if done.cancelled():
+            if future.cancelled():
                 return  # the caller was cancelled
             try:
-                done.set_result(action())
+                future.set_result(action())
             except Exception as error:
-                done.set_exception(error)
+                future.set_exception(error)
 
         self._loop.deliver(act)
-        return await done
+        return await future
 
     def on_changes(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
         """Accept changes from an informer."""

@@ -118,13 +118,13 @@ class DecisionLog(AttemptObserver):
         self._began = perf_counter()
         self._found = self._nomination = None
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Remember what the search came to."""
-        self._found = queued.uid, runner, found.result if isinstance(found, ExtendedNodes) else found
+        self._found = queued.uid, runner, result.result if isinstance(result, ExtendedNodes) else result
 
-    def settled(self, queued: QueuedPodInfo, found: SearchResult | ExtendedNodes | None) -> None:
+    def settled(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
         """Remember which search of a group's member counts; how long it took is not known."""
-        search = found.result if isinstance(found, ExtendedNodes) else found
+        search = result.result if isinstance(result, ExtendedNodes) else result
         cycle = None if self._found is None else self._found[1]
         self._found = None if search is None or cycle is None else (queued.uid, cycle, search)
         self._began = 0.0

@@ -104,9 +104,9 @@ class AttemptInstruments(AttemptObserver):
         self._began = perf_counter()
         self._sampler.cycle_begins()
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
         """Remember the runner: at its end it lists the plugins that ran."""
-        self._found = runner, found
+        self._found = runner, result
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Count an attempt that failed; an attempt that continues to its binding is counted when the binding ends."""

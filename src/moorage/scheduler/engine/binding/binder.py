@@ -161,5 +161,5 @@ class Binder:
         else:
             self._on_failure(binding.queued, outcome)
             self._queue.move_all_to_active_or_backoff(
-                ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != own_uid
+                ASSIGNED_POD_DELETE, pod, None, lambda candidate: candidate.uid != own_uid
             )

@@ -173,13 +173,13 @@ class CombinedResult:
     def join_up_to(self, plugin: PreFilterPlugin, state: CycleState) -> None:
         """Add the states of the parts up to the pre-filter that ended the attempt, and no others."""
         is_before = True
-        for other, index in self.layout.pre_filters:
+        for candidate, index in self.layout.pre_filters:
             if index is not None:
                 if is_before and self._state is None:
                     state.absorb(self._parts[index].state)
                 elif not is_before and self._state is not None:
                     state.drop(self._parts[index].state)
-            is_before = is_before and other is not plugin
+            is_before = is_before and candidate is not plugin
 
     def has_uncached_filters(self, state: CycleState) -> bool:
         """Return whether a filter without cached results applies to the pod."""

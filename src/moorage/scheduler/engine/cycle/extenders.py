@@ -32,33 +32,33 @@ class Extending:
         self._extenders = extenders
         self._cache = cache
 
-    async def narrow(self, found: SearchResult) -> SearchResult | ExtendedNodes:
+    async def narrow(self, result: SearchResult) -> SearchResult | ExtendedNodes:
         """Filter the feasible nodes by every interested extender, and keep the order of the last one.
 
         ExtenderError if an extender fails that is not ignorable.
         """
-        interested = [e for e in self._extenders if e.is_filter and e.is_interested_in(found.pod)]
-        if not interested or isinstance(found, NoNode):
-            return found
-        nodes = before = self.in_order(found)
-        known, statuses = found.diagnosis.statuses, dict[str, Status]()
+        interested = [e for e in self._extenders if e.is_filter and e.is_interested_in(result.pod)]
+        if not interested or isinstance(result, NoNode):
+            return result
+        nodes = before = self.in_order(result)
+        earlier_statuses, statuses = result.diagnosis.statuses, dict[str, Status]()
         for extender in interested:
             if not nodes:
                 break
-            nodes, refused = await self._filter(extender, found.pod, nodes)
-            statuses |= refused
+            nodes, rejected = await self._filter(extender, result.pod, nodes)
+            statuses |= rejected
         if len(nodes) != len(before):
-            found.diagnosis.unschedulable_plugins.add(EXTENDER)
+            result.diagnosis.unschedulable_plugins.add(EXTENDER)
         if statuses:
-            found.diagnosis.statuses = NodeStatuses({**known.explicit, **statuses}, known.absent)
+            result.diagnosis.statuses = NodeStatuses({**earlier_statuses.explicit, **statuses}, earlier_statuses.absent)
         if not nodes:
-            for status in known.distinct() if isinstance(known, RowStatuses) else ():
-                found.diagnosis.add_rejection(status)
-            return NoNode(found.pod, found.cycle, found.diagnosis)
-        if len(nodes) == 1 or isinstance(found, OneNode):
-            is_nominated = isinstance(found, OneNode) and found.is_nominated
-            return OneNode(found.pod, found.cycle, found.diagnosis, nodes[0], is_nominated)
-        return self._extended(found, nodes)
+            for status in earlier_statuses.distinct() if isinstance(earlier_statuses, RowStatuses) else ():
+                result.diagnosis.add_rejection(status)
+            return NoNode(result.pod, result.cycle, result.diagnosis)
+        if len(nodes) == 1 or isinstance(result, OneNode):
+            is_nominated = isinstance(result, OneNode) and result.is_nominated
+            return OneNode(result.pod, result.cycle, result.diagnosis, nodes[0], is_nominated)
+        return self._extended(result, nodes)
 
     async def _filter(
         self, extender: Extender, pod: Pod, nodes: list[NodeInfo]
@@ -72,23 +72,23 @@ class Extending:
             log.warning("extender left out of filtering", extender=extender.name, pod=pod.key, error=str(error))
             return nodes, {}
 
-    def in_order(self, found: OneNode | SeveralNodes) -> list[NodeInfo]:
+    def in_order(self, result: OneNode | SeveralNodes) -> list[NodeInfo]:
         """Return the feasible nodes in search order."""
-        if isinstance(found, OneNode):
-            return [found.node]
-        order = np.roll(self._cache.order, -found.start) if found.order is None else found.order
-        return [self._cache.nodes[int(row)] for row in order[found.feasible[order]]]
+        if isinstance(result, OneNode):
+            return [result.node]
+        order = np.roll(self._cache.order, -result.start) if result.order is None else result.order
+        return [self._cache.nodes[int(row)] for row in order[result.feasible[order]]]
 
-    def _extended(self, found: SeveralNodes, nodes: list[NodeInfo]) -> ExtendedNodes:
+    def _extended(self, result: SeveralNodes, nodes: list[NodeInfo]) -> ExtendedNodes:
         rows = np.array([info.row for info in nodes], dtype=np.int64)
-        found.feasible, found.feasible_version = np.zeros_like(found.feasible), None
-        found.feasible[rows] = True
-        found.count = len(nodes)
+        result.feasible, result.feasible_version = np.zeros_like(result.feasible), None
+        result.feasible[rows] = True
+        result.count = len(nodes)
         # Returned node objects have no pods, as in upstream. Extenders that return names keep the pods of the nodes.
         stand_ins = {info.row: info for info in nodes if info is not self._cache.nodes[info.row]}
         if not stand_ins:
-            return ExtendedNodes(found, rows)
-        return ExtendedNodes(found, rows, NodeTable.of(*(stand_ins.get(info.row, info) for info in self._cache.nodes)))
+            return ExtendedNodes(result, rows)
+        return ExtendedNodes(result, rows, NodeTable.of(*(stand_ins.get(info.row, info) for info in self._cache.nodes)))
 
     async def score(self, pod: Pod, nodes: Sequence[NodeInfo]) -> dict[str, int] | None:
         """Return the weighted scores of extenders by node name; ``None`` if no extender is interested.
@@ -119,10 +119,10 @@ class Extending:
 
 def kept(extender: Extender, nodes: Sequence[NodeInfo], answer: Filtered) -> list[NodeInfo]:
     """Return the nodes an extender kept, in its order; returned node objects replace the cached ones."""
-    known = {info.name: info for info in nodes}
-    left = []
+    by_name = {info.name: info for info in nodes}
+    feasible = []
     for name in answer.names:
-        info = known.get(name)
+        info = by_name.get(name)
         if info is None:
             raise ExtenderError(
                 f'extender "{extender.name}" claims a filtered node "{name}" which is not found in the input node list'
@@ -130,8 +130,8 @@ def kept(extender: Extender, nodes: Sequence[NodeInfo], answer: Filtered) -> lis
         if (node := answer.stand_ins.get(name)) is not None:
             row, info = info.row, NodeInfo(node)
             info.move_to(row)
-        left.append(info)
-    return left
+        feasible.append(info)
+    return feasible
 
 
 def refusals(answer: Filtered) -> dict[str, Status]:

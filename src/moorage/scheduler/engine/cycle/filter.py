@@ -180,8 +180,8 @@ class Filtering:
             status_ids, feasible, is_own = self._run_uncached_filters(cached, cycle, pod)
             if self.cross_check is not None:
                 self.cross_check.verdicts(pod, nodes, status_ids, cached.table, pre.request.group)
-            if self.nominated.nodes() and (refused := self._refused_with_nominated(cached, cycle, pod)):
-                status_ids = with_ids(status_ids, refused)
+            if self.nominated.nodes() and (rejections := self._refused_with_nominated(cached, cycle, pod)):
+                status_ids = with_ids(status_ids, rejections)
                 feasible, is_own = np.equal(status_ids, FEASIBLE), False
         except PluginError as error:
             status_ids, table = self._filter_one_by_one(pre, nominated, error)
@@ -209,11 +209,11 @@ class Filtering:
         return NoNode(pre.pod, pre.cycle, diagnosis)
 
     def _refused_with_nominated(self, cached: CombinedResult, cycle: CycleState, pod: Pod) -> dict[int, int]:
-        refused = self.nominated.refused_nodes(cached, cycle, pod)
+        rejections = self.nominated.refused_nodes(cached, cycle, pod)
         if self.cross_check is not None:
             compute = partial(self.nominated.compute_refused, cached, cycle, pod)
-            self.cross_check.nominated(pod, refused, compute)
-        return refused
+            self.cross_check.nominated(pod, rejections, compute)
+        return rejections
 
     def _run_uncached_filters(
         self, cached: CombinedResult, cycle: CycleState, pod: Pod

@@ -93,15 +93,15 @@ class NominatedFilter:
 
     def _filter_with(self, nominated: list[Pod], cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         what_if, state = node.copy(), cycle.clone()
-        for other in nominated:
-            what_if.add_pod(other)
-            if (status := change_what_if(ADD_POD, self._profile, state, pod, other, what_if)) is not None:
+        for nominated_pod in nominated:
+            what_if.add_pod(nominated_pod)
+            if (status := change_what_if(ADD_POD, self._profile, state, pod, nominated_pod, what_if)) is not None:
                 raise PluginError(status.plugin, status.message)
         return filter_node(self._profile.filter, state, pod, what_if)
 
     def _list_before(self, pod: Pod, node_name: str) -> list[Pod]:
         return [
-            other
-            for other in self._services.nominator.nominated_pods(node_name)
-            if other.priority >= pod.priority and other.uid != pod.uid
+            nominated_pod
+            for nominated_pod in self._services.nominator.nominated_pods(node_name)
+            if nominated_pod.priority >= pod.priority and nominated_pod.uid != pod.uid
         ]

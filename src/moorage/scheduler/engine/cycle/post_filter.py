@@ -30,20 +30,20 @@ NOT_RUN: Final = PostFiltered("")
 """The result without preemption: the nomination of the pod does not change."""
 
 
-async def post_filter(profile: Profile, found: NoNode) -> PostFiltered:
+async def post_filter(profile: Profile, no_node: NoNode) -> PostFiltered:
     """Run the post-filters in order, until one succeeds or returns an unresolvable status."""
     if not profile.post_filter:
         return PostFiltered("", nominated_node="")
     reasons: list[str] = []
-    kept: PostFilterResult | None = None
+    nomination: PostFilterResult | None = None
     for plugin in profile.post_filter:
         try:
             result = await ask_waiting(
-                POST_FILTER, plugin, plugin.post_filter, found.cycle, found.pod, found.diagnosis.statuses
+                POST_FILTER, plugin, plugin.post_filter, no_node.cycle, no_node.pod, no_node.diagnosis.statuses
             )
         except PluginError as error:  # the pod stays unschedulable
             cause = error.__cause__
-            log.exception("post-filter failed", plugin=plugin.name, pod=found.pod.key)
+            log.exception("post-filter failed", plugin=plugin.name, pod=no_node.pod.key)
             problem = str(error) if cause is None else described(cause)
             return PostFiltered(problem, code=Code.ERROR)
         if not _is_valid(result):
@@ -56,9 +56,9 @@ async def post_filter(profile: Profile, found: NoNode) -> PostFiltered:
         if not result.status.is_rejection:
             return PostFiltered(result.status.message, code=result.status.code)
         if result.nominated_node is not None:
-            kept = result
+            nomination = result
         reasons += result.status.reasons
-    return PostFiltered(", ".join(reasons), kept.nominated_node if kept else None)
+    return PostFiltered(", ".join(reasons), nomination.nominated_node if nomination else None)
 
 
 def _is_valid(result: object) -> bool:

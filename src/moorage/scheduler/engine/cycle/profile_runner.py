@@ -91,28 +91,28 @@ class ProfileRunner:
         pre = self.filtering.pre_filter(pod, request)
         if pre.rejection is not None:
             return self.filtering.rejected(pre)
-        found = self.filtering.filter(pre)
-        if isinstance(found, OneNode) and found.is_nominated:
+        result = self.filtering.filter(pre)
+        if isinstance(result, OneNode) and result.is_nominated:
             try:
-                agreed = await self.extending.narrow(found)
+                agreed = await self.extending.narrow(result)
             except ExtenderError as error:
                 log.warning("nominated node could not be filtered", pod=pod.key, error=str(error))
             else:
                 if not isinstance(agreed, NoNode):
                     return agreed
-            found = self.filtering.filter(pre, try_nominated=False)
-        return await self.extending.narrow(found)
+            result = self.filtering.filter(pre, try_nominated=False)
+        return await self.extending.narrow(result)
 
-    async def choose_extended(self, found: OneNode | SeveralNodes | ExtendedNodes) -> Choice:
+    async def choose_extended(self, result: OneNode | SeveralNodes | ExtendedNodes) -> Choice:
         """Select a node, with the scores of extenders."""
-        if isinstance(found, OneNode):
-            return Choice(found.node)
-        if isinstance(found, SeveralNodes):
-            nodes = self.extending.in_order(found)
-            added = await self.extending.score(found.pod, nodes)
+        if isinstance(result, OneNode):
+            return Choice(result.node)
+        if isinstance(result, SeveralNodes):
+            nodes = self.extending.in_order(result)
+            added = await self.extending.score(result.pod, nodes)
             if added is None:
-                return self.choose(found)
-            return self.scoring.choose_with(ExtendedNodes(found, np.flatnonzero(found.feasible)), added)
-        table = found.table or self.cache.nodes
-        added = await self.extending.score(found.result.pod, [table[int(row)] for row in found.rows])
-        return self.choose(found.result) if added is None else self.scoring.choose_with(found, added)
+                return self.choose(result)
+            return self.scoring.choose_with(ExtendedNodes(result, np.flatnonzero(result.feasible)), added)
+        table = result.table or self.cache.nodes
+        added = await self.extending.score(result.result.pod, [table[int(row)] for row in result.rows])
+        return self.choose(result.result) if added is None else self.scoring.choose_with(result, added)

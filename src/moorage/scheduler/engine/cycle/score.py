@@ -174,8 +174,8 @@ class Scoring:
         totals = totals + np.array([added.get(node.name, 0) for node in nodes], dtype=np.int64)
         best = [nodes[index] for index in np.flatnonzero(totals == totals.max())]
         mentioned = [node for node in best if node.name in added] or best[:1]
-        tied = tuple(node.name for node in mentioned) if len(mentioned) > 1 else ()
-        return Choice(self._chance.choice(mentioned), tied, added)
+        tied_names = tuple(node.name for node in mentioned) if len(mentioned) > 1 else ()
+        return Choice(self._chance.choice(mentioned), tied_names, added)
 
 
 def _get(rows: RowArray | LateRows) -> RowArray:

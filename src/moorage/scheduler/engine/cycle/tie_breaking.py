@@ -41,8 +41,8 @@ class CustomTieBreaker:
     def choose(self, result: SeveralNodes, totals: Totals) -> Choice:
         """Return the winner."""
         best = (totals.column == totals.column.max()).nonzero()[0]
-        tied = best if totals.rows is None else totals.rows[best]
-        return Choice(self._cache.nodes[self._ties.choose(self._cache.nodes, tied)])
+        tied_rows = best if totals.rows is None else totals.rows[best]
+        return Choice(self._cache.nodes[self._ties.choose(self._cache.nodes, tied_rows)])
 
 
 class LateRows:
@@ -133,8 +133,8 @@ class HeapTieBreaker:
         heap = self._order.heap
         ranks = self._order.ranks(result) if rows is None else Ranks(heap.ranks(len(rows)), heap.size)
         if self._max_total * (ranks.size + 1) >= MAX_ORDERED:
-            tied = (column == column.max()).nonzero()[0]
-            index = int(tied[ranks.column[tied].argmin()])
+            best_indexes = (column == column.max()).nonzero()[0]
+            index = int(best_indexes[ranks.column[best_indexes].argmin()])
         elif totals.is_cached and result.cached is not None:
             index = result.cached.find_winner(ranks)
         else:
@@ -157,17 +157,17 @@ class HeapTieBreaker:
             index = int(is_best[rows].argmax())
             if is_best[rows[index]]:
                 return int(rows[index])
-        tied = is_best.nonzero()[0]
-        turns = (self._cache.places[tied] - result.start) % size
+        tied_rows = is_best.nonzero()[0]
+        turns = (self._cache.places[tied_rows] - result.start) % size
         ranks = heap.ranks(result.count)[turns - gaps.searchsorted(turns)]
-        return int(tied[ranks.argmin()])
+        return int(tied_rows[ranks.argmin()])
 
     def _first_in_cluster_order(self, totals: Totals) -> Choice:
         best = (totals.column == totals.column.max()).nonzero()[0]
-        tied = best if totals.rows is None else totals.rows[best]
-        if len(tied) == 1:
-            return Choice(self._cache.nodes[int(tied[0])])
-        in_order = tied[np.argsort(self._cache.places[tied])]
+        tied_rows = best if totals.rows is None else totals.rows[best]
+        if len(tied_rows) == 1:
+            return Choice(self._cache.nodes[int(tied_rows[0])])
+        in_order = tied_rows[np.argsort(self._cache.places[tied_rows])]
         nodes = [self._cache.nodes[int(row)] for row in in_order]
         return Choice(nodes[0], tuple(node.name for node in nodes))
 

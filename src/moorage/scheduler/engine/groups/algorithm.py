@@ -100,14 +100,14 @@ class GroupSearch:
             trial.status = unplaceable(*status.reasons) if status.code is Code.UNSCHEDULABLE else status
             return trial
         for pod in tree.members:
-            tried = trial.pods[pod.metadata.uid] = await self._place_pod(self._queued[pod.metadata.uid], request)
+            pod_trial = trial.pods[pod.metadata.uid] = await self._place_pod(self._queued[pod.metadata.uid], request)
             remaining -= 1
-            if tried.is_error:
-                assert tried.status is not None
-                problem = f"failed to schedule other pod from a pod group: {tried.status.message}"
+            if pod_trial.is_error:
+                assert pod_trial.status is not None
+                problem = f"failed to schedule other pod from a pod group: {pod_trial.status.message}"
                 status = Status.error(problem)
                 break
-            scheduled += tried.fits
+            scheduled += pod_trial.fits
             status = self._feasible(tree, remaining, scheduled)
             if status is not None and status.code is not Code.WAIT:
                 break
@@ -145,26 +145,26 @@ class GroupSearch:
     async def _find_node(self, queued: QueuedPodInfo, trial: PodTrial, request: SearchRequest) -> None:
         runner, pod = self._runner, queued.pod
         extended = bool(runner.extenders)
-        found = await runner.find_extended(pod, request) if extended else runner.find(pod, request)
+        result = await runner.find_extended(pod, request) if extended else runner.find(pod, request)
         if self._observer is not None:
-            self._observer.found(queued, runner, found)
+            self._observer.found(queued, runner, result)
             # Kept only for observers: the columns of thousands of pods in many placements add up.
-            trial.found = found
-        self._note_pre_filters(found)
-        plain = found.result if isinstance(found, ExtendedNodes) else found
+            trial.found = result
+        self._note_pre_filters(result)
+        plain = result.result if isinstance(result, ExtendedNodes) else result
         if isinstance(plain, NoNode):
             trial.diagnosis = plain.diagnosis
             trial.diagnosis.statuses = trial.diagnosis.statuses.kept()
         self._note_tried(pod, plain)
-        if isinstance(found, NoNode):
+        if isinstance(result, NoNode):
             return
         if extended:
-            choice = await runner.choose_extended(found)
+            choice = await runner.choose_extended(result)
             if self._observer is not None:
                 self._observer.chosen(queued, choice)
         else:
-            assert not isinstance(found, ExtendedNodes)
-            choice = runner.choose(found)
+            assert not isinstance(result, ExtendedNodes)
+            choice = runner.choose(result)
         trial.state = plain.cycle
         trial.state.group = self.state
         if self._keeps_states:
@@ -172,21 +172,25 @@ class GroupSearch:
         trial.runner, trial.node_name, trial.tied = runner, choice.node.name, choice.tied
         self._stack.place(trial)
 
-    def _note_tried(self, pod: Pod, found: SearchResult) -> None:
+    def _note_tried(self, pod: Pod, result: SearchResult) -> None:
         """Store the statuses of a pod for the post-filters of the group."""
-        skipped, statuses = found.cycle.skipped_filters, found.diagnosis.statuses
+        skipped, statuses = result.cycle.skipped_filters, result.diagnosis.statuses
         if not any(plugin.name not in skipped for plugin in self._filtering_helpers):
             statuses = NodeStatuses({}, statuses.absent)
-        elif not isinstance(found, NoNode):
+        elif not isinstance(result, NoNode):
             statuses = statuses.kept()
-        self._findings.tried[pod.metadata.uid] = TriedMember(pod, found.cycle, statuses)
+        self._findings.tried[pod.metadata.uid] = TriedMember(pod, result.cycle, statuses)
 
-    def _note_pre_filters(self, found: SearchResult | ExtendedNodes) -> None:
+    def _note_pre_filters(self, result: SearchResult | ExtendedNodes) -> None:
         """Store which pre-filters were called: an unresolvable rejection ends the sequence."""
         names = [plugin.name for plugin in self._profile.pre_filter]
-        refused = found.diagnosis.pre_filter if isinstance(found, NoNode) else None
-        if refused is not None and refused.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE and refused.plugin in names:
-            names = names[: names.index(refused.plugin) + 1]
+        rejection = result.diagnosis.pre_filter if isinstance(result, NoNode) else None
+        if (
+            rejection is not None
+            and rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+            and rejection.plugin in names
+        ):
+            names = names[: names.index(rejection.plugin) + 1]
         self._findings.pre_filtered.update(names)
 
     # ── by topology ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -235,11 +239,11 @@ class GroupSearch:
             return first
         return await self._settle(tree, feasible)
 
-    async def _try_placement(self, tree: GroupTree, placement: Placement, known: GroupTrial | None) -> GroupTrial:
+    async def _try_placement(self, tree: GroupTree, placement: Placement, last_trial: GroupTrial | None) -> GroupTrial:
         began = perf_counter()
         if tree.is_composite:
             return await self._place_groups(tree, placement.nodes)
-        trial = known
+        trial = last_trial
         if trial is None:
             trial = await self._place_pods(tree, SearchRequest(self._scope(placement.nodes), self.state))
         if trial.code is not Code.ERROR:
@@ -298,16 +302,16 @@ class GroupSearch:
             trial.status = status
             return trial
         for child in tree.children:
-            tried = await self._try(child, nodes)
+            child_trial = await self._try(child, nodes)
             remaining -= 1
-            if tried.code is Code.ERROR:
-                assert tried.status is not None
+            if child_trial.code is Code.ERROR:
+                assert child_trial.status is not None
                 self._stack.revert_to(before)
                 # All child groups get the same status.
-                problem = f"composite pod group evaluation failed due to child error: {tried.status.message}"
+                problem = f"composite pod group evaluation failed due to child error: {child_trial.status.message}"
                 return GroupTrial(tree, Status.error(problem))
-            trial.children.append(tried)
-            scheduled += tried.status is None
+            trial.children.append(child_trial)
+            scheduled += child_trial.status is None
             status = self._feasible(tree, remaining, scheduled)
             if status is not None and status.code is not Code.WAIT:
                 break

@@ -29,9 +29,9 @@ def violation(root: Group, queued: Sequence[Pod], scheduled: Iterable[Pod], *, w
             text = "priority as the pod group's priority, got"
             return f"{TOGETHER} {text} {pod.priority} and {root.priority}"
         policy = apply_default(pod.spec.preemption_policy)
-        if with_policy and policy != (wanted := apply_default(root.spec.preemption_policy)):
+        if with_policy and policy != (expected_policy := apply_default(root.spec.preemption_policy)):
             text = "preemption policy as the pod group's preemption policy, got"
-            return f"{TOGETHER} {text} {policy} and {wanted}"
-        if not with_policy and policy != (wanted := apply_default(first.spec.preemption_policy)):
-            return f"{TOGETHER} preemption policy, got {policy} and {wanted}"
+            return f"{TOGETHER} {text} {policy} and {expected_policy}"
+        if not with_policy and policy != (expected_policy := apply_default(first.spec.preemption_policy)):
+            return f"{TOGETHER} preemption policy, got {policy} and {expected_policy}"
     return ""

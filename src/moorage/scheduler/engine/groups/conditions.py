@@ -31,8 +31,8 @@ class GroupConditions:
         if not patch:
             return {}
         self._services.background.start(self._patch(group, patch), name=f"status of pod group {group.key}")
-        written: Mapping[str, str] = patch["conditions"][0]
-        return written
+        condition: Mapping[str, str] = patch["conditions"][0]
+        return condition
 
     async def _patch(self, group: PodGroup, patch: Mapping[str, Any]) -> None:
         try:
@@ -44,23 +44,23 @@ class GroupConditions:
 def condition_patch(group: PodGroup, status: Status | None, now: float) -> Mapping[str, Any]:
     """Return the patch of the group's status; empty if nothing changes."""
     if status is None:
-        wanted = ("True", SCHEDULED, "")
+        desired = ("True", SCHEDULED, "")
     else:
-        wanted = ("False", UNSCHEDULABLE if status.is_rejection else SCHEDULER_ERROR, status.message)
+        desired = ("False", UNSCHEDULABLE if status.is_rejection else SCHEDULER_ERROR, status.message)
     conditions = group.status.conditions
-    known = next((condition for condition in conditions if condition.type == INITIALLY_SCHEDULED), None)
+    current = next((condition for condition in conditions if condition.type == INITIALLY_SCHEDULED), None)
     generation = group.metadata.generation
-    if known is not None:
-        if known.status == "True" and status is not None:
+    if current is not None:
+        if current.status == "True" and status is not None:
             return {}
-        if (known.status, known.reason, known.message, known.observed_generation) == (*wanted, generation):
+        if (current.status, current.reason, current.message, current.observed_generation) == (*desired, generation):
             return {}
-    since = known.last_transition_time if known is not None and known.status == wanted[0] else None
+    since = current.last_transition_time if current is not None and current.status == desired[0] else None
     condition: dict[str, Any] = {
         "type": INITIALLY_SCHEDULED,
-        "status": wanted[0],
-        "reason": wanted[1],
-        "message": wanted[2],
+        "status": desired[0],
+        "reason": desired[1],
+        "message": desired[2],
         "lastTransitionTime": since or format_time(now),
     }
     if generation:

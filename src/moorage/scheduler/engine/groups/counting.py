@@ -49,7 +49,7 @@ class Counting:
         """Decide from a reverted trial whether counting is possible."""
         if not self._is_possible or self._cached is not None:
             return
-        states = [tried.state for tried in trial.pods.values() if tried.state is not None]
+        states = [pod_trial.state for pod_trial in trial.pods.values() if pod_trial.state is not None]
         if not states:
             # A trial without placed pods shows nothing; the next placement may.
             return
@@ -88,7 +88,7 @@ class Counting:
         """Return the capacity of each row for these pods; ``None`` if a filter cannot count."""
         pod, nodes = self._tree.members[0], self._runner.cache.nodes
         cached.filter(pod, nodes)
-        places = np.where(cached.feasible, len(self._tree.members), 0)
+        capacities = np.where(cached.feasible, len(self._tree.members), 0)
         for part in cached.active_filters():
             assert isinstance(part.plugin, FilterPlugin)
             if part.plugin.depends_on is DependsOn.NODE:
@@ -99,17 +99,17 @@ class Counting:
                 counted = how_many(part.plugin, part.state, pod, nodes)
             if counted is None:
                 return None
-            places = np.minimum(places, counted)
-        return np.maximum(places, 0)
+            capacities = np.minimum(capacities, counted)
+        return np.maximum(capacities, 0)
 
     def _outcome(self, count: int) -> tuple[Status | None, tuple[Proposal, ...]]:
         """Compute the result of attempts of which ``count`` find a node."""
         tree, size = self._tree, len(self._tree.members)
-        scheduled, status, tried = len(tree.scheduled), None, 0
-        for tried in range(1, size + 1):
-            status = self._feasible(tree, size - tried, scheduled + min(tried, count))
+        scheduled, status, attempt_count = len(tree.scheduled), None, 0
+        for attempt_count in range(1, size + 1):
+            status = self._feasible(tree, size - attempt_count, scheduled + min(attempt_count, count))
             if status is not None and status.code is not Code.WAIT:
                 break
         if status is None:
-            return None, self._proposals[: min(tried, count)]
+            return None, self._proposals[: min(attempt_count, count)]
         return (unplaceable(*status.reasons) if status.code is Code.WAIT else status), ()

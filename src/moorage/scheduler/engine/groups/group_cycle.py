@@ -177,27 +177,27 @@ class GroupCycle:
         self, search: GroupSearch, runner: ProfileRunner, tree: GroupTree, trial: GroupTrial, *, preempts: bool
     ) -> GroupPostFiltered:
         """Run the post-filters for an infeasible group, and apply the result to all groups of the tree."""
-        done = NOT_RUN
+        outcome = NOT_RUN
         if preempts:
             with self._services.freeze:
-                done = await runner.post_filter_group(search.state, tree)
+                outcome = await runner.post_filter_group(search.state, tree)
         everything = [*trial.everything]
         # Upstream's quirk: where groups share the status of one above them, the message is appended for each of them.
         shared = Counter(id(below.status) for below in everything)
         for below in everything:
-            self._apply(done, below, shared[id(below.status)])
-        return done
+            self._apply(outcome, below, shared[id(below.status)])
+        return outcome
 
     @staticmethod
-    def _apply(done: GroupPostFiltered, trial: GroupTrial, times: int) -> None:
+    def _apply(outcome: GroupPostFiltered, trial: GroupTrial, times: int) -> None:
         trial.before_help = trial.status
-        if done.code is Code.ERROR:
-            trial.status = Status.error(done.message)
+        if outcome.code is Code.ERROR:
+            trial.status = Status.error(outcome.message)
         elif trial.status is not None:
-            reasons = (*trial.status.reasons, *[done.message] * times)
+            reasons = (*trial.status.reasons, *[outcome.message] * times)
             trial.status = Status(trial.status.code, reasons, trial.status.plugin)
-            if done.code is Code.SUCCESS:
-                trial.waits_for_victims, trial.nominated = True, done.nominated
+            if outcome.code is Code.SUCCESS:
+                trial.waits_for_victims, trial.nominated = True, outcome.nominated
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -208,29 +208,29 @@ class GroupCycle:
         for leaf in trial.leaves:
             for pod in leaf.tree.members:
                 member = of_uid[pod.metadata.uid]
-                tried = leaf.pods.get(member.uid)
+                pod_trial = leaf.pods.get(member.uid)
                 if self._scheduler.observer is not None:
-                    self._scheduler.observer.settled(member, None if tried is None else tried.found)
-                if leaf.status is None and tried is not None and tried.fits:
-                    self._commit(member, tried)
+                    self._scheduler.observer.settled(member, None if pod_trial is None else pod_trial.found)
+                if leaf.status is None and pod_trial is not None and pod_trial.fits:
+                    self._commit(member, pod_trial)
                 else:
-                    self._end(member, refused(leaf, member, tried))
+                    self._end(member, refused(leaf, member, pod_trial))
             conditions[leaf.tree.key] = self._report(leaf.tree, leaf.status)
         return conditions
 
-    def _commit(self, member: QueuedPodInfo, tried: PodTrial) -> None:
-        assert tried.runner is not None
-        assert tried.state is not None
-        tried.state.group = None
+    def _commit(self, member: QueuedPodInfo, pod_trial: PodTrial) -> None:
+        assert pod_trial.runner is not None
+        assert pod_trial.state is not None
+        pod_trial.state.group = None
         try:
             outcome: Unschedulable | Failed | None
-            outcome = self._scheduler.commit(member, tried.runner, tried.state, tried.node_name)
+            outcome = self._scheduler.commit(member, pod_trial.runner, pod_trial.state, pod_trial.node_name)
         except MoorageError as error:
             outcome = Failed(str(error))
         if outcome is not None:
             self._end(member, outcome)
         elif self._scheduler.observer is not None:
-            self._scheduler.observer.ended(member, Placed(tried.node_name, tried.tied))
+            self._scheduler.observer.ended(member, Placed(pod_trial.node_name, pod_trial.tied))
 
     def _end(self, member: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         if self._scheduler.observer is not None:
@@ -263,19 +263,19 @@ def _in_order(tree: GroupTree, members: Iterable[QueuedPodInfo]) -> list[QueuedP
     return [of_uid[pod.metadata.uid] for pod in tree.all_members if pod.metadata.uid in of_uid]
 
 
-def refused(leaf: GroupTrial, member: QueuedPodInfo, tried: PodTrial | None) -> Unschedulable | Failed:
+def refused(leaf: GroupTrial, member: QueuedPodInfo, pod_trial: PodTrial | None) -> Unschedulable | Failed:
     """Return the outcome of a pod that is not placed, even if it is feasible."""
     status, nominated = leaf.status, leaf.nominated.get(member.uid)
     if status is None:
-        assert tried is not None
-        return tried.outcome(None)
+        assert pod_trial is not None
+        return pod_trial.outcome(None)
     if not status.is_rejection:
-        own = tried.status if tried is not None and tried.is_error else None
+        own = pod_trial.status if pod_trial is not None and pod_trial.is_error else None
         return Failed((own or status).message)
-    if tried is None:
+    if pod_trial is None:
         return Failed((leaf.before_help or status).message, is_rejection=True, nominated_node=nominated)
-    if not tried.fits:
-        return tried.outcome(nominated)
+    if not pod_trial.fits:
+        return pod_trial.outcome(nominated)
     if leaf.waits_for_victims:
         return Failed(status.message, is_rejection=True, nominated_node=nominated)
     return Failed(f"{UNPLACEABLE}, {status.message}", is_rejection=True)

@@ -50,8 +50,8 @@ class FromNothing(AttemptObserver):
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, NodeEntry]] = {}
 
-    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, found: SearchResult | ExtendedNodes) -> None:
-        self.entries[queued.key] = node_entries(runner, found)
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
+        self.entries[queued.key] = node_entries(runner, result)
 
 
 async def decided(contents: Iterable[Content]) -> tuple[list[LoggedDecision], FromNothing]:
