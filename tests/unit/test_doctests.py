@@ -13,6 +13,6 @@ WITH_EXAMPLES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py")
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=str)
 def test_examples_in_docstrings(path: Path) -> None:
     name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
-    found = doctest.testmod(importlib.import_module(name))
-    assert found.failed == 0
-    assert found.attempted > 0
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0
+    assert result.attempted > 0

@@ -23,17 +23,17 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_that_are_named_are_there(document: Path) -> None:
-    named = NAMED.findall(document.read_text())
-    assert [name for name in named if not any((base / name).exists() for base in (*BASES, document.parent))] == []
+    file_names = NAMED.findall(document.read_text())
+    assert [name for name in file_names if not any((base / name).exists() for base in (*BASES, document.parent))] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_is_to_be_made_can_be_made(document: Path) -> None:
+def test_documented_make_targets_exist(document: Path) -> None:
     targets = set(TARGET.findall((ROOT / "Makefile").read_text()))
     assert set(MADE.findall(document.read_text())) <= targets
 
 
-def test_help_tells_of_every_target() -> None:
+def test_help_lists_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    told = set(re.findall(r"^([a-z0-9-]+):.*## ", makefile, re.MULTILINE))
-    assert told == set(TARGET.findall(makefile))
+    documented = set(re.findall(r"^([a-z0-9-]+):.*## ", makefile, re.MULTILINE))
+    assert documented == set(TARGET.findall(makefile))

@@ -41,12 +41,12 @@ def fate(gate: str, *, on: bool) -> str:
     cluster = cluster_from(example.objects, features=features)
     decisions = DryRun(cluster, load_policy(Registry(IN_TREE), features=features)).run()
     (decision,) = to_builtins(decisions)["decisions"]
-    told: str = decision.get("node") or decision["message"]
-    return told
+    outcome: str = decision.get("node") or decision["message"]
+    return outcome
 
 
 @pytest.mark.parametrize("gate", CLUSTERS)
-def test_what_becomes_of_a_pod(gate: str) -> None:
+def test_gate_changes_the_outcome_of_a_pod(gate: str) -> None:
     assert fate(gate, on=True) == CLUSTERS[gate].on
     assert fate(gate, on=False) == CLUSTERS[gate].off
 
@@ -57,14 +57,14 @@ def filter_timeout(features: FeatureGates) -> str:
 
 
 def writes_within_post_filter(features: FeatureGates) -> list[str]:
-    """Preempt, and list what was written before the plugin answered."""
+    """Preempt, and list the writes before the plugin returned."""
     victim = make_pod("victim", node="n", priority=1, requests={"cpu": 4})
     preemptor = make_pod("big", priority=10, requests={"cpu": 4}, uid="uid-of-big")
     rig = Rig(make_node("n", allocatable={"cpu": 4}), victim, preemptor, features=features)
     writes: list[str] = []
 
-    def note(verb: str, thing: KubeObject) -> None:
-        writes.append(f"{verb} {thing.name}")
+    def note(verb: str, obj: KubeObject) -> None:
+        writes.append(f"{verb} {obj.name}")
 
     rig.filters = [NodeResourcesFit(handle=rig)]
     world = SimulatedCluster(rig.clock, fault=note)
@@ -74,16 +74,16 @@ def writes_within_post_filter(features: FeatureGates) -> list[str]:
 
     async def preempt() -> list[str]:
         await DefaultPreemption(handle=rig).post_filter(cycle, preemptor, statuses)
-        seen = [*writes]
+        writes_before = [*writes]
         for work in rig.background:
             await work
-        return seen
+        return writes_before
 
     return run_virtual(preempt(), rig.clock)
 
 
 def waits_out_its_penalty(features: FeatureGates) -> bool:
-    """Tell whether a pod that was turned down a moment ago waits, with nothing else to do, when a node suits it."""
+    """Return whether a recently rejected pod stays pending in an idle scheduler when a node suits it."""
     clock = VirtualClock()
     world = SimulatedCluster(clock)
 
@@ -103,7 +103,7 @@ def waits_out_its_penalty(features: FeatureGates) -> bool:
 
 
 def announced(features: FeatureGates) -> str:
-    """Return the node that a pod is said to get while its volume is being provisioned."""
+    """Return the reported node of a pod while its volume is being provisioned."""
     clock = VirtualClock()
     world = SimulatedCluster(clock)
     cluster = cluster_from(CLUSTERS["StorageCapacityScoring"].objects, features=features)
@@ -140,7 +140,7 @@ EFFECTS: dict[str, tuple[Callable[[FeatureGates], Any], Any, Any]] = {
 
 
 @pytest.mark.parametrize("gate", EFFECTS)
-def test_what_else_changes(gate: str) -> None:
+def test_gate_changes_its_effect(gate: str) -> None:
     look, on, off = EFFECTS[gate]
     assert look(FeatureGates({gate: True})) == on
     assert look(FeatureGates({gate: False})) == off
@@ -157,12 +157,12 @@ LAST_SWITCHABLE = {
 
 @pytest.mark.parametrize("gate", SWITCHABLE)
 def test_no_gate_is_without_an_effect_or_a_reason(gate: str) -> None:
-    shown = [gate in CLUSTERS, gate in EFFECTS, gate in MOOT]
-    assert shown.count(True) == 1, f"{gate}: show what changes when it is off, or say in MOOT why nothing does"
+    listed_in = [gate in CLUSTERS, gate in EFFECTS, gate in MOOT]
+    assert listed_in.count(True) == 1, f"{gate}: show what changes when it is off, or say in MOOT why nothing does"
 
 
 @pytest.mark.parametrize(("gate", "release"), LAST_SWITCHABLE.items(), ids=LAST_SWITCHABLE)
-def test_nor_is_one_that_earlier_releases_could_switch_off(gate: str, release: str) -> None:
+def test_every_gate_of_earlier_releases_has_an_effect_or_a_reason(gate: str, release: str) -> None:
     assert gate in CLUSTERS or gate in EFFECTS or gate in MOOT or gate in PERMANENT
     if gate in CLUSTERS:
         assert CLUSTERS[gate].release in (release, RELEASE)

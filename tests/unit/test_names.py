@@ -35,10 +35,10 @@ def parse_modules() -> dict[Path, ast.Module]:
 
 
 def find_duplicates(names: Iterable[tuple[str, Path]]) -> dict[str, list[str]]:
-    places: defaultdict[str, list[str]] = defaultdict(list)
+    paths_by_name: defaultdict[str, list[str]] = defaultdict(list)
     for name, path in names:
-        places[name].append(str(path))
-    return {name: sorted(paths) for name, paths in places.items() if len(paths) > 1}
+        paths_by_name[name].append(str(path))
+    return {name: sorted(paths) for name, paths in paths_by_name.items() if len(paths) > 1}
 
 
 def test_class_names_are_unique() -> None:

@@ -1,4 +1,4 @@
-"""What ``from moorage import …`` offers."""
+"""The public names of ``from moorage import …``."""
 
 import subprocess
 import sys
@@ -18,11 +18,11 @@ def test_there_are_few() -> None:
     assert len(set(moorage.__all__)) == len(moorage.__all__) <= 32
 
 
-def test_there_are_no_others() -> None:
+def test_unknown_public_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'moorage' has no attribute 'FilterPlugins'"):
         _ = moorage.FilterPlugins  # type: ignore[attr-defined]
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    said = "import sys, moorage; print([name for name in ('numpy', 'msgspec', 'yaml') if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True).stdout == "[]\n"
+    script = "import sys, moorage; print([name for name in ('numpy', 'msgspec', 'yaml') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"

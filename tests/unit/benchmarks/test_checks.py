@@ -95,9 +95,9 @@ def work(bound: int) -> workload.Workload:
 
 
 @pytest.mark.parametrize(("pods", "bound", "want"), CASES.values(), ids=CASES)
-def test_what_is_wrong_is_said(pods: Sequence[Pod], bound: int, want: str) -> None:
-    found = problems(State(work(bound), pods, NODES))
-    assert any(want in problem for problem in found) if want else not found
+def test_problems_are_reported(pods: Sequence[Pod], bound: int, want: str) -> None:
+    messages = problems(State(work(bound), pods, NODES))
+    assert any(want in problem for problem in messages) if want else not messages
 
 
 def test_more_volumes_than_a_node_can_hold() -> None:

@@ -1,4 +1,4 @@
-"""The rows of benchmarks/goals.yaml: what the raw data says of each."""
+"""The rows of benchmarks/goals.yaml, compared with raw data."""
 
 import argparse
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_every_row_is_of_something_that_can_be_measured() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "is_met"), [(5.0, True), (5.1, False)])
-def test_less_cpu_is_theirs_by_ours(wanted: float, is_met: bool) -> None:
+def test_less_cpu_is_upstream_divided_by_moorage(wanted: float, is_met: bool) -> None:
     row = GoalRow(nodes=5, pods=10, workload="basic", wants={"less_cpu": wanted})
     (verdict,) = judged(row, rounds([2.0, 1.0, 4.0], [10.0, 10.0, 8.0], "cpu_seconds"))
     assert (verdict.ours, verdict.theirs, verdict.ratio) == (2.0, 10.0, 5.0)
@@ -44,13 +44,13 @@ def test_less_cpu_is_theirs_by_ours(wanted: float, is_met: bool) -> None:
 
 
 @pytest.mark.parametrize(("wanted", "is_met"), [(0.25, True), (0.2, False)])
-def test_a_share_is_ours_by_theirs(wanted: float, is_met: bool) -> None:
+def test_share_is_moorage_divided_by_upstream(wanted: float, is_met: bool) -> None:
     row = GoalRow(nodes=5, pods=10, workload="basic", wants={"memory": wanted})
     (verdict,) = judged(row, rounds([100.0], [400.0], "peak_mib"))
     assert (verdict.ratio, verdict.is_met) == (0.25, is_met)
 
 
-def test_who_was_given_up_took_at_least_so_much() -> None:
+def test_incomplete_round_gives_a_lower_bound() -> None:
     row = GoalRow(nodes=5, pods=10, workload="basic", wants={"less_cpu": 2.0})
     (verdict,) = judged(row, rounds([1.0], [3.0], "cpu_seconds", bound=4))
     assert (verdict.is_bound_only, verdict.ratio) == (True, 3.0)
@@ -59,22 +59,22 @@ def test_who_was_given_up_took_at_least_so_much() -> None:
 def test_only_rounds_of_both_are_compared() -> None:
     row = GoalRow(nodes=5, pods=10, workload="basic", wants={"less_cpu": 2.0})
     assert judged(row, {"drain": [turn("moorage", 1, cpu_seconds=1.0)]}) == []
-    other = GoalRow(nodes=6, pods=10, workload="basic", wants={"less_cpu": 2.0})
-    assert judged(other, rounds([1.0], [2.0], "cpu_seconds")) == []
+    other_row = GoalRow(nodes=6, pods=10, workload="basic", wants={"less_cpu": 2.0})
+    assert judged(other_row, rounds([1.0], [2.0], "cpu_seconds")) == []
 
 
 @pytest.mark.parametrize(
     "text",
     ["- {nodes: 5}", "- {nodes: 5, workload: a, engine: b, wants: {}}", "- {nodes: 5, workload: a, wants: {x: 1}}"],
 )
-def test_a_row_that_means_nothing_is_refused(text: str, tmp_path: Path) -> None:
+def test_meaningless_row_is_rejected(text: str, tmp_path: Path) -> None:
     file = tmp_path / "goals.yaml"
     file.write_text(text)
     with pytest.raises(InputError, match=r"goals\.yaml"):
         load(file)
 
 
-def test_who_has_one_turn_has_it_at_the_end() -> None:
+def test_scheduler_with_one_round_runs_last() -> None:
     class Restored:
         times = 0
 
@@ -88,7 +88,7 @@ def test_who_has_one_turn_has_it_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("flags", [["--only", "nothing"], ["--only", "own-shape"], ["--before", "nowhere"]])
-def test_what_cannot_be_measured_is_refused_before_anything_starts(
+def test_invalid_measurement_is_rejected_before_the_start(
     flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["goal_run", *flags])

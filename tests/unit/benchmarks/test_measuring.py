@@ -52,7 +52,7 @@ def test_a_round_without_a_binding_has_figures_too() -> None:
     assert (figures["bound"], figures["pods_per_second"], figures["cpu_ms_per_pod"]) == (0, 0.0, 0.0)
 
 
-def test_idle_time_and_other_programs_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_time_and_other_programs_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     begin, end = reading(0.0, 1, 0.0, idle=10.0, busy=50.0), reading(10.0, 100, 2.0, idle=14.0, busy=86.0)
     figures = a_round(begin, end).figures()
@@ -91,7 +91,7 @@ def test_memory_that_a_fork_shares_counts_once(tmp_path: Path) -> None:
 
 
 def _is_alive(pid: int) -> bool:
-    """Tell whether a process is more than an entry that nobody has fetched."""
+    """Return whether a process is still running, and not a zombie."""
     status = Path(f"/proc/{pid}/status")
     return status.exists() and "State:\tZ" not in status.read_text()
 
@@ -112,7 +112,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize(("found", "above"), COUNTS.values(), ids=COUNTS)
-def test_the_guard_counts_what_is_above(
+def test_guard_counts_figures_above_their_ceilings(
     found: dict[str, dict[str, float]], above: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert guard.judged(found, CEILINGS) == above

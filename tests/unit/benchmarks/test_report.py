@@ -18,20 +18,20 @@ ABOUT = {
 def row(
     scheduler: str, *, workload: str = "basic", nodes: int = 5000, number: int = 1, **figures: Any
 ) -> dict[str, Any]:
-    ours = scheduler == "moorage"
+    is_moorage = scheduler == "moorage"
     return {
         "workload": workload,
         "nodes": nodes,
         "pods": 10_000,
         "scheduler": scheduler,
         "number": number,
-        "pods_per_second": 700.0 if ours else 300.0,
-        "cpu_seconds": 5.0 if ours else 30.0,
-        "cpu_ms_per_pod": 0.5 if ours else 3.0,
-        "cpu_ms_per_pod_after_start": 0.4 if ours else 2.9,
+        "pods_per_second": 700.0 if is_moorage else 300.0,
+        "cpu_seconds": 5.0 if is_moorage else 30.0,
+        "cpu_ms_per_pod": 0.5 if is_moorage else 3.0,
+        "cpu_ms_per_pod_after_start": 0.4 if is_moorage else 2.9,
         "server_cpu_ms_per_pod": 2.5,
         "seconds_to_first_bind": 2.0,
-        "peak_mib": 200.0 if ours else 300.0,
+        "peak_mib": 200.0 if is_moorage else 300.0,
         "idle_share": 0.01,
         "others_share": 0.0,
         "problems": [],
@@ -70,14 +70,14 @@ def test_a_size_without_goals_is_not_judged() -> None:
     assert only.judgement == ""
 
 
-def test_who_bound_nobody_is_no_measure() -> None:
+def test_schedulers_without_bindings_are_excluded() -> None:
     (only,) = comparisons([row("moorage", bound=10), row("kube-scheduler", bound=0, problems=["only 0 of 10 bound"])])
     assert (only.judgement, only.theirs, only.problems) == ("", {}, 1)
     (only,) = comparisons([row("moorage"), *(row("kube-scheduler", number=each, bound=each) for each in (0, 1))])
     assert only.theirs
 
 
-def test_the_page_says_what_was_met_what_was_missed_and_why(tmp_path: Path) -> None:
+def test_page_shows_met_and_missed_goals_with_reasons(tmp_path: Path) -> None:
     latency = {"workload": "latency", "nodes": 5000, "pods": 10, "number": 1, "rate": 100.0, "problems": []}
     latency |= {"date": "2026-01-02", "moorage": "0.1.0"}
     times = {"p50": 4.0, "p90": 6.0, "p99": 9.0, "p100": 12.0, "cpu_ms_per_pod": 1.0}
@@ -110,7 +110,7 @@ def test_the_page_says_what_was_met_what_was_missed_and_why(tmp_path: Path) -> N
         ET.parse(tmp_path / "docs" / f"2026-01-02-{name}.svg")
 
 
-def test_rows_take_the_place_of_those_of_the_same_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_replace_rows_of_the_same_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "about", lambda: ABOUT)
     raw = tmp_path / "new" / "raw.json"
     records.add(raw, "drain", [row("moorage"), row("kube-scheduler")])
@@ -124,7 +124,7 @@ def test_rows_take_the_place_of_those_of_the_same_kind(tmp_path: Path, monkeypat
     assert content["latency"] == [{"scheduler": "moorage", "date": "2026-01-02", "moorage": "0.1.0 --v=0"}]
 
 
-def test_a_page_of_several_runs_says_so() -> None:
+def test_page_of_several_runs_is_labelled() -> None:
     rows = [row("moorage"), row("kube-scheduler", moorage="0.0.9")]
     assert "**Combines several runs**: 2026-01-02, moorage 0.0.9; 2026-01-02, moorage 0.1.0." in report.page(
         {**ABOUT, "drain": rows}

@@ -6,7 +6,7 @@ from benchmarks.live import session
 ROOT = Path(__file__).parents[3]
 
 
-def test_another_checkout_of_ours_can_take_its_turn() -> None:
+def test_another_checkout_can_be_measured() -> None:
     options = session.parser("Measure.", nodes="10").parse_args(["--schedulers", f"moorage,moorage@{ROOT}"])
     assert options.schedulers == ["moorage", f"moorage@{ROOT}"]
 

@@ -33,15 +33,15 @@ def test_anything_else_is_refused_with_advice(text: str) -> None:
 
 def test_objects_of_a_template_differ_where_it_says_so() -> None:
     template = Template({"name": "pod-${i}", "group": "g${i // 2}", "of": "${nodes}"}, "here")
-    made = [json.loads(body) for body in template.all(3, nodes=5, pods=3)]
-    assert made == [
+    objects = [json.loads(body) for body in template.all(3, nodes=5, pods=3)]
+    assert objects == [
         {"name": "pod-0", "group": "g0", "of": "5"},
         {"name": "pod-1", "group": "g0", "of": "5"},
         {"name": "pod-2", "group": "g1", "of": "5"},
     ]
 
 
-def test_what_is_laid_over_replaces_leaves_and_keeps_the_rest() -> None:
+def test_merge_replaces_leaves_and_keeps_other_fields() -> None:
     base = {"metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"list": [1]}}
     over = {"metadata": {"labels": {"y": "2"}}, "spec": {"list": [2]}}
     assert merged(base, over) == {"metadata": {"name": "a", "labels": {"x": "1", "y": "2"}}, "spec": {"list": [2]}}
@@ -49,17 +49,17 @@ def test_what_is_laid_over_replaces_leaves_and_keeps_the_rest() -> None:
 
 @pytest.mark.parametrize("name", workload.names())
 @pytest.mark.parametrize("nodes", [10, 100])
-def test_every_workload_makes_what_it_expects(name: str, nodes: int) -> None:
+def test_every_workload_creates_the_expected_pods(name: str, nodes: int) -> None:
     work = workload.load(name, nodes, pods=50)
     objects = [(path, json.loads(body)) for group in work.objects() for path, body in group]
-    made = [thing for path, thing in objects if path.endswith("/pods") and "nodeName" not in thing["spec"]]
-    assert len(made) == work.bound + work.reported
+    pods = [content for path, content in objects if path.endswith("/pods") and "nodeName" not in content["spec"]]
+    assert len(pods) == work.bound + work.reported
     assert sum(path == "/api/v1/nodes" for path, _ in objects) == nodes
-    identities = [(path, thing["metadata"]["name"]) for path, thing in objects]
+    identities = [(path, content["metadata"]["name"]) for path, content in objects]
     assert len(set(identities)) == len(identities)
 
 
-def test_all_means_what_is_drained() -> None:
+def test_all_selects_the_drained_workloads() -> None:
     assert set(workload.names()) - set(workload.drained()) == {"start", "latency"}
 
 

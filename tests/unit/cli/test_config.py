@@ -36,14 +36,14 @@ def test_view_with_gates(capsys: pytest.CaptureFixture[str]) -> None:
     assert plugins[-1] == {"name": "GangScheduling", "weight": 0}
 
 
-def test_check_says_what_a_good_file_means(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_explains_a_valid_file(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config_file.write_text(HEADER + "profiles: [{schedulerName: a}, {schedulerName: b}]")
     assert run(["config", "check", str(config_file)]) == 0
     summary = "20 plugins, 14 filter, 9 score"
     assert capsys.readouterr().out == f"{config_file}: OK\n  a: {summary}\n  b: {summary}\n"
 
 
-def test_third_party_plugins_are_known_once_named(
+def test_third_party_plugins_are_accepted_after_they_are_named(
     config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "spot_for_config_check.py").write_text(
@@ -131,7 +131,7 @@ def test_interrupting_ends_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 OLD = "apiVersion: kubescheduler.config.k8s.io/v1beta1\nkind: KubeSchedulerConfiguration\n"
 
 
-def test_convert_writes_v1_and_says_what_changed(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_writes_v1_and_reports_changes(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config_file.write_text(OLD + "healthzBindAddress: 0.0.0.0:10251\n")
     assert run(["config", "convert", str(config_file)]) == 0
     printed = capsys.readouterr()
@@ -166,7 +166,7 @@ def test_check_of_an_old_file_names_the_command(
     assert f"`moorage config convert {config_file}`" in capsys.readouterr().err
 
 
-def test_two_queue_sorts_say_what_to_disable(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_queue_sorts_report_the_plugin_to_disable(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config_file.write_text(HEADER + "profiles: [{plugins: {queueSort: {enabled: [{name: Sorts}]}}}]")
     source = config_file.with_name("sorts_for_config_check.py")
     source.write_text(

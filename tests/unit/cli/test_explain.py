@@ -14,7 +14,7 @@ def cluster(tmp_path: Path) -> str:
     template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("x", requests={"cpu": "3"})["spec"]}
     spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
-    things = [
+    manifests = [
         node("n1"),
         node("n2"),
         pod("big", requests={"cpu": "5"}),
@@ -26,23 +26,23 @@ def cluster(tmp_path: Path) -> str:
         {**pod("ended", on="n1"), "status": {"phase": "Failed"}},
         deployment,
     ]
-    return written(tmp_path / "cluster.json", things)
+    return written(tmp_path / "cluster.json", manifests)
 
 
-def deleted(thing: Object) -> Object:
-    return {**thing, "metadata": {**thing["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+def deleted(manifest: Object) -> Object:
+    return {**manifest, "metadata": {**manifest["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
-def written(path: Path, things: list[Object]) -> str:
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": things}))
+def written(path: Path, manifests: list[Object]) -> str:
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
     return str(path)
 
 
-def test_json_is_what_the_format_says(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_follows_the_format(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "big", "-f", cluster, "-o", "json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["result"] == "unschedulable"
-    assert said["reasons"] == [
+    output = json.loads(capsys.readouterr().out)
+    assert output["result"] == "unschedulable"
+    assert output["reasons"] == [
         {
             "plugin": "NodeResourcesFit",
             "reason": "Insufficient cpu",
@@ -51,7 +51,7 @@ def test_json_is_what_the_format_says(cluster: str, capsys: pytest.CaptureFixtur
             "short": {"cpu": "1"},
         }
     ]
-    assert said["changes"][0] == {
+    assert output["changes"][0] == {
         "text": "Lower the cpu request of container main from 5 to 4",
         "kind": "request",
         "edits": [
@@ -63,7 +63,7 @@ def test_json_is_what_the_format_says(cluster: str, capsys: pytest.CaptureFixtur
         ],
         "node": "n2",
     }
-    assert {"event": "Node/Add", "plugin": "NodeResourcesFit"} in said["wakes"]
+    assert {"event": "Node/Add", "plugin": "NodeResourcesFit"} in output["wakes"]
 
 
 def test_nothing_but_json_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -77,23 +77,23 @@ def test_nothing_but_json_is_printed(tmp_path: Path, capfd: pytest.CaptureFixtur
 
 def test_a_pod_that_fits_is_compared_with_the_runner_up(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "fits", "-f", cluster, "-o", "json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["result"], said["node"], said["runnerUp"]) == ("scheduled", "n2", "n1")
-    assert {"plugin", "weight", "winner", "runnerUp"} == said["because"][0].keys()
-    assert said["changes"] == []
+    output = json.loads(capsys.readouterr().out)
+    assert (output["result"], output["node"], output["runnerUp"]) == ("scheduled", "n2", "n1")
+    assert {"plugin", "weight", "winner", "runnerUp"} == output["because"][0].keys()
+    assert output["changes"] == []
 
 
 def test_a_pod_that_runs_is_bound(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "default/runs", "-f", cluster, "-o", "json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["result"], said["node"], said["runnerUp"]) == ("bound", "n1", "n2")
+    output = json.loads(capsys.readouterr().out)
+    assert (output["result"], output["node"], output["runnerUp"]) == ("bound", "n1", "n2")
 
 
 def test_a_workload_is_counted(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "deployment/web", "-f", cluster, "-o", "json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["workload"], said["fits"], said["of"]) == ("deployment/web", 2, 3)
-    (edit,) = said["next"]["changes"][0]["edits"]
+    output = json.loads(capsys.readouterr().out)
+    assert (output["workload"], output["fits"], output["of"]) == ("deployment/web", 2, 3)
+    (edit,) = output["next"]["changes"][0]["edits"]
     assert edit["object"]["kind"] == "Deployment"
     assert edit["patch"][0]["path"] == "/spec/template/spec/containers/0/resources/requests/cpu"
 
@@ -137,19 +137,23 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("arguments", "told"), MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_are_told(cluster: str, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_reported(
+    cluster: str, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["explain", *arguments, "-f", cluster]) == 2
     errors = capsys.readouterr().err
     assert errors.startswith("error: ")
     assert told in errors
 
 
-def test_capacity_says_what_stops_the_next(cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wanted = written(tmp_path / "pod.json", [pod("small", requests={"cpu": "2"})])
-    assert run(["capacity", "-f", wanted, "--cluster", cluster]) == 0
-    told = capsys.readouterr().out
-    assert "3 more copies of small fit" in told
-    assert "The next copy does not fit: 0/2 nodes are available" in told
+def test_capacity_reports_the_obstacle_of_the_next_copy(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod_file = written(tmp_path / "pod.json", [pod("small", requests={"cpu": "2"})])
+    assert run(["capacity", "-f", pod_file, "--cluster", cluster]) == 0
+    output = capsys.readouterr().out
+    assert "3 more copies of small fit" in output
+    assert "The next copy does not fit: 0/2 nodes are available" in output
 
 
 def test_two_configurations_are_compared(cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,10 +163,10 @@ def test_two_configurations_are_compared(cluster: str, tmp_path: Path, capsys: p
         "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: "
         "{type: MostAllocated, resources: [{name: cpu, weight: 100}]}}}]}]"
     )
-    things = written(tmp_path / "two.json", [node("n1"), node("n2"), pod("runs", on="n1"), pod("fits")])
-    assert run(["simulate", "--one-pass", "-q", "-f", things, "--compare", str(config)]) == 0
+    cluster_file = written(tmp_path / "two.json", [node("n1"), node("n2"), pod("runs", on="n1"), pod("fits")])
+    assert run(["simulate", "--one-pass", "-q", "-f", cluster_file, "--compare", str(config)]) == 0
     assert "default/fits  n2  →  n1" in capsys.readouterr().out
-    assert run(["whatif", "fewest-nodes", "-f", things]) == 0
+    assert run(["whatif", "fewest-nodes", "-f", cluster_file]) == 0
     assert "1 of 2 nodes hold all running pods" in capsys.readouterr().out
 
 

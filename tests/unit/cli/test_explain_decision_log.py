@@ -27,24 +27,24 @@ def log(tmp_path: Path) -> Path:
     return written(tmp_path / "log", [*first, *evicting.values()])
 
 
-def test_the_attempts_of_a_pod_are_told(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_attempts_of_a_pod_are_printed(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "shop/big-1", "--decision-log", str(log)]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("shop/big-1: 1 decision in the log\n")
-    assert "attempt 1," in said
-    assert "2 × NodeResourcesFit: Insufficient cpu (n1, n4)" in said
+    output = capsys.readouterr().out
+    assert output.startswith("shop/big-1: 1 decision in the log\n")
+    assert "attempt 1," in output
+    assert "2 × NodeResourcesFit: Insufficient cpu (n1, n4)" in output
     assert run(["explain", "fits", "-n", "shop", "--decision-log", str(log)]) == 0
-    said = capsys.readouterr().out
-    assert "scheduled on n" in said
-    assert "2 of 4 nodes were feasible" in said
+    output = capsys.readouterr().out
+    assert "scheduled on n" in output
+    assert "2 of 4 nodes were feasible" in output
     assert run(["explain", "shop/high", "--decision-log", str(log)]) == 0
     assert "could run on n1 after evicting shop/low" in capsys.readouterr().out
 
 
 def test_json_has_the_lines(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "shop/fits", "--decision-log", str(log), "-o", "json"]) == 0
-    said = json.loads(capsys.readouterr().out)["decisions"]
-    assert [(line["pod"], line["result"], len(line["nodes"])) for line in said] == [("shop/fits", "scheduled", 2)]
+    output = json.loads(capsys.readouterr().out)["decisions"]
+    assert [(line["pod"], line["result"], len(line["nodes"])) for line in output] == [("shop/fits", "scheduled", 2)]
 
 
 def test_a_pod_that_is_not_in_the_log(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,12 +52,12 @@ def test_a_pod_that_is_not_in_the_log(log: Path, capsys: pytest.CaptureFixture[s
     assert "did you mean 'shop/fits'?" in capsys.readouterr().err
 
 
-def test_what_was_decided_is_told_as_a_simulation_is(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_decisions_are_printed_like_a_simulation(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "--decision-log", str(log), "--timeline"]) == 0
-    said = capsys.readouterr().out
-    assert "Timeline" in said
-    assert "shop/fits placed on n" in said
-    assert "4 pods: 1 scheduled, 3 unschedulable" in said
+    output = capsys.readouterr().out
+    assert "Timeline" in output
+    assert "shop/fits placed on n" in output
+    assert "4 pods: 1 scheduled, 3 unschedulable" in output
     assert run(["simulate", "--decision-log", str(log), "-o", "json"]) == 0
     assert {"decisions", "timeline", "simulated"} <= json.loads(capsys.readouterr().out).keys()
 
@@ -67,18 +67,18 @@ def test_a_bad_line_is_named(log: Path, command: list[str], capsys: pytest.Captu
     log.write_bytes(log.read_bytes() + b"oops\n")
     count = len(log.read_bytes().splitlines())
     assert run([*command, "--decision-log", str(log)]) == 2
-    said = capsys.readouterr().err
-    assert f"log:{count}: " in said
-    assert "oops" in said
+    errors = capsys.readouterr().err
+    assert f"log:{count}: " in errors
+    assert "oops" in errors
 
 
-def test_a_line_that_is_being_written_is_no_mistake(log: Path) -> None:
+def test_incomplete_last_line_is_not_an_error(log: Path) -> None:
     count = len(list(read_log(log)))
     log.write_bytes(log.read_bytes() + b'{"pod": "de')
     assert len(list(read_log(log))) == count
 
 
-def test_a_log_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "--decision-log", str(tmp_path / "none")]) == 2
     assert "file not found" in capsys.readouterr().err
 
@@ -93,13 +93,13 @@ def test_a_log_can_be_played() -> None:
     """A pod waits, takes its node, comes back when its binding fails, takes another, and is evicted for a third."""
     lines, _ = decided(node("n1"), node("n2"), pod("web"))
     placed = lines["shop/web"]
-    other = "n2" if placed.node == "n1" else "n1"
+    second_node = "n2" if placed.node == "n1" else "n1"
     at = "2026-11-17T05:00:0{}.000000Z".format
     change = msgspec.structs.replace
     story = [
         change(placed, time=at(1), took=0.0, created=""),
         change(placed, time=at(2), result="error", node="", failed_on=placed.node, message="no"),
-        change(placed, time=at(3), node=other, attempts=2),
+        change(placed, time=at(3), node=second_node, attempts=2),
         change(
             placed,
             time=at(5),
@@ -108,7 +108,7 @@ def test_a_log_can_be_played() -> None:
             created=at(5),
             result="unschedulable",
             node="",
-            post_filter={"nominatedNode": other, "victims": ["shop/web"]},
+            post_filter={"nominatedNode": second_node, "victims": ["shop/web"]},
         ),
     ]
     story = msgspec.json.decode(msgspec.json.encode(story), type=list[LoggedDecision])
@@ -117,7 +117,7 @@ def test_a_log_can_be_played() -> None:
     replay = Replay(logged.recorder(nodes, []))
     assert replay.at(0.0).placed == {"shop/web": placed.node}
     assert list(replay.at(1.0).waiting) == ["shop/web"]
-    assert replay.at(2.0).placed == {"shop/web": other}
+    assert replay.at(2.0).placed == {"shop/web": second_node}
     assert replay.at(4.0).placed == {}
     assert [(line.pod, line.attempt) for line in replay.decisions] == [
         ("shop/web", 1),

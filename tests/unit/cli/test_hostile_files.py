@@ -1,4 +1,4 @@
-"""Files that stand for more than they are long: an error with a place, never a traceback, and at once."""
+"""Files that expand far beyond their length: an error with a location, never a traceback, and immediately."""
 
 import time
 from pathlib import Path
@@ -43,7 +43,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("command", "name"), CASES)
-def test_such_a_file_is_refused(
+def test_hostile_file_is_rejected(
     name: str, command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "hostile"
@@ -126,14 +126,14 @@ MAX_OUTPUT = 80_000
         for name, content in files.items()
     ],
 )
-def test_what_is_said_of_it_is_short(
+def test_error_message_is_short(
     command: tuple[str, ...], content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = {name: tmp_path / name for name in ("FILE", "CLUSTER", "NOWHERE")}
-    places["FILE"].write_text(content)
-    places["CLUSTER"].write_text(f"{NODE}---\n{A_POD}")
+    paths = {name: tmp_path / name for name in ("FILE", "CLUSTER", "NOWHERE")}
+    paths["FILE"].write_text(content)
+    paths["CLUSTER"].write_text(f"{NODE}---\n{A_POD}")
     # Some of it is no mistake: a List of nothing that is known has no pods in it.
-    run([str(places.get(word, word)) for word in command])
+    run([str(paths.get(word, word)) for word in command])
     output = capsys.readouterr()
     assert len(output.out) + len(output.err) < MAX_OUTPUT
     assert "Traceback" not in output.err

@@ -1,4 +1,4 @@
-"""What `moorage scheduler` imports: a scheduler that is restarted must be back soon."""
+"""Imports of `moorage scheduler`: a restarted scheduler must be ready soon."""
 
 import subprocess
 import sys
@@ -89,8 +89,8 @@ import moorage.cli.commands
 """
 
 
-def test_no_command_imports_what_another_is_made_of() -> None:
-    """What begins with `start_lightly` must not have imported before what that is to spare it."""
+def test_no_command_imports_modules_of_another() -> None:
+    """Modules that call `start_lightly` must not import heavy modules before the call."""
     ran = subprocess.run([sys.executable, "-c", COMMANDS + IMPORTED], capture_output=True, text=True, check=True)
     imported = set(ran.stdout.split())
     assert {
@@ -103,7 +103,7 @@ def test_no_command_imports_what_another_is_made_of() -> None:
     } & imported == set()
 
 
-def test_a_cluster_starts_without_what_only_explains() -> None:
+def test_cluster_starts_without_modules_for_explanations() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", "import sys, moorage.cli.up.running;" + IMPORTED],
         capture_output=True,

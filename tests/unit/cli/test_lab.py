@@ -27,7 +27,7 @@ tune:
   weights: {{NodeResourcesFit: {{from: 1, to: 100}}, NodeResourcesBalancedAllocation: {{from: 0, to: 100}}}}
 """
 
-# A shell that runs the tests in the background has them ignore Ctrl-C, and what they start as well.
+# A shell that runs the tests in the background makes them and their child processes ignore Ctrl-C.
 HEEDS_CTRL_C = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from moorage.cli.main import main; main()"
 )
@@ -39,7 +39,7 @@ def written(folder: Path, candidates: int) -> Path:
     return path
 
 
-def test_it_says_what_it_found_and_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tune_prints_its_result_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lab", "tune", str(written(tmp_path, 3)), "--workers", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("3 candidates, ")
@@ -51,7 +51,7 @@ def test_an_address_needs_ray(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "add --on ray" in capsys.readouterr().err
 
 
-def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_results(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HEEDS_CTRL_C, "lab", "tune", str(written(tmp_path, 1000)), "--workers", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = monotonic() + 60
@@ -60,9 +60,9 @@ def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
             assert process.poll() is None
             sleep(0.05)
         process.send_signal(signal.SIGINT)
-        said, noted = process.communicate(timeout=30)
+        output, noted = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert said.splitlines()[0].endswith(" 0 failed")
-    assert "best: NodeResourcesFit" in said or "best: weight of NodeResourcesFit" in said
+    assert output.splitlines()[0].endswith(" 0 failed")
+    assert "best: NodeResourcesFit" in output or "best: weight of NodeResourcesFit" in output
     assert noted.endswith("interrupted; run the same command to resume\n")
     assert "Traceback" not in noted

@@ -15,7 +15,7 @@ SHADOW = f"{HEADER}# tried since Monday\nprofiles: [{{schedulerName: shop, plugi
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """The file in charge, with a shadow beside it."""
+    """The active configuration, with a shadow configuration in the same folder."""
     (tmp_path / "shadow.yaml").write_text(SHADOW)
     file = tmp_path / "config.yaml"
     file.write_text(IN_CHARGE)
@@ -24,21 +24,21 @@ def config(tmp_path: Path) -> Path:
 
 
 def promote(config: Path, *more: str, shadow: str = "shadow.yaml") -> int:
-    given = () if not shadow else (str(config.with_name(shadow)),)
-    return run(["promote", *given, "--config", str(config), *more])
+    arguments = () if not shadow else (str(config.with_name(shadow)),)
+    return run(["promote", *arguments, "--config", str(config), *more])
 
 
 def test_the_shadow_is_in_charge_and_the_former_one_comes_back(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert promote(config) == 0
-    told = capsys.readouterr()
-    assert "+        weight: 5" in told.out
-    assert "undo it with --undo" in told.out
-    assert "leaderElection of" in told.err
-    written = config.read_text()
-    assert written.startswith(SHADOW), "with its comments"
-    assert "resourceName: moorage" in written, "it would lead under another name"
+    output = capsys.readouterr()
+    assert "+        weight: 5" in output.out
+    assert "undo it with --undo" in output.out
+    assert "leaderElection of" in output.err
+    new_config = config.read_text()
+    assert new_config.startswith(SHADOW), "with its comments"
+    assert "resourceName: moorage" in new_config, "it would lead under another name"
     assert run(["config", "check", str(config)]) == 0
     assert config.stat().st_mode & 0o777 == 0o640
     previous = config.with_name("config.yaml.previous")
@@ -72,14 +72,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_in_charge_is_refused(
+def test_invalid_configuration_is_not_promoted(
     config: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.with_name("shadow.yaml").write_text(text)
     assert promote(config) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert "shadow.yaml" in told
+    errors = capsys.readouterr().err
+    assert said in errors
+    assert "shadow.yaml" in errors
     assert (config.read_text(), config.with_name("config.yaml.previous").exists()) == (IN_CHARGE, False)
 
 
@@ -104,7 +104,7 @@ def test_a_link_stays_a_link(config: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_nobody_may_write_to(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_read_only_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.parent.chmod(0o500)
     try:
         assert promote(config) == 2
@@ -113,6 +113,6 @@ def test_a_folder_that_nobody_may_write_to(config: Path, capsys: pytest.CaptureF
     assert "it cannot be written" in capsys.readouterr().err
 
 
-def test_it_must_be_said_where(capsys: pytest.CaptureFixture[str]) -> None:
+def test_target_option_is_required(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["promote", "shadow.yaml"]) == 2
     assert "add either --config or --config-map" in capsys.readouterr().err

@@ -45,9 +45,9 @@ MISTAKES = {
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_one_message(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["scheduler", *arguments]) == 1, "kube-scheduler's exit code"
-    told = capsys.readouterr().err
-    assert message in told
-    assert "Traceback" not in told
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert "Traceback" not in errors
 
 
 LATER_MISTAKES = {
@@ -59,9 +59,7 @@ LATER_MISTAKES = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), LATER_MISTAKES.values(), ids=LATER_MISTAKES)
-def test_a_mistake_found_when_there_are_two_processes_is_one_message_as_well(
-    arguments: list[str], message: str
-) -> None:
+def test_mistake_with_two_processes_is_one_message(arguments: list[str], message: str) -> None:
     program = [sys.executable, "-c", "from moorage.cli.main import main; main()", "scheduler", *arguments]
     ran = subprocess.run(program, capture_output=True, text=True, check=False, timeout=120)
     assert ran.returncode == 1

@@ -210,10 +210,10 @@ def test_every_profile_places_its_own_pods(tmp_path: Path, capsys: pytest.Captur
     )
 
     assert run(["simulate", "-f", str(cluster), "--config", str(config), "-o", "json"]) == 0
-    found = {
+    nodes_by_pod = {
         item["pod"]: (item["profile"], item["result"]) for item in json.loads(capsys.readouterr().out)["decisions"]
     }
-    assert found == {
+    assert nodes_by_pod == {
         "default/web": ("default-scheduler", "unschedulable"),
         "default/other": ("careless", "scheduled"),
     }
@@ -221,7 +221,10 @@ def test_every_profile_places_its_own_pods(tmp_path: Path, capsys: pytest.Captur
 
 def without(gate: str) -> list[str]:
     """Return a gate and those that cannot be on without it."""
-    return [gate, *(name for other in GATES.values() if gate in other.needs for name in without(other.name))]
+    return [
+        gate,
+        *(name for dependent in GATES.values() if gate in dependent.needs for name in without(dependent.name)),
+    ]
 
 
 @pytest.mark.parametrize("gate", [gate.name for gate in GATES.values() if gate.default and not gate.locked])
@@ -258,7 +261,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD)
-def test_mistakes_are_told_in_one_message(
+def test_mistakes_are_reported_in_one_message(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == 2
@@ -295,16 +298,16 @@ def test_plugins_find_their_custom_resources(
 
     assert run(["simulate", *flags, "--plugin", "reserved:Reserved", "-o", "json", *mode]) == 0
     printed = capsys.readouterr()
-    found = {item["pod"]: outcome(item) for item in json.loads(printed.out)["decisions"]}
-    assert found["default/indexer"] == "node-1"
-    assert found["default/visitor"].startswith(
+    outcomes = {item["pod"]: outcome(item) for item in json.loads(printed.out)["decisions"]}
+    assert outcomes["default/indexer"] == "node-1"
+    assert outcomes["default/visitor"].startswith(
         "0/2 nodes are available: 1 node(s) were reserved for team ads, 1 node(s) were reserved for team search."
     )
     loose = "note: taken as they are, since no CustomResourceDefinition says more: 2 Reservation\n"
     assert (loose in printed.err) is not is_defined
 
 
-def test_custom_resources_that_nobody_asks_for_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unused_custom_resources_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text(NODE + "apiVersion: example.net/v1\nkind: Quirk\nmetadata: {name: q}\n")
 
@@ -312,7 +315,7 @@ def test_custom_resources_that_nobody_asks_for_are_noted(tmp_path: Path, capsys:
     assert "note: left out, since no plugin asks for them: 1 Quirk\n" in capsys.readouterr().err
 
 
-def test_custom_resources_must_be_as_their_definition_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_custom_resources_must_match_their_definition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text(NODE + "apiVersion: example.org/v1\nkind: Reservation\nmetadata: {name: n1}\nspec: {team: 3}\n")
 
@@ -367,28 +370,28 @@ def test_extenders_can_be_left_out(mode: list[str], tmp_path: Path, capsys: pyte
     command = ["simulate", "-f", str(cluster), "--config", str(config), "-o", "json", *mode]
 
     assert run(command) == 0
-    (asked,) = json.loads(capsys.readouterr().out)["decisions"]
-    assert asked["result"] == "error"
+    (decision,) = json.loads(capsys.readouterr().out)["decisions"]
+    assert decision["result"] == "error"
     assert run([*command, "--no-extenders"]) == 0
     printed = capsys.readouterr()
     assert outcome(json.loads(printed.out)["decisions"][0]) == "n1"
     assert "note: ignoring 1 extenders of the configuration\n" in printed.err
 
 
-def test_time_that_passes_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_has_simulated_time(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "-f", str(CLUSTERS / "training.yaml"), "--until", "1m", "-o", "json"]) == 0
-    whole = json.loads(capsys.readouterr().out)
-    assert list(whole) == ["decisions", "simulated", "timeline", "utilisation"]
-    assert whole["simulated"] == {"seconds": 60.0, "quiet": True}
-    lives = {item["pod"]: item for item in whole["timeline"]}
+    output = json.loads(capsys.readouterr().out)
+    assert list(output) == ["decisions", "simulated", "timeline", "utilisation"]
+    assert output["simulated"] == {"seconds": 60.0, "quiet": True}
+    lives = {item["pod"]: item for item in output["timeline"]}
     assert lives["research/sweep-3"]["evictedBy"] == "research/incident-model"
     assert lives["research/incident-model"]["waited"] > 2.0
     assert lives["research/quarterly-model"]["waited"] == 60.0
-    gpus = next(item for item in whole["utilisation"] if item["resource"] == "example.com/gpu")
+    gpus = next(item for item in output["utilisation"] if item["resource"] == "example.com/gpu")
     assert gpus == {"resource": "example.com/gpu", "allocatable": 8.0, "requested": 8.0, "peak": 8.0, "mean": 8.0}
 
 
-def test_people_are_told_of_the_time_that_passes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_output_shows_simulated_time(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "-f", str(CLUSTERS / "training.yaml"), "--group-by", "kubernetes.io/hostname"]) == 0
     printed = capsys.readouterr().out
     assert "research/sweep-3 evicted from gpu-2 by research/incident-model\n" in printed
@@ -397,7 +400,7 @@ def test_people_are_told_of_the_time_that_passes(capsys: pytest.CaptureFixture[s
     assert "Resource" in printed
 
 
-def test_how_long_pods_run_can_be_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pod_run_time_can_be_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text(NODE + POD.replace("spec: {", "spec: {restartPolicy: Never, "))
 
@@ -415,7 +418,7 @@ spec: {schedulingPolicy: {gang: {minCount: 3}}}
 """
 
 
-def test_one_pass_tells_what_became_of_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_pass_reports_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: {schedulingGroup: {podGroupName: training}, "
     pod += "containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}\n"
     file = tmp_path / "gang.yaml"

@@ -1,4 +1,4 @@
-"""`moorage ui`: what cannot be shown is said in one message, before anything is served."""
+"""`moorage ui`: invalid input is one error message, before the server starts."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
     return code, capsys.readouterr().err
 
 
-def test_a_snapshot_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_snapshot_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, content in (("text", b"hello"), ("empty", b""), ("list", b"[]"), ("binary", bytes(range(256)))):
         file = tmp_path / name
         file.write_bytes(content)
@@ -27,7 +27,7 @@ def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert "/nowhere/cluster.yaml" in text
 
 
-def test_an_address_for_others_without_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_public_address_without_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": []}))
     code, text = said(capsys, "-f", str(file), "--address", "0.0.0.0")

@@ -39,10 +39,10 @@ def test_requests_are_executed_by_the_api() -> None:
 
 
 def test_before_hook_can_reject_a_request() -> None:
-    seen: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
 
     async def refuse(request: ApiRequest) -> None:
-        seen.append((request.method, request.path))
+        requests.append((request.method, request.path))
         raise ApiError("the server is not well")
 
     async def run() -> None:
@@ -53,7 +53,7 @@ def test_before_hook_can_reject_a_request() -> None:
         assert api.store.get("nodes", "a") is None
 
     asyncio.run(run())
-    assert seen == [("POST", "/api/v1/nodes")]
+    assert requests == [("POST", "/api/v1/nodes")]
 
 
 def test_changes_are_delayed_ordered_and_decoded_once() -> None:
@@ -62,8 +62,8 @@ def test_changes_are_delayed_ordered_and_decoded_once() -> None:
     async def run() -> None:
         api = Api(clock)
         watch = StoreWatch(api.store, delay=lambda: 2.0)
-        for heard in (first, second):
-            watch.follow(Node, lambda _kind, changes, heard=heard: heard.extend(changes))  # type: ignore[misc]
+        for received in (first, second):
+            watch.follow(Node, lambda _kind, changes, received=received: received.extend(changes))  # type: ignore[misc]
         client = InProcessClient(api, clock, at_once)
         await client.create(make_node("before"))
         watch.start()
@@ -75,20 +75,22 @@ def test_changes_are_delayed_ordered_and_decoded_once() -> None:
         assert not watch.is_busy
 
     run_virtual(run(), clock)
-    named = [(change.before and change.before.name, change.after and change.after.name) for change in first]
-    assert named == [(None, "a"), ("a", "a"), ("a", None)]
+    names = [(change.before and change.before.name, change.after and change.after.name) for change in first]
+    assert names == [(None, "a"), ("a", "a"), ("a", None)]
     assert first[1].after.labels["x"] == "1"
     assert first[1].after is second[1].after is first[2].before
 
 
 def test_delays_vary_but_order_is_preserved() -> None:
     clock, delays = VirtualClock(), iter((3.0, 1.0))
-    seen: list[tuple[float, str]] = []
+    deliveries: list[tuple[float, str]] = []
 
     async def run() -> None:
         api, began = Api(clock), clock.now()
         watch = StoreWatch(api.store, delay=lambda: next(delays))
-        watch.follow(Node, lambda _kind, changes: seen.extend((clock.now() - began, c.after.name) for c in changes))
+        watch.follow(
+            Node, lambda _kind, changes: deliveries.extend((clock.now() - began, c.after.name) for c in changes)
+        )
         watch.start()
         client = InProcessClient(api, clock, at_once)
         await client.create(make_node("first"))
@@ -96,15 +98,15 @@ def test_delays_vary_but_order_is_preserved() -> None:
         await asyncio.sleep(5)
 
     run_virtual(run(), clock)
-    assert seen == [(pytest.approx(1.0), "first"), (pytest.approx(3.0), "second")]
+    assert deliveries == [(pytest.approx(1.0), "first"), (pytest.approx(3.0), "second")]
 
 
 def test_existing_objects_are_delivered_immediately() -> None:
-    found: list[Change[Any]] = []
+    received: list[Change[Any]] = []
 
     def on_changes(kind: Kind, changes: Any) -> None:
         assert kind.type is Pod
-        found.extend(changes)
+        received.extend(changes)
 
     async def run() -> None:
         api = Api(VirtualClock())
@@ -112,4 +114,4 @@ def test_existing_objects_are_delivered_immediately() -> None:
         await StoreInformer(api.store, StoreWatch(api.store, lambda: 0.0), BY_TYPE[Pod], on_changes).run()
 
     asyncio.run(run())
-    assert [change.after.name for change in found if change.after is not None] == ["p"]
+    assert [change.after.name for change in received if change.after is not None] == ["p"]

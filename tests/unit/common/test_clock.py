@@ -1,4 +1,4 @@
-"""Clocks: the machine's, and one that moves when told to."""
+"""Clocks: the system clock, and a virtual clock."""
 
 import time
 
@@ -7,7 +7,7 @@ import pytest
 from moorage.common.clock import SteadyClock, SystemClock, VirtualClock
 
 
-def test_a_virtual_clock_moves_when_told_to() -> None:
+def test_virtual_clock_advances_on_request() -> None:
     clock = VirtualClock(100.0)
     assert clock.now() == clock.now() == 100.0
     clock.advance(2.5)

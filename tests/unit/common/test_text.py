@@ -1,4 +1,4 @@
-"""No message is longer than a few pages, wherever it goes, and what is shortened says so."""
+"""All messages are limited to a few pages, and a shortened message is marked."""
 
 import io
 import json
@@ -17,17 +17,17 @@ LONG = "x" * 300_000
 
 
 @pytest.mark.parametrize("length", [0, 1, MAX_MESSAGE - 1, MAX_MESSAGE])
-def test_what_is_short_stays_as_it_is(length: int) -> None:
+def test_short_text_is_unchanged(length: int) -> None:
     assert shortened("x" * length) == "x" * length
 
 
 @pytest.mark.parametrize("limit", [60, 1000, MAX_MESSAGE])
-def test_the_middle_is_left_out_and_how_much_is_said(limit: int) -> None:
-    found = shortened(f"begin{LONG}end", limit)
-    assert len(found) <= limit + 20
-    assert found.startswith("begin")
-    assert found.endswith("end")
-    assert "characters left out" in found
+def test_middle_is_omitted_and_its_length_reported(limit: int) -> None:
+    short_text = shortened(f"begin{LONG}end", limit)
+    assert len(short_text) <= limit + 20
+    assert short_text.startswith("begin")
+    assert short_text.endswith("end")
+    assert "characters left out" in short_text
 
 
 ERRORS = {
@@ -47,11 +47,11 @@ def test_errors_are_short_and_end_with_the_advice(error: ApiError | InputError |
     assert str(error).endswith(("write less", "more"))
 
 
-def test_what_a_plugin_raises_is_short() -> None:
+def test_plugin_errors_are_shortened() -> None:
     assert len(described(ValueError(LONG))) < MAX_MESSAGE
 
 
-def test_no_similar_name_is_looked_for_what_is_none() -> None:
+def test_no_similar_name_is_searched_for_long_text() -> None:
     began = time.process_time()
     assert did_you_mean(LONG, [f"name-{number}" for number in range(1000)]) == ""
     assert time.process_time() - began < 1.0

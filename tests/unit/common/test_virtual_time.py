@@ -1,4 +1,4 @@
-"""Virtual time and what happens outside of it."""
+"""Virtual time and events outside of it."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from moorage.common.clock import VirtualClock
 from moorage.common.virtual_time import run_virtual
 
 
-def test_a_thread_that_is_left_is_waited_for_in_the_end() -> None:
+def test_remaining_thread_is_joined_at_the_end() -> None:
     """A name that is looked up leaves one: nothing in virtual time ends it."""
     may_end = threading.Event()
 

@@ -45,28 +45,28 @@ DIFFERENT = {
 
 @pytest.mark.parametrize(("ours", "theirs", "kind"), DIFFERENT.values(), ids=DIFFERENT)
 def test_differences_are_found(ours: list[Any], theirs: list[Any], kind: str) -> None:
-    assert kind in {found.kind for found in differences(ours, theirs)}
+    assert kind in {difference.kind for difference in differences(ours, theirs)}
 
 
-def test_what_is_equal_is_not_a_difference() -> None:
-    both = [decision(node="n1", tied=("n1", "n2"), nodes={"n1": scored(3)})]
+def test_equal_decisions_have_no_difference() -> None:
+    decisions = [decision(node="n1", tied=("n1", "n2"), nodes={"n1": scored(3)})]
 
-    assert differences(both, [{**both[0], "tied": ["n1", "n2"]}]) == []
+    assert differences(decisions, [{**decisions[0], "tied": ["n1", "n2"]}]) == []
 
 
 def test_texts_of_cel_errors_count_up_to_the_error() -> None:
-    ours, theirs = decision(message="CEL runtime error: ours"), decision(message="CEL runtime error: theirs")
+    own, upstream = decision(message="CEL runtime error: ours"), decision(message="CEL runtime error: theirs")
 
-    assert differences([ours], [theirs]) == []
-    assert differences([ours], [decision(message="CEL compile error: theirs")])
+    assert differences([own], [upstream]) == []
+    assert differences([own], [decision(message="CEL compile error: theirs")])
 
 
-def test_complaints_of_bound_members_count_up_to_whom_they_name() -> None:
+def test_messages_about_bound_members_are_compared_without_their_names() -> None:
     mark = "cannot determine domain for already scheduled pods:"
-    ours, theirs = decision(message=f"{mark} more than 1: a, b"), decision(message=f"{mark} more than 1: b, a")
+    own, upstream = decision(message=f"{mark} more than 1: a, b"), decision(message=f"{mark} more than 1: b, a")
 
-    assert differences([ours], [theirs]) == []
-    assert differences([ours], [decision(message="no feasible placements found")])
+    assert differences([own], [upstream]) == []
+    assert differences([own], [decision(message="no feasible placements found")])
 
 
 @pytest.mark.parametrize("features", [frozenset(), frozenset({"volumes", "devices"}), frozenset({"groups"})])
@@ -75,16 +75,16 @@ def test_a_seed_gives_the_same_cluster_every_time(features: frozenset[str]) -> N
     assert generate("1/7", features=features) != generate("1/8", features=features)
 
 
-def test_shrinking_leaves_only_what_matters() -> None:
+def test_shrinking_leaves_only_relevant_objects() -> None:
     case = generate("1/3")
-    guilty = next(thing for thing in case.objects if thing["kind"] == "Pod")["metadata"]["name"]
+    guilty = next(obj for obj in case.objects if obj["kind"] == "Pod")["metadata"]["name"]
 
     def still_differs(smaller: Case) -> bool:
-        return any(thing["metadata"]["name"] == guilty for thing in smaller.objects)
+        return any(obj["metadata"]["name"] == guilty for obj in smaller.objects)
 
-    (left,) = shrink(case, still_differs).objects
+    (remaining,) = shrink(case, still_differs).objects
 
-    assert left == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": guilty}}
+    assert remaining == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": guilty}}
 
 
 def test_goldens_come_back_as_they_were_written(tmp_path: Any) -> None:

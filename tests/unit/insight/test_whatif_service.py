@@ -1,4 +1,4 @@
-"""The what-if service: what it answers, whom, and what it refuses."""
+"""The what-if service: responses, authorization, and rejected requests."""
 
 import asyncio
 import json
@@ -39,18 +39,18 @@ def ask(options: ServiceOptions, path: str, body: Any, *, method: str = "POST", 
 
 
 def test_a_pod_is_explained_after_edits(options: ServiceOptions) -> None:
-    status, said = ask(options, "/v1/explain", {"pod": "default/big"})
-    assert (status, said["result"], said["changes"][0]["kind"]) == (200, "unschedulable", "request")
-    status, said = ask(options, "/v1/explain", {"pod": "big", "edits": said["changes"][0]["edits"]})
-    assert (status, said["result"]) == (200, "scheduled")
+    status, response = ask(options, "/v1/explain", {"pod": "default/big"})
+    assert (status, response["result"], response["changes"][0]["kind"]) == (200, "unschedulable", "request")
+    status, response = ask(options, "/v1/explain", {"pod": "big", "edits": response["changes"][0]["edits"]})
+    assert (status, response["result"]) == (200, "scheduled")
 
 
 def test_pods_that_are_not_there_yet_are_placed(options: ServiceOptions) -> None:
-    status, said = ask(
+    status, response = ask(
         options, "/v1/place", {"pods": [pod("a", requests={"cpu": "3"}), pod("b", requests={"cpu": "3"})]}
     )
     assert status == 200
-    assert [decision["result"] for decision in said["decisions"]] == ["scheduled", "unschedulable"]
+    assert [decision["result"] for decision in response["decisions"]] == ["scheduled", "unschedulable"]
 
 
 def test_copies_are_counted(options: ServiceOptions) -> None:
@@ -70,10 +70,10 @@ REFUSED: dict[str, tuple[str, Any, int]] = {
 
 
 @pytest.mark.parametrize(("path", "body", "status"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_question_is_refused(options: ServiceOptions, path: str, body: Any, status: int) -> None:
-    told = ask(options, path, body)
-    assert told[0] == status
-    assert told[1]["error"]
+def test_invalid_question_is_rejected(options: ServiceOptions, path: str, body: Any, status: int) -> None:
+    response = ask(options, path, body)
+    assert response[0] == status
+    assert response[1]["error"]
 
 
 def test_tokens(options: ServiceOptions, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_tokens(options: ServiceOptions, tmp_path: Path) -> None:
         WhatIfService(replace(options, address="0.0.0.0"))
 
 
-def test_too_many_questions_are_told_to_wait(options: ServiceOptions) -> None:
+def test_too_many_questions_get_retry_later(options: ServiceOptions) -> None:
     service = WhatIfService(options)
     service._waiting = MAX_WAITING
     request = HttpRequest("POST", b"/v1/explain", [], b"{}")

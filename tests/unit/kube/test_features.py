@@ -116,7 +116,7 @@ def test_equal_gates_are_equal_values() -> None:
     assert repr(FeatureGates.parse("OpportunisticBatching=false")) == "FeatureGates(OpportunisticBatching=False)"
 
 
-def test_asking_for_no_gate_is_a_programming_error() -> None:
+def test_query_of_an_undefined_gate_is_a_programming_error() -> None:
     with pytest.raises(LookupError, match="no feature gate is named 'Nope'"):
         FeatureGates().enabled("Nope")
 

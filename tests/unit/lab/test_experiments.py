@@ -1,4 +1,4 @@
-"""Whole experiments: what is run again and what is not, what is said when one goes wrong, and the report."""
+"""Whole experiments: repeated and skipped trials, error messages, and the report."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def loaded(tmp_path: Path) -> LoadedExperiment:
     return load_experiment(tmp_path / "small.yaml")
 
 
-def test_a_rerun_does_only_what_is_missing_and_gives_the_same_bytes(loaded: LoadedExperiment, tmp_path: Path) -> None:
+def test_rerun_runs_only_missing_trials_and_gives_the_same_bytes(loaded: LoadedExperiment, tmp_path: Path) -> None:
     ran: list[str] = []
 
     def counting(trials):
@@ -40,8 +40,8 @@ def test_a_rerun_does_only_what_is_missing_and_gives_the_same_bytes(loaded: Load
     assert len((tmp_path / "first" / "pods.jsonl").read_bytes().splitlines()) == 120, "rows of all seeds"
     assert run_experiment(loaded, first, counting) == rows
     assert len(ran) == 4
-    lost = sorted((tmp_path / "first" / "trials").iterdir())[1]
-    lost.write_bytes(lost.read_bytes()[:100])
+    damaged = sorted((tmp_path / "first" / "trials").iterdir())[1]
+    damaged.write_bytes(damaged.read_bytes()[:100])
     assert run_experiment(loaded, first, counting) == rows
     assert len(ran) == 5, "a file that was cut off is not taken for done"
     second = Results(tmp_path / "second")
@@ -56,10 +56,10 @@ def test_processes_give_the_same_rows(loaded: LoadedExperiment, tmp_path: Path) 
     assert cores == here
 
 
-def test_who_stops_it_keeps_what_is_done(loaded: LoadedExperiment, tmp_path: Path) -> None:
+def test_stopped_experiment_keeps_finished_trials(loaded: LoadedExperiment, tmp_path: Path) -> None:
     def stopped(trials):
-        for place, pair in enumerate(run_here(trials)):
-            if place == 2:
+        for index, pair in enumerate(run_here(trials)):
+            if index == 2:
                 raise KeyboardInterrupt
             yield pair
 
@@ -69,7 +69,7 @@ def test_who_stops_it_keeps_what_is_done(loaded: LoadedExperiment, tmp_path: Pat
     assert len(list((tmp_path / "out" / "trials").iterdir())) == 2
 
 
-def test_a_full_disk_is_told_and_leaves_what_was_done(
+def test_full_disk_is_reported_and_keeps_finished_results(
     loaded: LoadedExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = Results(tmp_path / "out")
@@ -136,8 +136,8 @@ def test_the_command_writes_rows_and_a_report_that_needs_nothing_else(
     assert outside == []
     assert "<script" not in page
     assert page.count("<svg") >= 6
-    for said in ("Compared with default", "Pareto", "Which pods went elsewhere", "pack", "Energy", "Who waits"):
-        assert said in page or said == "Who waits"
+    for heading in ("Compared with default", "Pareto", "Which pods went elsewhere", "pack", "Energy", "Who waits"):
+        assert heading in page or heading == "Who waits"
     for opened in ("table", "section", "figure", "svg", "details", "ul"):
         assert len(re.findall(rf"<{opened}[ >]", page)) == page.count(f"</{opened}>")
 
@@ -162,7 +162,7 @@ def test_a_report_escapes_names_and_lists_failures(loaded: LoadedExperiment) -> 
         ((99.0, 100.0, 101.0), "No difference from default that 3 seeds can show: <b>pack</b>."),
     ],
 )
-def test_a_report_begins_with_who_is_better(
+def test_report_begins_with_the_better_policy(
     loaded: LoadedExperiment, costs: tuple[float, float, float], told: str
 ) -> None:
     by_name = {"default": (100.0, 100.0, 100.0), "pack": costs}

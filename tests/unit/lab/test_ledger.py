@@ -1,4 +1,4 @@
-"""What the lab counts is what the scheduler counts, whatever happens in between."""
+"""The lab's counts equal the scheduler's counts after any sequence of events."""
 
 from random import Random
 
@@ -38,7 +38,7 @@ def random_trial(seed: int) -> Trial:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_nobody_is_over_capacity_and_both_books_agree(seed: int) -> None:
+def test_no_node_is_over_capacity_and_counts_match_the_scheduler(seed: int) -> None:
     trial, clock = random_trial(seed), VirtualClock()
 
     class Checking(TrialWatch):

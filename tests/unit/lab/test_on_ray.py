@@ -25,10 +25,10 @@ def rows(experiment: Path, folder: Path, run: RunTrials) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*")}
 
 
-# Ray leaves sockets and files of its own to the garbage collector.
+# Ray leaves sockets and files to the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_rows_are_those_of_one_machine_though_a_worker_is_lost(tmp_path: Path) -> None:
+def test_rows_equal_local_rows_after_losing_a_worker(tmp_path: Path) -> None:
     if find_spec("ray") is None:  # not imported here: it looks at its environment when it is
         pytest.skip(NEEDS_RAY)
     mark = tmp_path / "it died"
@@ -49,7 +49,7 @@ def test_rows_are_those_of_one_machine_though_a_worker_is_lost(tmp_path: Path) -
     assert len(on_ray) == 4 + 3
 
 
-def test_without_ray_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ray_reports_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"pip install 'moorage\[ray\]'"), connected_to_ray():
         pass

@@ -27,7 +27,7 @@ def told(recorder: TraceRecorder, before: KubeObject | None, after: KubeObject |
     recorder.on_changes(kind_of(type(after or before)), [Change(before, after)])
 
 
-def test_what_arrives_runs_and_fails_becomes_a_trace() -> None:
+def test_arrivals_runs_and_failures_become_a_trace() -> None:
     clock = VirtualClock()
     recorder = TraceRecorder(clock, class_label="team")
     node, old = make_node("n"), make_pod("old", node="n", requests={"cpu": 1}, labels={"team": "a"})
@@ -60,7 +60,7 @@ def test_what_arrives_runs_and_fails_becomes_a_trace() -> None:
     assert trace.outages == (NodeOutage("n", 42.0, 102.0), NodeOutage("n", 102.0))
 
 
-def test_a_line_keeps_what_decides_where_a_pod_goes() -> None:
+def test_line_keeps_the_fields_that_affect_placement() -> None:
     pod = make_pod("p", requests={"cpu": 1, "example.com/x": 2}, tolerates=[Toleration(operator="Exists")], priority=7)
     line = line_of(pod)
     assert (line.requests, line.priority, line.kind) == ({"example.com/x": 2}, 7, "default")
@@ -90,7 +90,7 @@ def test_a_server_is_recorded_and_only_read(tmp_path: Path) -> None:
     assert [node.name for node in read_lab_cluster(tmp_path / "nodes.json").nodes] == ["n-0"]
 
 
-def data(thing: Node | Pod, kind: str) -> bytes:
-    content = msgspec.to_builtins(thing)
+def data(obj: Node | Pod, kind: str) -> bytes:
+    content = msgspec.to_builtins(obj)
     content["metadata"].pop("uid")
     return msgspec.json.encode({"apiVersion": "v1", "kind": kind, **content})

@@ -1,4 +1,4 @@
-"""Traces and clusters in files: what is read, what is imported, what is made up, and what is said of a broken line."""
+"""Traces and clusters in files: reading, importing, generating, and errors of broken lines."""
 
 from collections import Counter
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_both_forms_of_the_public_list_are_imported(tmp_path: Path) -> None:
     assert [(pod.arrives, pod.gpus, pod.runs) for pod in short] == [(0.0, 1, None), (1.0, 8, None)]
 
 
-def test_a_pod_says_what_it_wants_by_requests_and_annotations() -> None:
+def test_gpu_demand_comes_from_requests_and_annotations() -> None:
     maker = PodMaker()
     pod = maker.make(TracePod("p", cpu_milli=500, memory_mib=1024, gpus=1, gpu_milli=460, gpu_models=("A", "B")))
     assert pod.requests == {"cpu": 500, "memory": 1 << 30, GPU_MILLI: 460}
@@ -81,7 +81,7 @@ def test_a_pod_says_what_it_wants_by_requests_and_annotations() -> None:
         ("t.csv", 'name\n"a\n', "line"),
     ],
 )
-def test_a_broken_line_is_told_with_file_line_and_column(tmp_path: Path, name: str, text: str, told: str) -> None:
+def test_broken_line_is_reported_with_file_line_and_column(tmp_path: Path, name: str, text: str, told: str) -> None:
     path = written(tmp_path / name, text)
     with pytest.raises(InputError) as caught:
         read_trace(path)
@@ -89,14 +89,14 @@ def test_a_broken_line_is_told_with_file_line_and_column(tmp_path: Path, name: s
     assert told in str(caught.value)
 
 
-def test_a_byte_that_is_no_text_is_told_with_its_line(tmp_path: Path) -> None:
+def test_invalid_byte_is_reported_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"name\na\nb\xe9\n")
     with pytest.raises(InputError, match="line 3, column 2: this is not UTF-8"):
         read_trace(path)
 
 
-def test_gpus_are_whole_where_nothing_else_is_said_and_priorities_may_be_negative(tmp_path: Path) -> None:
+def test_gpus_are_whole_by_default_and_priorities_may_be_negative(tmp_path: Path) -> None:
     lines = written(tmp_path / "t.jsonl", '{"name":"a","gpus":2,"priority":-5}\n')
     table = written(tmp_path / "t.csv", "name,gpus,priority\na,2,-5\n")
     assert read_trace(lines).pods == read_trace(table).pods == (TracePod("a", gpus=2, gpu_milli=1000, priority=-5),)
@@ -110,16 +110,16 @@ def test_gpus_are_whole_where_nothing_else_is_said_and_priorities_may_be_negativ
         (SHORT.replace("88000", ""), "line 3, column 2 (cpu_milli)"),
     ],
 )
-def test_a_broken_line_of_an_import_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_broken_line_of_an_import_is_reported(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(InputError, match=r"(?s).*") as caught:
         import_pods(written(tmp_path / "pods.csv", text))
     assert told in str(caught.value)
 
 
-def test_a_pod_that_an_import_has_twice_gets_a_name_of_its_own(tmp_path: Path) -> None:
+def test_duplicate_pod_in_an_import_gets_a_unique_name(tmp_path: Path) -> None:
     line = "openb-pod-0000,1000,1024,1,500\n"
-    made = import_pods(written(tmp_path / "pods.csv", f"name,cpu_milli,memory_mib,num_gpu,gpu_milli\n{line}{line}"))
-    write_trace(tmp_path / "pods.jsonl", made)
+    trace = import_pods(written(tmp_path / "pods.csv", f"name,cpu_milli,memory_mib,num_gpu,gpu_milli\n{line}{line}"))
+    write_trace(tmp_path / "pods.jsonl", trace)
     assert len({pod.name for pod in read_trace(tmp_path / "pods.jsonl").pods}) == 2
 
 
@@ -132,7 +132,7 @@ def test_a_pod_that_an_import_has_twice_gets_a_name_of_its_own(tmp_path: Path) -
         ("n0,1000,1024,0,\n", "--all-nodes"),
     ],
 )
-def test_a_broken_list_of_nodes_is_told(tmp_path: Path, lines: str, told: str) -> None:
+def test_broken_list_of_nodes_is_reported(tmp_path: Path, lines: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         import_nodes(written(tmp_path / "nodes.csv", f"sn,cpu_milli,memory_mib,gpu,model\n{lines}"))
 
@@ -143,10 +143,10 @@ def test_a_trace_survives_being_written(tmp_path: Path, ending: str) -> None:
         with pytest.raises(InputError, match=r"moorage\[lab\]"):
             write_trace(tmp_path / "t.parquet", Trace("t", ()))
         return
-    made = generate("openb", 2, pods=40)
+    trace = generate("openb", 2, pods=40)
     path = tmp_path / f"openb{ending}"
-    write_trace(path, made)
-    assert read_trace(path) == made
+    write_trace(path, trace)
+    assert read_trace(path) == trace
 
 
 def test_json_lines_keep_outages_and_specs(tmp_path: Path) -> None:
@@ -157,12 +157,12 @@ def test_json_lines_keep_outages_and_specs(tmp_path: Path) -> None:
     assert PodMaker().make(pod).spec.node_selector == {"zone": "a"}
 
 
-def test_marginals_of_the_public_trace_are_those_that_are_known() -> None:
+def test_marginals_of_the_public_trace_match_published_values() -> None:
     pods = generate("openb", 1).pods
     assert len(pods) == 8152
     kinds = Counter(_kind(pod) for pod in pods)
-    known = {"whole": 0.48, "share": 0.378, "none": 0.133, "2": 0.002, "4": 0.0018, "8": 0.0054}
-    for kind, share in known.items():
+    published_shares = {"whole": 0.48, "share": 0.378, "none": 0.133, "2": 0.002, "4": 0.0018, "8": 0.0054}
+    for kind, share in published_shares.items():
         assert kinds[kind] / len(pods) == pytest.approx(share, abs=0.012), kind
     cluster = preset_cluster("openb")
     gpus = sum(node.allocatable[GPU_COUNT] for node in cluster.nodes)
@@ -187,17 +187,17 @@ def test_every_preset_is_made_up_by_seed_and_has_a_cluster(preset: str) -> None:
     assert preset_cluster(preset).nodes
 
 
-def test_an_unknown_preset_is_told() -> None:
+def test_unknown_preset_is_reported() -> None:
     with pytest.raises(InputError, match="did you mean 'mixed'"):
         generate("mixd", 1)
 
 
 def test_nodes_survive_being_written(tmp_path: Path) -> None:
-    made = preset_cluster("mixed")
-    write_nodes_csv(tmp_path / "mixed.csv", made.nodes)
+    cluster = preset_cluster("mixed")
+    write_nodes_csv(tmp_path / "mixed.csv", cluster.nodes)
     again = read_lab_cluster(tmp_path / "mixed.csv")
-    assert [node.allocatable for node in again.nodes] == [node.allocatable for node in made.nodes]
-    assert [node.annotations for node in again.nodes] == [node.annotations for node in made.nodes]
+    assert [node.allocatable for node in again.nodes] == [node.allocatable for node in cluster.nodes]
+    assert [node.annotations for node in again.nodes] == [node.annotations for node in cluster.nodes]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_nodes_survive_being_written(tmp_path: Path) -> None:
         ("pools: [{name: a, count: 1, cpu: 1, memory: 1Gi, prize: 2}]\n", "prize"),
     ],
 )
-def test_a_bad_cluster_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_bad_cluster_is_reported(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         read_lab_cluster(written(tmp_path / "c.yaml", text))
 
@@ -223,5 +223,5 @@ def test_kubernetes_objects_are_a_cluster(tmp_path: Path) -> None:
         "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodeName: n0, containers: [{name: c, image: i}]}\n"
     )
     cluster = read_lab_cluster(written(tmp_path / "c.yaml", node + "status: {allocatable: {cpu: 4}}\n" + pod))
-    assert [thing.name for thing in (*cluster.nodes, *cluster.objects)][:1] == ["n0"]
-    assert any(thing.name == "p" for thing in cluster.objects)
+    assert [obj.name for obj in (*cluster.nodes, *cluster.objects)][:1] == ["n0"]
+    assert any(obj.name == "p" for obj in cluster.objects)

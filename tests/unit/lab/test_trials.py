@@ -30,7 +30,7 @@ def waited(result: TrialResult) -> dict[str, float | None]:
     return {row.pod: row.waited for row in result.pods}
 
 
-def test_a_pod_that_finds_no_room_waits_until_another_has_run() -> None:
+def test_pod_without_a_feasible_node_waits_until_another_finishes() -> None:
     first, second = TracePod("first", 0.0, 100.0, cpu_milli=4000), TracePod("second", 10.0, 5.0, cpu_milli=4000)
     result = run_trial(trial_with(first, second, cluster=pool_cluster(1)))
     times = waited(result)
@@ -40,7 +40,7 @@ def test_a_pod_that_finds_no_room_waits_until_another_has_run() -> None:
     assert result.trial.measures["overcommitted"] == 0
 
 
-def test_what_never_fits_is_told_and_ends_the_trial() -> None:
+def test_pod_that_never_fits_is_reported_and_ends_the_trial() -> None:
     result = run_trial(trial_with(TracePod("huge", cpu_milli=64_000), TracePod("fine", cpu_milli=100)))
     assert (result.trial.placed, result.trial.unplaced) == (1, 1)
     assert waited(result)["huge"] is None
@@ -61,8 +61,10 @@ def test_a_node_that_fails_sends_its_pods_elsewhere() -> None:
     pods = (TracePod("a", 0.0, 500.0, cpu_milli=4000), TracePod("late", 300.0, 1.0, cpu_milli=1))
     trial = trial_with(*pods)
     outage = NodeOutage("pool-0", 100.0, 200.0)
-    both = Trial(Trace("trace", pods, (outage, NodeOutage("pool-1", 250.0))), trial.cluster, trial.policy, 1)
-    result = run_trial(both)
+    trial_with_outages = Trial(
+        Trace("trace", pods, (outage, NodeOutage("pool-1", 250.0))), trial.cluster, trial.policy, 1
+    )
+    result = run_trial(trial_with_outages)
     assert result.trial.measures["evictions"] >= 1
     assert min(point.nodes for point in result.points) == 1
 
@@ -77,7 +79,7 @@ def test_nodes_fail_at_random_by_seed() -> None:
     assert results[0].trial.placed == 60
 
 
-def test_an_autoscaled_pool_grows_for_who_waits_and_shrinks_when_idle() -> None:
+def test_autoscaled_pool_grows_for_pending_pods_and_shrinks_when_idle() -> None:
     scaling = Scaling(at_most=3, startup_seconds=60.0, idle_seconds=120.0)
     cluster = pool_cluster(1, scaling=scaling, price=1.0)
     pods = [TracePod(f"p{n}", 0.0, 300.0, cpu_milli=4000) for n in range(4)]
@@ -90,7 +92,7 @@ def test_an_autoscaled_pool_grows_for_who_waits_and_shrinks_when_idle() -> None:
     assert 60.0 <= waits[2] <= 75.0, "a node takes a minute to come"
 
 
-def test_what_fails_runs_again() -> None:
+def test_failed_pods_run_again() -> None:
     pods = (TracePod("flaky", 0.0, 10.0, cpu_milli=100, fails=2), TracePod("last", 100.0, 1.0, cpu_milli=100))
     result = run_trial(trial_with(*pods))
     assert result.trial.measures["attempts"] == 4
@@ -122,7 +124,7 @@ def test_the_published_experiment_is_measured_at_every_per_cent() -> None:
     shares = [point.asked for point in result.points]
     assert shares == sorted(shares)
     assert shares[-1] >= 1.3
-    assert max(right - left for left, right in pairwise(shares)) < 0.2
+    assert max(right - smaller for smaller, right in pairwise(shares)) < 0.2
     assert all(point.fragmentation is not None for point in result.points)
     assert result.trial.measures["overcommitted"] == 0
     assert result.trial.measures["attempts"] == result.trial.pods, "everybody is tried once"
@@ -132,7 +134,7 @@ def test_the_published_experiment_is_measured_at_every_per_cent() -> None:
 
 def test_ties_are_drawn_by_seed() -> None:
     pods = [TracePod(f"p{n}", cpu_milli=10) for n in range(20)]
-    config = config_with(scores={"ImageLocality": 1})  # which says 0 of every node
+    config = config_with(scores={"ImageLocality": 1})  # which reports 0 for every node
 
     def nodes(seed: int, ties: str) -> list[str]:
         trial = trial_with(*pods, cluster=pool_cluster(8), config=config, seed=seed, arrivals_only=True, ties=ties)
@@ -165,7 +167,7 @@ class Broken(ScorePlugin):
         return 0
 
 
-def test_a_policy_that_raises_costs_its_trial_and_says_which() -> None:
+def test_failing_policy_fails_its_trial_and_is_named() -> None:
     pods = [TracePod(f"p{n}", float(n), cpu_milli=10) for n in range(5)]
     entry = ConfigurationEntry("broken", enabled=("Broken",))
     config = msgspec.json.encode(changed_config(entry)).decode()
@@ -180,9 +182,9 @@ def test_a_policy_that_raises_costs_its_trial_and_says_which() -> None:
 
 def test_cost_and_energy_follow_price_and_power() -> None:
     pool = NodePool("p", 2, 4, "8Gi", price=2.0, watts=Watts(100.0, 300.0))
-    made = cluster_of_pools("priced", [pool], "a test")
+    priced_cluster = cluster_of_pools("priced", [pool], "a test")
     pods = (TracePod("a", 0.0, None, cpu_milli=4000), TracePod("b", 3600.0, None, cpu_milli=1))
-    measures = run_trial(trial_with(*pods, cluster=made)).trial.measures
+    measures = run_trial(trial_with(*pods, cluster=priced_cluster)).trial.measures
     assert measures["cost"] == pytest.approx(4.0)
     assert measures["cost.used"] == pytest.approx(2.0)
     assert measures["energy"] == pytest.approx(0.4)

@@ -16,16 +16,16 @@ def noisy(
 
 @pytest.mark.parametrize("seed", range(5))
 def test_growth_shows_through_noise(seed: int) -> None:
-    found = slope([noisy(Random(seed), 900, per_second=0.02)])
-    assert found is not None
-    assert found.per_second == pytest.approx(0.02, abs=0.005)
-    assert found.least > 0.01
+    trend = slope([noisy(Random(seed), 900, per_second=0.02)])
+    assert trend is not None
+    assert trend.per_second == pytest.approx(0.02, abs=0.005)
+    assert trend.least > 0.01
 
 
 def test_noise_is_within_its_own_interval_nineteen_times_in_twenty() -> None:
     chance = Random(1)
-    found = [slope([noisy(chance, 300)]) for _ in range(200)]
-    outside = sum(1 for each in found if each is None or abs(each.per_second) > each.margin)
+    trends = [slope([noisy(chance, 300)]) for _ in range(200)]
+    outside = sum(1 for each in trends if each is None or abs(each.per_second) > each.margin)
     assert 1 <= outside <= 22
 
 
@@ -40,10 +40,10 @@ def test_a_restart_that_changes_the_level_is_no_growth() -> None:
 
 
 @pytest.mark.parametrize("lives", [[], [[]], [[(0.0, 1.0)]], [[(0.0, 1.0), (1.0, 2.0)]]])
-def test_of_too_little_nothing_is_said(lives: list[list[Point]]) -> None:
+def test_slope_needs_enough_points(lives: list[list[Point]]) -> None:
     assert slope(lives) is None
 
 
 @pytest.mark.parametrize(("freedom", "want"), [(5, 2.571), (10, 2.228), (28, 2.048), (1000, 1.962)])
-def test_quantiles_are_those_of_the_tables(freedom: int, want: float) -> None:
+def test_quantiles_match_published_tables(freedom: int, want: float) -> None:
     assert student(freedom) == pytest.approx(want, abs=0.01)

@@ -39,14 +39,14 @@ BAD_NAMES = {
 
 
 @pytest.mark.parametrize(("name", "message"), BAD_NAMES.values(), ids=BAD_NAMES)
-def test_a_bad_name_is_answered_by_a_better_one(name: str, message: str) -> None:
+def test_bad_name_gets_a_suggestion(name: str, message: str) -> None:
     with pytest.raises(InputError) as refusal:
         check_name(name, known_plugins=KNOWN_PLUGINS)
     assert message in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", [name for name, message in BAD_NAMES.values() if "hint: write" in message])
-def test_what_is_suggested_is_taken(name: str) -> None:
+def test_suggested_name_is_accepted(name: str) -> None:
     with pytest.raises(InputError) as refusal:
         check_name(name, known_plugins=KNOWN_PLUGINS)
     assert check_name(refusal.value.hint.split()[-1], known_plugins=KNOWN_PLUGINS).plugin.isidentifier()
@@ -64,7 +64,7 @@ def test_its_tests_pass_at_once(projects: dict[PluginKind, Path]) -> None:
     """All in one process, without what takes long: the live test of the page runs everything."""
     paths = os.pathsep.join(str(folder / "src") for folder in projects.values())
     options = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-knot follows_the_rules")
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *(str(folder / "tests") for folder in projects.values())],
         cwd=projects[PluginKind.FILTER],
         env={**os.environ, "PYTHONPATH": paths},
@@ -72,19 +72,19 @@ def test_its_tests_pass_at_once(projects: dict[PluginKind, Path]) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"16 passed, 3 deselected", done.stdout)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert re.search(r"16 passed, 3 deselected", completed.stdout)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_script_asks_the_plugin_and_places_a_pod(
+def test_script_calls_the_plugin_and_places_a_pod(
     projects: dict[PluginKind, Path], kind: PluginKind, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.syspath_prepend(str(projects[kind] / "src"))
     runpy.run_path(str(projects[kind] / "explore.py"))
-    said = capsys.readouterr().out
-    assert f"Spot{kind.value.capitalize()} alone:\n  {{'node': 'node-1'" in said
-    assert said.endswith("scheduled to node-1\n")
+    output = capsys.readouterr().out
+    assert f"Spot{kind.value.capitalize()} alone:\n  {{'node': 'node-1'" in output
+    assert output.endswith("scheduled to node-1\n")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,12 +114,14 @@ def test_the_entry_point_leads_to_a_plugin_that_keeps_the_rules_and_the_configur
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_manifests_are_ours_and_those_of_the_plugin(projects: dict[PluginKind, Path], kind: PluginKind) -> None:
+def test_manifests_include_the_base_and_the_plugin(projects: dict[PluginKind, Path], kind: PluginKind) -> None:
     deploy = projects[kind] / "deploy"
-    ours = {path.name: path.read_text() for path in (ROOT / "deploy").glob("*.yaml")}
-    assert {path.name: path.read_text() for path in (deploy / "base").iterdir()} == ours
-    listed = loaded(deploy / "kustomization.yaml")[0]["resources"]
-    assert sorted(listed) == sorted(["base", *(path.name for path in deploy.glob("*.yaml") if path.name in listed)])
+    own_manifests = {path.name: path.read_text() for path in (ROOT / "deploy").glob("*.yaml")}
+    assert {path.name: path.read_text() for path in (deploy / "base").iterdir()} == own_manifests
+    resources = loaded(deploy / "kustomization.yaml")[0]["resources"]
+    assert sorted(resources) == sorted(
+        ["base", *(path.name for path in deploy.glob("*.yaml") if path.name in resources)]
+    )
     role, binding = loaded(deploy / "rbac.yaml")
     assert binding["roleRef"]["name"] == role["metadata"]["name"] == f"spot-{kind.value}"
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "moorage", "namespace": "kube-system"}]
@@ -149,7 +151,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "taken", "thesis.txt"]
 
 
-def test_an_empty_folder_is_filled_and_one_that_is_not_there_is_made(tmp_path: Path) -> None:
+def test_empty_folder_is_filled_and_missing_folder_is_created(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for folder in (tmp_path / "empty", tmp_path / "a" / "b"):
         assert Path("pyproject.toml") in write_project(check_name("spot-only"), PluginKind.FILTER, folder)
@@ -170,7 +172,7 @@ def test_a_file_where_a_folder_should_be_is_one_message(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "a file"
 
 
-def test_what_the_package_links_to_is_there_where_the_image_is_built() -> None:
+def test_package_links_exist_in_the_image_build() -> None:
     base = ROOT / "src" / "moorage" / "cli" / "new_project" / "templates" / "common" / "deploy" / "base"
     assert base.is_symlink()
     assert base.resolve() == (ROOT / "deploy").resolve()

@@ -61,7 +61,7 @@ def test_a_terminal_gets_a_picture() -> None:
         assert part in text
 
 
-def test_others_get_lines_and_only_news() -> None:
+def test_plain_output_prints_only_changed_lines() -> None:
     console = Console(width=200, record=True, force_terminal=False, file=StringIO())
     screen = Screen(console)
     with screen.showing():

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is the API's own: a code, a reason and a Status object; never the server failing."""
+"""Invalid requests get an API error (code, reason, and a Status object) and never crash the server."""
 
 import os
 from typing import Any
@@ -222,12 +222,12 @@ def mutated(draw: st.DrawFn, data: Any) -> Any:
     if draw(st.integers(0, 12)) == 0:
         return draw(ODD)
     if isinstance(data, dict):
-        kept = {key: draw(mutated(item)) for key, item in data.items() if draw(st.integers(0, 15))}
+        mutated_data = {key: draw(mutated(item)) for key, item in data.items() if draw(st.integers(0, 15))}
         if draw(st.integers(0, 8)) == 0:
-            kept[draw(st.sampled_from(("spec", "status", "metadata", "finalizers", "labels", "name", "foo")))] = draw(
-                ODD
-            )
-        return kept
+            mutated_data[
+                draw(st.sampled_from(("spec", "status", "metadata", "finalizers", "labels", "name", "foo")))
+            ] = draw(ODD)
+        return mutated_data
     if isinstance(data, list):
         return [draw(mutated(item)) for item in data]
     return data

@@ -45,8 +45,8 @@ def test_object_waits_for_its_finalizers():
 def test_propagation_policy_becomes_a_finalizer():
     client = ApiHarness()
     client.create("/api/v1/nodes", node())
-    kept = client.request("DELETE", "/api/v1/nodes/n1?propagationPolicy=Foreground")
-    assert kept["metadata"]["finalizers"] == ["foregroundDeletion"]
+    remaining = client.request("DELETE", "/api/v1/nodes/n1?propagationPolicy=Foreground")
+    assert remaining["metadata"]["finalizers"] == ["foregroundDeletion"]
 
 
 @pytest.mark.parametrize("policy", ["Foreground", "Orphan"])

@@ -1,4 +1,4 @@
-"""Requests about groups that kube-apiserver refused; `tests/live/test_group_refusals.py` asks it anew."""
+"""Requests about groups that kube-apiserver rejected; `tests/live/test_group_refusals.py` repeats them."""
 
 from pathlib import Path
 

@@ -63,13 +63,13 @@ def test_field_of_a_disabled_gate_is_preserved_on_update() -> None:
 def test_one_object_in_two_versions() -> None:
     client = server(GATES)
     client.create(GROUPS, group().body)
-    other = GROUPS.replace(BETA, ALPHA)
-    assert client.get(f"{other}/bad")["apiVersion"] == ALPHA
-    assert [item["metadata"]["name"] for item in client.get(other)["items"]] == ["bad"]
+    alpha_path = GROUPS.replace(BETA, ALPHA)
+    assert client.get(f"{alpha_path}/bad")["apiVersion"] == ALPHA
+    assert [item["metadata"]["name"] for item in client.get(alpha_path)["items"]] == ["bad"]
     patch = {"spec": {"schedulingPolicy": {"gang": {"minCount": 5}}}}
-    assert client.request("PATCH", f"{other}/bad", patch, content_type=MERGE)["apiVersion"] == ALPHA
-    found = client.get(f"{GROUPS}/bad")
-    assert (found["apiVersion"], found["spec"]["schedulingPolicy"]) == (BETA, {"gang": {"minCount": 5}})
+    assert client.request("PATCH", f"{alpha_path}/bad", patch, content_type=MERGE)["apiVersion"] == ALPHA
+    beta_group = client.get(f"{GROUPS}/bad")
+    assert (beta_group["apiVersion"], beta_group["spec"]["schedulingPolicy"]) == (BETA, {"gang": {"minCount": 5}})
 
 
 def test_group_is_protected_and_a_composite_one_is_not() -> None:
@@ -89,9 +89,9 @@ def test_conditions_are_merged_by_type() -> None:
     client.create(GROUPS, group().body)
     for kind in ("A", "B", "A"):
         patch = {"status": {"conditions": [{**CONDITION, "type": kind}]}}
-        found = client.request("PATCH", f"{GROUPS}/bad/status", patch, content_type=STRATEGIC)
-    assert sorted(item["type"] for item in found["status"]["conditions"]) == ["A", "B"]
-    assert "generation" not in found["metadata"]
+        patched = client.request("PATCH", f"{GROUPS}/bad/status", patch, content_type=STRATEGIC)
+    assert sorted(item["type"] for item in patched["status"]["conditions"]) == ["A", "B"]
+    assert "generation" not in patched["metadata"]
 
 
 def test_without_the_gate_there_are_no_groups() -> None:

@@ -66,10 +66,10 @@ def test_object_that_leaves_the_selection_is_reported_as_deleted():
     client.create(PODS, pod("a"))
     watch = client.watch(f"{PODS}?fieldSelector=status.phase!=Succeeded")
     assert watch.events() == [("ADDED", "a")]
-    done = client.request("PATCH", f"{PODS}/a/status", {"status": {"phase": "Succeeded"}}, content_type=MERGE)
+    patched = client.request("PATCH", f"{PODS}/a/status", {"status": {"phase": "Succeeded"}}, content_type=MERGE)
     (event,) = watch.next()
     assert event["type"] == "DELETED"
-    assert event["object"]["metadata"]["resourceVersion"] == done["metadata"]["resourceVersion"]
+    assert event["object"]["metadata"]["resourceVersion"] == patched["metadata"]["resourceVersion"]
 
 
 def test_expired_version_ends_the_watch_with_410():
@@ -99,18 +99,18 @@ def test_bookmark_has_the_current_version():
     assert msgspec.json.decode(watch.watch.bookmark())["object"]["metadata"]["resourceVersion"] == version
 
 
-def test_tables_are_what_kubectl_prints():
+def test_tables_match_kubectl():
     client = ApiHarness()
     client.create(PODS, pod("a"))
-    shown = client.request("GET", PODS, accept=TABLE)
-    assert [column["name"] for column in shown["columnDefinitions"]][:5] == [
+    table = client.request("GET", PODS, accept=TABLE)
+    assert [column["name"] for column in table["columnDefinitions"]][:5] == [
         "Name",
         "Ready",
         "Status",
         "Restarts",
         "Age",
     ]
-    assert shown["rows"][0]["cells"][:5] == ["a", "0/1", "Pending", "0", "0s"]
+    assert table["rows"][0]["cells"][:5] == ["a", "0/1", "Pending", "0", "0s"]
     client.clock.advance(400)
     assert client.request("GET", f"{PODS}/a", accept=TABLE)["rows"][0]["cells"][4] == "6m40s"
 
@@ -131,9 +131,11 @@ def test_every_resource_can_be_listed_as_objects_and_as_a_table(group: str, vers
 def test_metadata_only_representation():
     client = ApiHarness()
     client.create(PODS, pod("a"))
-    shown = client.request("GET", PODS, accept="application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-    assert shown["kind"] == "PartialObjectMetadataList"
-    assert shown["items"][0].keys() == {"kind", "apiVersion", "metadata"}
+    metadata_list = client.request(
+        "GET", PODS, accept="application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+    )
+    assert metadata_list["kind"] == "PartialObjectMetadataList"
+    assert metadata_list["items"][0].keys() == {"kind", "apiVersion", "metadata"}
 
 
 def test_discovery_lists_every_resource_in_both_formats():

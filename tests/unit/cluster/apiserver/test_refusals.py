@@ -1,4 +1,4 @@
-"""Requests that kube-apiserver refused, and what it answered; `tests/live/test_refusals.py` asks it anew."""
+"""Requests that kube-apiserver rejected, and its responses; `tests/live/test_refusals.py` repeats them."""
 
 from pathlib import Path
 from urllib.parse import unquote

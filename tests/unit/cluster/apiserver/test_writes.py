@@ -170,13 +170,13 @@ def test_server_side_apply_creates_updates_and_releases_fields():
 def test_server_side_apply_conflicts_with_another_manager_unless_forced():
     client = ApiHarness()
     client.request("PATCH", f"{DEPLOYMENTS}/shop?fieldManager=me", deployment(), content_type=APPLY, want=201)
-    other = f"{DEPLOYMENTS}/shop?fieldManager=you"
-    error = client.request("PATCH", other, deployment(image="shop:2"), content_type=APPLY, want=409)
+    apply_path = f"{DEPLOYMENTS}/shop?fieldManager=you"
+    error = client.request("PATCH", apply_path, deployment(image="shop:2"), content_type=APPLY, want=409)
     assert [cause["field"] for cause in error["details"]["causes"]] == [
         '.spec.template.spec.containers[name="main"].image'
     ]
-    taken = client.request("PATCH", f"{other}&force=true", deployment(image="shop:2"), content_type=APPLY)
-    assert taken["spec"]["template"]["spec"]["containers"][0]["image"] == "shop:2"
+    applied = client.request("PATCH", f"{apply_path}&force=true", deployment(image="shop:2"), content_type=APPLY)
+    assert applied["spec"]["template"]["spec"]["containers"][0]["image"] == "shop:2"
     client.request("PATCH", f"{DEPLOYMENTS}/shop?fieldManager=me", deployment(), content_type=APPLY, want=409)
 
 

@@ -1,4 +1,4 @@
-"""Coordinated leader election: who is asked, who is elected, and who is to make way."""
+"""Coordinated leader election: pinged candidates, elected candidates, and replaced leaders."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ def ago(seconds: float) -> str:
 def candidate(
     name: str, *, emulated: str = "1.37.0", binary: str = "1.37.0", renewed: float = 1.0, **more: Any
 ) -> LeaseCandidate:
-    asked = {"pingTime": ago(more["asked"])} if "asked" in more else {}
+    ping = {"pingTime": ago(more["asked"])} if "asked" in more else {}
     spec = {
         "leaseName": "kube-scheduler",
         "binaryVersion": binary,
         "emulationVersion": emulated,
         "strategy": more.get("strategy", "OldestEmulationVersion"),
         "renewTime": ago(renewed),
-        **asked,
+        **ping,
     }
     return make(LeaseCandidate, name, age=more.get("age", 100.0), metadata={"namespace": "kube-system"}, spec=spec)
 

@@ -41,11 +41,11 @@ def test_new_object_of_an_old_name_replaces_it() -> None:
 def test_objects_are_found_by_owner_node_and_namespace() -> None:
     shelf: ObjectIndex[Pod] = ObjectIndex()
     maker = make(ReplicaSet, "web")
-    mine, other = pod("a", owner=maker, node="n1"), pod("b", node="n2")
-    shelf.put(mine)
-    shelf.put(other)
-    assert list(shelf.owned_by(maker.uid)) == [mine]
-    assert list(shelf.on_node("n2")) == [other]
+    owned, unowned = pod("a", owner=maker, node="n1"), pod("b", node="n2")
+    shelf.put(owned)
+    shelf.put(unowned)
+    assert list(shelf.owned_by(maker.uid)) == [owned]
+    assert list(shelf.on_node("n2")) == [unowned]
     assert len(shelf.in_namespace("shop")) == 2
     moved = at(pod("a", node="n2"), 10**6)
     shelf.put(moved)

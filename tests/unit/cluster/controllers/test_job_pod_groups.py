@@ -227,8 +227,8 @@ def test_reservation_of_a_deleted_group_is_removed(is_there: bool, want: list[An
 
 def test_garbage_collector_distinguishes_api_groups() -> None:
     of = job()
-    ours = GarbageCollector(VirtualClock(), GROUPS)
-    assert describe(ours.reconcile(f"PodGroup/shop/{NAME}", InformerCache([group(of)]))) == [f"delete {NAME}"]
+    collector = GarbageCollector(VirtualClock(), GROUPS)
+    assert describe(collector.reconcile(f"PodGroup/shop/{NAME}", InformerCache([group(of)]))) == [f"delete {NAME}"]
     reference = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "name": "v", "uid": "u"}
-    theirs = make(Pod, "p", metadata={"ownerReferences": [reference]})
-    assert describe(ours.reconcile("Pod/shop/p", InformerCache([theirs]))) == []
+    foreign_pod = make(Pod, "p", metadata={"ownerReferences": [reference]})
+    assert describe(collector.reconcile("Pod/shop/p", InformerCache([foreign_pod]))) == []

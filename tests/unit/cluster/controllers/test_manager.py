@@ -84,7 +84,7 @@ BAD: dict[str, tuple[str, Data]] = {
 
 
 class Picky:
-    """Cannot stand one node: neither when it hears of it, nor when it looks at it."""
+    """Fails for one node, both when the node changes and when it is reconciled."""
 
     name = "picky"
     kinds = (Node,)

@@ -83,8 +83,8 @@ def test_volume_is_found_or_provisioned(objects: list[KubeObject], want: list[st
 
 
 def test_both_sides_of_a_binding_are_written() -> None:
-    mine = volume("fit", claimed_by="data", uid="uid-of-data")
-    status = status_in(ClaimController().reconcile("shop/data", InformerCache([MANUAL, mine])))
+    bound_volume = volume("fit", claimed_by="data", uid="uid-of-data")
+    status = status_in(ClaimController().reconcile("shop/data", InformerCache([MANUAL, bound_volume])))
     assert status == {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10Gi"}}
 
 

@@ -43,13 +43,13 @@ def test_orphaned_revision_is_adopted() -> None:
 
 def test_old_revisions_are_deleted_unless_in_use() -> None:
     workload = daemon_set(revisionHistoryLimit=1)
-    used = revision(2, metadata={"labels": {REVISION_LABEL: "used"}})
-    existing = [revision(1), used, revision(3), revision(4), revision(5, History(workload, []).name)]
+    used_revision = revision(2, metadata={"labels": {REVISION_LABEL: "used"}})
+    existing = [revision(1), used_revision, revision(3), revision(4), revision(5, History(workload, []).name)]
     assert describe(History(workload, existing).forget({"used"})) == ["delete log-1", "delete log-3"]
 
 
 def test_revision_data_is_deterministic() -> None:
-    """Upstream's own tests, and kubectl, compare what is written with what a template at hand would give."""
+    """Upstream's tests and kubectl compare the stored revision with one computed from a template."""
     (created,) = History(daemon_set(), []).record(InformerCache())
     assert isinstance(created, Create)
     text = msgspec.json.encode(created.data["data"])

@@ -19,17 +19,17 @@ from moorage.kube.features import GATES, FeatureGates
 from moorage.kube.manifests import read_files
 
 
-def thing(kind: str, name: str = "a", api: str = "v1", **rest: Any) -> dict[str, Any]:
-    metadata = {"name": name, **rest.pop("metadata", {})}
-    return {"apiVersion": api, "kind": kind, "metadata": metadata, **rest}
+def thing(kind: str, name: str = "a", api: str = "v1", **fields: Any) -> dict[str, Any]:
+    metadata = {"name": name, **fields.pop("metadata", {})}
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, **fields}
 
 
 def pod(name: str = "a", labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     return thing("Pod", name, metadata={"labels": labels or {}}, spec={"containers": [{"name": "c"}], **spec})
 
 
-def priority_class(name: str, value: int, **rest: Any) -> dict[str, Any]:
-    return thing("PriorityClass", name, "scheduling.k8s.io/v1", value=value, **rest)
+def priority_class(name: str, value: int, **fields: Any) -> dict[str, Any]:
+    return thing("PriorityClass", name, "scheduling.k8s.io/v1", value=value, **fields)
 
 
 def admitted(*contents: dict[str, Any], features: FeatureGates | None = None) -> Pod:
@@ -52,11 +52,14 @@ class TestIdentity:
         ]
         assert [item.metadata.resource_version for item in cluster.objects[:2]] == ["1", "2"]
 
-    def test_a_uid_and_an_age_that_were_given_are_kept(self) -> None:
-        given = pod()
-        given["metadata"] |= {"uid": "u", "creationTimestamp": "2025-05-05T05:05:05Z"}
+    def test_uid_and_creation_time_are_kept(self) -> None:
+        identified = pod()
+        identified["metadata"] |= {"uid": "u", "creationTimestamp": "2025-05-05T05:05:05Z"}
 
-        assert (admitted(given).uid, admitted(given).metadata.creation_timestamp) == ("u", "2025-05-05T05:05:05Z")
+        assert (admitted(identified).uid, admitted(identified).metadata.creation_timestamp) == (
+            "u",
+            "2025-05-05T05:05:05Z",
+        )
 
     def test_every_namespace_carries_its_name_and_missing_ones_are_made(self) -> None:
         away = pod("b")
@@ -69,10 +72,10 @@ class TestIdentity:
         }
 
     def test_pods_are_running_pending_or_neither(self) -> None:
-        ended, leaving = pod("ended"), pod("leaving")
-        ended["status"] = {"phase": "Succeeded"}
+        finished, leaving = pod("ended"), pod("leaving")
+        finished["status"] = {"phase": "Succeeded"}
         leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        cluster = cluster_from([ended, leaving, pod("waits"), pod("runs", nodeName="n")])
+        cluster = cluster_from([finished, leaving, pod("waits"), pod("runs", nodeName="n")])
 
         assert [item.name for item in cluster.pending] == ["waits"]
         assert [item.name for item in cluster.running] == ["runs"]
@@ -87,9 +90,9 @@ class TestIdentity:
 
 class TestDefaults:
     def test_a_pod_gets_the_default_scheduler_and_is_pending(self) -> None:
-        found = admitted(pod())
+        admitted_pod = admitted(pod())
 
-        assert (found.spec.scheduler_name, found.status.phase) == ("default-scheduler", "Pending")
+        assert (admitted_pod.spec.scheduler_name, admitted_pod.status.phase) == ("default-scheduler", "Pending")
 
     REQUESTS = {
         "limits stand in for missing requests": (
@@ -108,9 +111,9 @@ class TestDefaults:
     @pytest.mark.parametrize("field", ["containers", "initContainers"])
     def test_container_requests(self, container: dict[str, Any], want: dict[str, Any], field: str) -> None:
         spec = admitted(pod(**{field: [container]})).spec
-        found = spec.containers if field == "containers" else spec.init_containers
+        containers = spec.containers if field == "containers" else spec.init_containers
 
-        assert found[0].resources.requests == want
+        assert containers[0].resources.requests == want
 
     POD_LEVEL = {
         "none given, none made": ({}, [asking({"cpu": "1"})], None),
@@ -135,13 +138,13 @@ class TestDefaults:
 
     @pytest.mark.parametrize(("level", "containers", "want"), POD_LEVEL.values(), ids=POD_LEVEL)
     def test_pod_level_requests(self, level: Any, containers: Any, want: Any) -> None:
-        found = admitted(pod(containers=containers, resources=level or None)).spec.resources
+        resources = admitted(pod(containers=containers, resources=level or None)).spec.resources
 
-        assert (found.requests if found is not None else None) == want
+        assert (resources.requests if resources is not None else None) == want
 
     def test_a_start_up_peak_counts_for_pod_level_requests(self) -> None:
         sidecar = {**asking({"cpu": "1"}), "restartPolicy": "Always"}
-        found = admitted(
+        resources = admitted(
             pod(
                 containers=[asking({"cpu": "1"})],
                 initContainers=[sidecar, asking({"cpu": "5"})],
@@ -149,26 +152,26 @@ class TestDefaults:
             )
         )
 
-        assert found.spec.resources is not None
-        assert found.spec.resources.requests == {"cpu": 6}
+        assert resources.spec.resources is not None
+        assert resources.spec.resources.requests == {"cpu": 6}
 
     def test_without_the_gate_there_is_no_pod_level(self) -> None:
         gate = "PodLevelResources"
-        dependants = [name for name, known in GATES.items() if gate in known.needs]
-        found = admitted(
+        dependants = [name for name, spec in GATES.items() if gate in spec.needs]
+        admitted_pod = admitted(
             pod(resources={"limits": {"cpu": "2"}}),
             features=FeatureGates(dict.fromkeys((gate, *dependants), False)),
         )
 
-        assert found.spec.resources is None
+        assert admitted_pod.spec.resources is None
 
     @pytest.mark.parametrize(("on", "want"), [(True, ("noexec",)), (False, ())])
     def test_fields_of_features_that_are_off_are_dropped(self, on: bool, want: tuple[str, ...]) -> None:
         mount = {"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec"]}
         gates = FeatureGates({"VolumeBindMountOptions": on})
-        found = admitted(pod(containers=[{"name": "c", "volumeMounts": [mount]}]), features=gates)
+        admitted_pod = admitted(pod(containers=[{"name": "c", "volumeMounts": [mount]}]), features=gates)
 
-        assert found.spec.containers[0].volume_mounts[0].bind_mount_options == want
+        assert admitted_pod.spec.containers[0].volume_mounts[0].bind_mount_options == want
 
     def test_on_the_hosts_network_ports_are_the_hosts(self) -> None:
         container = {
@@ -248,12 +251,12 @@ class TestLabelKeys:
             },
             "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
         }
-        found = admitted(pod(labels={"rev": "2", "tenant": "t"}, affinity=affinity)).spec.affinity
+        result = admitted(pod(labels={"rev": "2", "tenant": "t"}, affinity=affinity)).spec.affinity
 
-        assert found is not None
-        assert found.pod_affinity is not None
-        assert found.pod_anti_affinity is not None
-        for merged in (found.pod_affinity.preferred[0].pod_affinity_term, found.pod_anti_affinity.required[0]):
+        assert result is not None
+        assert result.pod_affinity is not None
+        assert result.pod_anti_affinity is not None
+        for merged in (result.pod_affinity.preferred[0].pod_affinity_term, result.pod_anti_affinity.required[0]):
             assert merged.label_selector is not None
             assert [(item.key, item.operator, item.values) for item in merged.label_selector.match_expressions] == [
                 ("rev", "In", ("2",)),
@@ -270,25 +273,25 @@ class TestLabelKeys:
             "matchLabelKeys": ["rev"],
         }
         gates = FeatureGates({"MatchLabelKeysInPodTopologySpreadSelectorMerge": merges})
-        found = admitted(pod(labels={"rev": "2"}, topologySpreadConstraints=[constraint]), features=gates)
+        admitted_pod = admitted(pod(labels={"rev": "2"}, topologySpreadConstraints=[constraint]), features=gates)
 
-        selector = found.spec.topology_spread_constraints[0].label_selector
+        selector = admitted_pod.spec.topology_spread_constraints[0].label_selector
         assert selector is not None
         assert len(selector.match_expressions) == want
 
     def test_a_null_selector_stays_null(self) -> None:
         term = {"topologyKey": "zone", "matchLabelKeys": ["rev"]}
         affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-        found = admitted(pod(labels={"rev": "2"}, affinity=affinity)).spec.affinity
+        result = admitted(pod(labels={"rev": "2"}, affinity=affinity)).spec.affinity
 
-        assert found is not None
-        assert found.pod_affinity is not None
-        assert found.pod_affinity.required[0].label_selector is None
+        assert result is not None
+        assert result.pod_affinity is not None
+        assert result.pod_affinity.required[0].label_selector is None
 
 
 class TestFiles:
     def test_lists_are_taken_apart_and_typed_items_need_no_kind(self) -> None:
-        listed = {
+        pod_list = {
             "apiVersion": "v1",
             "kind": "List",
             "items": [
@@ -297,7 +300,7 @@ class TestFiles:
             ],
         }
 
-        assert [item.key for item in cluster_from([listed]).objects] == ["n", "default/p", "default"]
+        assert [item.key for item in cluster_from([pod_list]).objects] == ["n", "default/p", "default"]
 
     def test_several_files_and_formats(self, tmp_path: Path) -> None:
         yaml_file, json_file = tmp_path / "a.yaml", tmp_path / "b.json"
@@ -408,10 +411,10 @@ BAD: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("content", "message"), BAD.values(), ids=BAD)
 def test_bad_objects(content: Any, message: str) -> None:
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as raised:
         cluster_from([content])
 
-    assert message in str(refused.value)
+    assert message in str(raised.value)
 
 
 def test_the_same_object_twice() -> None:

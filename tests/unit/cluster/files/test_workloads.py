@@ -92,7 +92,7 @@ def test_a_cluster_without_workloads_is_left_as_it_is() -> None:
     assert add_workload_pods(cluster, FeatureGates()) is cluster
 
 
-def test_room_that_finished_jobs_leave_is_used() -> None:
+def test_capacity_of_finished_jobs_is_used() -> None:
     job = workload("Job", completions=6, parallelism=6, template=template("2", restartPolicy="Never"))
     result = run(node("a"), job)
 
@@ -112,10 +112,10 @@ def test_a_cron_job_makes_jobs_until_time_is_up() -> None:
 def test_limit_ranges_shape_the_pods_of_workloads() -> None:
     limits = {"limits": [{"type": "Container", "defaultRequest": {"cpu": "3"}}]}
     limit_range = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": limits}
-    thing = workload("ReplicaSet", replicas=2, template=template(), **SELECTED)
-    del thing["spec"]["template"]["spec"]["containers"][0]["resources"]
+    manifest = workload("ReplicaSet", replicas=2, template=template(), **SELECTED)
+    del manifest["spec"]["template"]["spec"]["containers"][0]["resources"]
 
-    assert nodes_of(run(node("a"), thing, limit_range)) == {"a": 1, "": 1}
+    assert nodes_of(run(node("a"), manifest, limit_range)) == {"a": 1, "": 1}
 
 
 def owned(name: str, kind: str, uid: str, **labels: str) -> Object:
@@ -128,38 +128,38 @@ def owned(name: str, kind: str, uid: str, **labels: str) -> Object:
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet", "ReplicaSet"])
 def test_pods_of_a_dumped_cluster_stay(kind: str) -> None:
-    """Their revision is a hash that another controller computed: nobody is to be replaced because of it."""
-    thing = workload(kind, template=template(), **SELECTED)
-    thing["metadata"]["uid"] = "u1"
-    result = run(node("a"), thing, owned("x-0", kind, "u1", **{"controller-revision-hash": "x-5d4f8c7b9"}))
+    """Another controller computed their revision hash: no pod may be replaced because of it."""
+    manifest = workload(kind, template=template(), **SELECTED)
+    manifest["metadata"]["uid"] = "u1"
+    result = run(node("a"), manifest, owned("x-0", kind, "u1", **{"controller-revision-hash": "x-5d4f8c7b9"}))
 
     assert result.decisions == []
     assert [(record.pod, record.deleted) for record in result.timeline] == [("default/x-0", None)]
 
 
-def test_what_came_without_its_owner_is_not_garbage() -> None:
-    thing = workload("Deployment", replicas=1, template=template(), **SELECTED)
+def test_objects_with_missing_owners_are_not_garbage() -> None:
+    manifest = workload("Deployment", replicas=1, template=template(), **SELECTED)
     stray = owned("stray", "ReplicaSet", "elsewhere")
-    result = run(node("a"), thing, stray)
+    result = run(node("a"), manifest, stray)
 
     assert [record.deleted for record in result.timeline if record.pod == "default/stray"] == [None]
 
 
 def test_a_workload_that_only_selects_does_nothing() -> None:
-    """The scheduler reads it; its controller must neither make pods nor delete those it is said to own."""
+    """The scheduler reads it; its controller must neither create pods nor delete the pods that refer to it."""
     selects = workload("ReplicaSet", replicas=0, **SELECTED)
     selects["metadata"] = {"name": "y", "uid": "u1"}
-    other = workload("Deployment", replicas=1, template=template(), **SELECTED)
-    result = run(node("a"), selects, other, owned("y-1", "ReplicaSet", "u1"), owned("y-2", "ReplicaSet", "u1"))
+    deployment = workload("Deployment", replicas=1, template=template(), **SELECTED)
+    result = run(node("a"), selects, deployment, owned("y-1", "ReplicaSet", "u1"), owned("y-2", "ReplicaSet", "u1"))
 
     assert len(result.decisions) == 1
     assert {record.deleted for record in result.timeline} == {None}
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
-def test_what_no_server_would_take_is_still_read_by_the_scheduler(kind: str) -> None:
-    thing = workload(kind, selector={"matchLabels": {"app": "other"}}, template=template())
-    cluster = cluster_from([thing])
+def test_invalid_workload_is_still_read_by_the_scheduler(kind: str) -> None:
+    manifest = workload(kind, selector={"matchLabels": {"app": "other"}}, template=template())
+    cluster = cluster_from([manifest])
 
     assert (len(cluster.objects), cluster.workloads) == (2, ())
     assert "`selector` does not match template `labels`" in cluster.selecting[f"the input, object 1 ({kind} x)"]
@@ -190,17 +190,19 @@ BAD: dict[str, tuple[Object, str]] = {
 
 
 @pytest.mark.parametrize(("thing", "message"), BAD.values(), ids=BAD)
-def test_a_workload_that_no_server_would_take_is_refused(thing: Object, message: str) -> None:
+def test_invalid_workload_is_rejected(thing: Object, message: str) -> None:
     with pytest.raises(InputError) as raised:
         cluster_from([thing])
     assert message in str(raised.value)
 
 
 def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
-    things = [node("a", cpu=20), node("b", cpu=20)]
-    things += [{**thing, "metadata": {"name": f"x{number}"}} for number, (thing, _) in enumerate(MAKERS.values())]
+    manifests = [node("a", cpu=20), node("b", cpu=20)]
+    manifests += [
+        {**manifest, "metadata": {"name": f"x{number}"}} for number, (manifest, _) in enumerate(MAKERS.values())
+    ]
     file = tmp_path / "cluster.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": things}))
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}))
     program = "from moorage.cli.main import main; raise SystemExit(main())"
     command = (sys.executable, "-c", program, "simulate", "-f", str(file), "-o", "json")
     printed = [

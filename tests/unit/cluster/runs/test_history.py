@@ -1,4 +1,4 @@
-"""What is told of a simulation's course: waits, evictions, ends, and how full the nodes were."""
+"""The history of a simulation: waiting times, evictions, completions, and node utilisation."""
 
 from typing import Any
 
@@ -20,12 +20,12 @@ def node(name: str, pool: str, cpu: int = 4) -> dict[str, Any]:
 def pod(name: str, *, lasts: str = "", pool: str = "", **spec: Any) -> dict[str, Any]:
     annotations = {"moorage.io/run-for": lasts, "moorage.io/start-delay": "0s"} if lasts else {}
     container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}}}
-    chosen = {"nodeSelector": {"pool": pool}} if pool else {}
+    selector = {"nodeSelector": {"pool": pool}} if pool else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "annotations": annotations},
-        "spec": {"containers": [container], "restartPolicy": "Never", **chosen, **spec},
+        "spec": {"containers": [container], "restartPolicy": "Never", **selector, **spec},
     }
 
 
@@ -33,7 +33,7 @@ def run(*objects: dict[str, Any], until: float, group_by: str = "") -> Run:
     return simulate(cluster_from(objects), load_policy(collect_plugins()), until=until, group_by=group_by)
 
 
-def test_a_pod_that_ends_frees_what_it_took() -> None:
+def test_finished_pod_frees_its_resources() -> None:
     result = run(node("a", "x"), pod("p", lasts="50s"), until=100.0)
 
     (cpu,) = (item for item in result.utilisation if item.resource == "cpu")
@@ -48,20 +48,20 @@ def test_groups_are_counted_apart() -> None:
     objects = (node("a", "x"), node("b", "x"), node("c", "y"), pod("p", pool="x"), pod("q", pool="y"))
     result = run(*objects, until=10.0, group_by="pool")
 
-    found = {(item.group, item.resource): (item.allocatable, item.requested) for item in result.utilisation}
-    assert found["x", "cpu"] == (8.0, 2.0)
-    assert found["y", "cpu"] == (4.0, 2.0)
-    assert found["x", "pods"] == (20.0, 1.0)
+    utilisation = {(item.group, item.resource): (item.allocatable, item.requested) for item in result.utilisation}
+    assert utilisation["x", "cpu"] == (8.0, 2.0)
+    assert utilisation["y", "cpu"] == (4.0, 2.0)
+    assert utilisation["x", "pods"] == (20.0, 1.0)
 
 
-def test_pods_wait_for_room_and_say_how_long() -> None:
+def test_pods_wait_for_capacity_and_report_the_duration() -> None:
     never = pod("third", pool="nowhere")
     result = run(node("a", "x", cpu=2), pod("first", lasts="30s"), pod("second"), never, until=60.0)
 
     lives = {life.pod: life for life in result.timeline}
     assert lives["default/second"].waited == pytest.approx(30.0, abs=0.2)
     assert (lives["default/third"].waited, lives["default/third"].bound) == (60.0, None)
-    lines = [what for _, what in timeline_lines(result, whole=False)]
+    lines = [text for _, text in timeline_lines(result, whole=False)]
     assert lines == [
         "default/first succeeded on a 30s after it was placed",
         "default/second placed on a, waited 30s",
@@ -71,7 +71,7 @@ def test_pods_wait_for_room_and_say_how_long() -> None:
     assert wait_summary(result.timeline) == "Waited for a node: median 15s, longest 30s (default/second)"
 
 
-def test_nobody_waited() -> None:
+def test_wait_summary_is_empty_without_waiting_pods() -> None:
     assert wait_summary([PodHistory("default/p", 0.0, node="a")]) == ""
 
 

@@ -28,17 +28,17 @@ def test_any_moment_is_the_same_from_wherever_one_comes(monkeypatch: pytest.Monk
         assert facts(run.at(seconds)) == facts(run.apart().at(seconds))
 
 
-def test_what_is_taken_of_a_node_is_what_its_pods_ask_for() -> None:
+def test_node_usage_equals_requests_of_its_pods() -> None:
     run = replayed(CLUSTER)
     for seconds in np.linspace(0.0, run.seconds, 25):
         moment = run.at(float(seconds))
-        for row, taken in enumerate(run.nodes):
-            on_it = [run.pods[key] for key, name in moment.placed.items() if name == taken.name]
-            assert moment.requested["cpu"][row] == sum(found.requests["cpu"] for found in on_it) <= 4000
+        for row, placed_on in enumerate(run.nodes):
+            on_it = [run.pods[key] for key, name in moment.placed.items() if name == placed_on.name]
+            assert moment.requested["cpu"][row] == sum(placed_pod.requests["cpu"] for placed_pod in on_it) <= 4000
             assert moment.pods[row] == len(on_it)
 
 
-def test_it_begins_as_given_and_ends_with_the_last_news() -> None:
+def test_replay_starts_with_the_input_and_ends_with_the_last_event() -> None:
     run = replayed(CLUSTER)
     assert run.at(-1.0).placed == {}
     begin = run.at(0.0)
@@ -51,7 +51,7 @@ def test_it_begins_as_given_and_ends_with_the_last_news() -> None:
     assert max(step.moment for step in run.steps) == run.seconds
 
 
-def test_why_a_pod_waits_is_known_and_the_commonest_reason_stands_first() -> None:
+def test_reasons_of_pending_pods_are_sorted_by_frequency() -> None:
     run = replayed((node("n1"), node("n2"), node("n3", spec={"unschedulable": True}), pod("too-big", "9")))
     record = run.at(run.seconds).waiting["shop/too-big"]
     assert record.failure is not None
@@ -60,15 +60,15 @@ def test_why_a_pod_waits_is_known_and_the_commonest_reason_stands_first() -> Non
     assert [step.what for step in run.steps].count(StepKind.WAITS) == 1
 
 
-def test_the_pods_of_a_moment_can_be_asked_about() -> None:
+def test_pods_at_a_moment_can_be_queried() -> None:
     run = replayed(CLUSTER)
-    pods = {found.key: found.node_name for found in run.pods_at(30.0)}
+    pods = {placed_pod.key: placed_pod.node_name for placed_pod in run.pods_at(30.0)}
     assert len(pods) == 14
     assert (pods["shop/web"], pods["shop/too-big"]) == ("n1", "")
     assert len([name for name in pods.values() if name]) == 8
 
 
-def test_a_pod_that_fails_all_day_is_left_alone_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_failures_are_recorded_a_limited_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "MAX_REPEATS", 3)
     recorder = RunRecorder()
     simulate(cluster_of(loaded(CLUSTER).documents), policy(), recorder=recorder)

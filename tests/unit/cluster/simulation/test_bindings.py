@@ -32,8 +32,8 @@ class InPairs(PermitPlugin):
 
     def permit(self, _cycle: object, _pod: Pod, _node: str) -> Wait | None:
         waiting = self._handle.waiting_pods()
-        for held in waiting:
-            held.allow(self.name)
+        for waiting_pod in waiting:
+            waiting_pod.allow(self.name)
         return None if waiting else Wait(10.0)
 
 
@@ -88,7 +88,7 @@ def test_until_quiet(plugin: type[Plugin], result: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("plugin", [CannotBind, RaisesInBind])
-def test_a_bind_plugin_that_is_given_without_a_configuration_is_asked(plugin: type[Plugin]) -> None:
+def test_bind_plugin_without_configuration_is_called(plugin: type[Plugin]) -> None:
     run = simulate(cluster_from(pods("a")), load_policy(collect_plugins([plugin]), enabled=[plugin]))
     assert [(decision.result, decision.node) for decision in run.decisions] == [("error", "")]
 
@@ -110,9 +110,9 @@ def test_one_pass_waits_on_permit() -> None:
     assert decision.unschedulable_plugins == ("TimesOut",)
 
 
-def test_one_pass_has_waiting_pods_go_with_later_ones() -> None:
-    found = {decision.pod: decision.result for decision in one_pass(InPairs, "a", "b", "c")}
-    assert found == {"default/a": "scheduled", "default/b": "scheduled", "default/c": "unschedulable"}
+def test_one_pass_releases_waiting_pods_with_later_pods() -> None:
+    results = {decision.pod: decision.result for decision in one_pass(InPairs, "a", "b", "c")}
+    assert results == {"default/a": "scheduled", "default/b": "scheduled", "default/c": "unschedulable"}
 
 
 def test_a_pod_that_still_waits_when_time_is_up_is_not_scheduled() -> None:

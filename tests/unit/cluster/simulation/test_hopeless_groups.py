@@ -1,4 +1,4 @@
-"""Groups that cannot start for a slip of the pen: a simulation ends, and says of every pod what is the matter."""
+"""Groups that cannot start because of a typo: a simulation ends and reports the problem for every pod."""
 
 from typing import Any
 

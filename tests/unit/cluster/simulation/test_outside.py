@@ -1,4 +1,4 @@
-"""What simulations take from outside: extenders that are programs of their own, and custom resources."""
+"""External inputs of simulations: extenders in other processes, and custom resources."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -74,7 +74,7 @@ def extender(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @BOTH_MODES
-def test_an_extender_is_asked(decide: Decide, extender: str) -> None:
+def test_extender_is_called(decide: Decide, extender: str) -> None:
     config = {**HEAD, "extenders": [{"urlPrefix": extender, "filterVerb": "filter", "nodeCacheCapable": True}]}
     policy = load_policy(collect_plugins(), yaml.safe_dump(config))
     (decision,) = decide(cluster_from([node("a"), node("b"), POD]), policy)
@@ -110,7 +110,7 @@ def test_scores_are_those_that_decided(decide: Decide, extender: str) -> None:
 
 
 @BOTH_MODES
-def test_an_extender_that_is_not_there_is_an_error(decide: Decide) -> None:
+def test_unreachable_extender_is_an_error(decide: Decide) -> None:
     config = {**HEAD, "extenders": [{"urlPrefix": "http://127.0.0.1:1", "filterVerb": "filter"}]}
     policy = load_policy(collect_plugins(), yaml.safe_dump(config))
     (decision,) = decide(cluster_from([node("a"), POD]), policy)
@@ -125,8 +125,8 @@ class Tenants(FilterPlugin):
         self.leases = handle.lister(LEASES.type)
 
     def filter(self, cycle: CycleState, pod: Any, node: NodeInfo) -> Status | None:
-        named = {lease["spec"]["node"] for lease in self.leases.list(pod.namespace)}
-        return None if node.name in named else Status.unschedulable("node(s) were not let")
+        allowed_nodes = {lease["spec"]["node"] for lease in self.leases.list(pod.namespace)}
+        return None if node.name in allowed_nodes else Status.unschedulable("node(s) were not let")
 
 
 @BOTH_MODES

@@ -83,12 +83,12 @@ def test_writes_follow_the_rules_of_the_api() -> None:
     live(story)
 
 
-def test_a_fault_is_what_the_writer_gets() -> None:
-    asked: list[tuple[str, str]] = []
+def test_fault_is_raised_to_the_writer() -> None:
+    writes: list[tuple[str, str]] = []
 
-    def fault(verb: str, thing: KubeObject) -> ApiError | None:
-        asked.append((verb, thing.key))
-        return ApiError("not now") if len(asked) == 1 else None
+    def fault(verb: str, obj: KubeObject) -> ApiError | None:
+        writes.append((verb, obj.key))
+        return ApiError("not now") if len(writes) == 1 else None
 
     async def story(world: SimulatedCluster, simulation: Simulation) -> None:
         world.add(make_pod("p"))
@@ -97,8 +97,8 @@ def test_a_fault_is_what_the_writer_gets() -> None:
         assert [event.reason for event in world.events] == ["FailedScheduling", "Scheduled"]
 
     live(story, fault=fault)
-    assert asked[0] == ("bind", "default/p")
-    assert ("patch", "default/p") in asked
+    assert writes[0] == ("bind", "default/p")
+    assert ("patch", "default/p") in writes
 
 
 def test_writes_take_their_time() -> None:
@@ -114,7 +114,7 @@ def test_writes_take_their_time() -> None:
     live(story, pace=Pace(bind=7.0))
 
 
-def test_what_was_missed_while_watches_were_cut_is_found_by_listing() -> None:
+def test_changes_missed_by_cut_watches_are_found_by_listing() -> None:
     async def story(world: SimulatedCluster, simulation: Simulation) -> None:
         world.add(make_pod("stays"), make_pod("goes"), make_pod("is-replaced", uid="old"))
         await simulation.run_until_quiet()

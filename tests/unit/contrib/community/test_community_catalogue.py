@@ -32,18 +32,18 @@ def test_both_tables_have_the_same_plugins() -> None:
     assert COMMUNITY.keys() == COMMUNITY_PLUGINS.keys()
 
 
-def test_what_no_profile_names_is_not_imported() -> None:
+def test_unused_plugins_are_not_imported() -> None:
     script = (
         "import sys; from moorage.scheduler.wiring.policy import *; load_policy(collect_plugins()); "
         "print([name for name in sys.modules if name.startswith('moorage.contrib.community')])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"
 
 
-def test_a_plugin_of_that_name_takes_the_place_of_ours() -> None:
+def test_plugin_of_the_same_name_replaces_the_included_one() -> None:
     class Coscheduling(FilterPlugin):
-        """Somebody's own."""
+        """A third-party plugin."""
 
         def filter(self, cycle: object, pod: object, node: object) -> None:
             return None
@@ -52,6 +52,6 @@ def test_a_plugin_of_that_name_takes_the_place_of_ours() -> None:
     registry = Registry()
     registry.offer(COMMUNITY)
     registry.register(Coscheduling)
-    found: type[Plugin] = registry["Coscheduling"]
-    assert found is Coscheduling
+    plugin_class: type[Plugin] = registry["Coscheduling"]
+    assert plugin_class is Coscheduling
     assert not registry.is_offered("Coscheduling")

@@ -1,4 +1,4 @@
-"""TargetLoadPacking and LoadVariationRiskBalancing: what they ask, what they make of it, and of no answer."""
+"""TargetLoadPacking and LoadVariationRiskBalancing: queries, scores, and missing measurements."""
 
 import json
 import threading
@@ -32,8 +32,8 @@ Balancing = LoadVariationRiskBalancingArgs
 
 
 def node(name: str, cpu: str = "10", memory: str = "100") -> Node:
-    made = make_node(name, allocatable={"cpu": cpu, "memory": memory, "pods": "110"})
-    return replace(made, status=replace(made.status, capacity={"cpu": cpu, "memory": memory}))
+    base_node = make_node(name, allocatable={"cpu": cpu, "memory": memory, "pods": "110"})
+    return replace(base_node, status=replace(base_node.status, capacity={"cpu": cpu, "memory": memory}))
 
 
 def packing(rig: Rig, **loads: MeasuredLoad) -> TargetLoadPacking:
@@ -72,7 +72,7 @@ def test_packing(load: float | None, score: int, form: ScoreForm) -> None:
 
 
 def pod_with(*containers: tuple[str | None, str | None], overhead: str = "0") -> Pod:
-    made = tuple(
+    pod_containers = tuple(
         Container(
             name=f"c{number}",
             resources=ResourceRequirements(
@@ -82,7 +82,7 @@ def pod_with(*containers: tuple[str | None, str | None], overhead: str = "0") ->
         for number, (request, limit) in enumerate(containers)
     )
     pod = make_pod()
-    return replace(pod, spec=replace(pod.spec, containers=made, overhead={"cpu": overhead}))
+    return replace(pod, spec=replace(pod.spec, containers=pod_containers, overhead={"cpu": overhead}))
 
 
 PREDICTED: dict[str, tuple[Pod, int]] = {
@@ -95,7 +95,7 @@ PREDICTED: dict[str, tuple[Pod, int]] = {
 
 
 @pytest.mark.parametrize(("pod", "milli"), PREDICTED.values(), ids=PREDICTED)
-def test_what_a_pod_is_expected_to_use(pod: Pod, milli: int) -> None:
+def test_expected_usage_of_a_pod(pod: Pod, milli: int) -> None:
     assert Prediction(TargetLoadPackingArgs()).of(pod) == milli
 
 
@@ -115,7 +115,7 @@ def test_pods_that_are_too_new_to_be_measured_count(form: ScoreForm) -> None:
 # ── LoadVariationRiskBalancing ───────────────────────────────────────────────────────────────────────────────────────
 
 RISKS: dict[str, tuple[LoadVariationRiskBalancingArgs, MeasuredLoad, int]] = {
-    # The pod asks for a tenth of the CPU and for no memory.
+    # The pod requests a tenth of the CPU and no memory.
     "idle and steady": (Balancing(), MeasuredLoad(0, 0, 0, 0), 95),
     "busy and steady": (Balancing(), MeasuredLoad(50, 0, 0, 0), 70),
     "idle and restless": (Balancing(), MeasuredLoad(0, 40, 0, 0), 75),
@@ -139,7 +139,7 @@ def test_balancing(args: LoadVariationRiskBalancingArgs, load: MeasuredLoad, sco
 
 
 @pytest.mark.parametrize("make", [packing, lambda rig, **loads: balancing(rig, Balancing(), **loads)])
-def test_without_a_measurement_they_have_no_say(make: Callable[..., Any]) -> None:
+def test_plugins_do_not_score_without_measurements(make: Callable[..., Any]) -> None:
     rig = Rig(node("n"))
     plugin = make(rig, n=MeasuredLoad(cpu=50))
     assert run_score(plugin, rig, make_pod(), SCORE_FORMS[0]) is not None
@@ -163,12 +163,12 @@ def test_both_forms_agree() -> None:
     check_plugin(pack, balance, examples=20)
 
 
-# ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── queries ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def watcher_answer(**nodes: list[dict[str, Any]]) -> dict[str, Any]:
-    found = {name: {"metrics": metrics} for name, metrics in nodes.items()}
-    return {"window": {"end": 1000}, "data": {"NodeMetricsMap": found}}
+    node_metrics = {name: {"metrics": metrics} for name, metrics in nodes.items()}
+    return {"window": {"end": 1000}, "data": {"NodeMetricsMap": node_metrics}}
 
 
 def metric(kind: str, operator: str, value: object) -> dict[str, Any]:
@@ -190,7 +190,7 @@ WATCHED: dict[str, tuple[list[dict[str, Any]], MeasuredLoad]] = {
 
 
 @pytest.mark.parametrize(("metrics", "load"), WATCHED.values(), ids=WATCHED)
-def test_what_a_load_watcher_says(metrics: list[dict[str, Any]], load: MeasuredLoad) -> None:
+def test_load_watcher_response(metrics: list[dict[str, Any]], load: MeasuredLoad) -> None:
     assert from_watcher(watcher_answer(n=metrics)) == Measurements({"n": load}, 1000.0)
 
 
@@ -198,13 +198,13 @@ NO_ANSWERS: list[Any] = [None, [], {}, {"window": {}}, {"window": {"end": 1}, "d
 
 
 @pytest.mark.parametrize("answer", [*NO_ANSWERS, {"window": {"end": 1}, "data": {"NodeMetricsMap": {"n": [7]}}}])
-def test_what_no_load_watcher_says(answer: Any) -> None:
+def test_invalid_load_watcher_response(answer: Any) -> None:
     with pytest.raises(ServiceError, match="the load watcher's answer"):
         from_watcher(answer)
 
 
 class Server(ThreadingHTTPServer):
-    """As much of a load watcher and of a Prometheus server as answers."""
+    """The minimal endpoints of a load watcher and of a Prometheus server."""
 
     daemon_threads = True
     loads: dict[str, float] = {}
@@ -237,7 +237,7 @@ class Handler(BaseHTTPRequestHandler):
         ]
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ def test_pods_go_where_the_load_is_near_the_target(server: Server, provider: str
     assert server.tokens == ({None} if provider == "watcher" else {"Bearer abc"})
 
 
-def test_a_provider_over_https_is_believed_unless_told_otherwise() -> None:
+def test_https_provider_is_accepted() -> None:
     provider = MetricProviderSpec("Prometheus", "https://prometheus:9090")
     plugin = LoadVariationRiskBalancing(args=Balancing(metric_provider=provider), handle=Rig())
     assert plugin._source._service.url == "https://prometheus:9090"

@@ -47,11 +47,11 @@ CASES: dict[str, tuple[tuple[str, str], list[str | None], list[int], dict[str, A
 
 
 def node_with(name: str, value: str | None, source: str) -> Node:
-    written = {} if value is None else {KEY: value}
+    metadata = {} if value is None else {KEY: value}
     if source == "Label":
-        return make_node(name, labels=written)
+        return make_node(name, labels=metadata)
     node = make_node(name)
-    return replace(node, metadata=replace(node.metadata, annotations=written))
+    return replace(node, metadata=replace(node.metadata, annotations=metadata))
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)

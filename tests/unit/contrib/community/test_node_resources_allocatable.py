@@ -1,4 +1,4 @@
-"""NodeResourcesAllocatable: small or large nodes first, by what pods may take of them."""
+"""NodeResourcesAllocatable: small or large nodes first, by their allocatable resources."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_scores(
     assert run_score(NodeResourcesAllocatable(args=args), rig, make_pod(), form) == scores
 
 
-def test_what_is_on_a_node_does_not_matter() -> None:
+def test_running_pods_do_not_affect_the_score() -> None:
     rig = Rig(make_node("a", allocatable={"cpu": "2"}), make_node("b", allocatable={"cpu": "4"}))
     rig.add(make_pod("busy", node="a", uid="busy", requests={"cpu": "2"}))
     plugin = NodeResourcesAllocatable(args=NodeResourcesAllocatableArgs(CPU))

@@ -1,4 +1,4 @@
-"""PreemptionToleration: whom a priority class protects, from whom, and for how long."""
+"""PreemptionToleration: protected pods, possible preemptors, and toleration times."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ CASES: dict[str, tuple[dict[str, str], int, bool]] = {
 
 
 @pytest.mark.parametrize(("annotations", "priority", "may"), CASES.values(), ids=CASES)
-def test_who_may_be_evicted(annotations: dict[str, str], priority: int, may: bool) -> None:
+def test_permitted_victims(annotations: dict[str, str], priority: int, may: bool) -> None:
     rig = Rig(PriorityClass(metadata=ObjectMeta(name="batch", annotations=annotations), value=10))
     there = victim(rig)
     assert Tolerations(rig).may_evict(make_pod("preemptor", priority=priority), there, there.priority) is may
@@ -54,7 +54,7 @@ def test_a_pod_that_is_not_bound_yet_has_all_of_its_time() -> None:
     assert not Tolerations(rig).may_evict(make_pod("preemptor", priority=50), there, there.priority)
 
 
-def test_a_class_that_is_not_there_protects_nobody() -> None:
+def test_missing_priority_class_protects_no_pod() -> None:
     rig = Rig(a_node("n"))
     assert Tolerations(rig).may_evict(alone("preemptor", priority=50), victim(rig), 10)
 
@@ -89,10 +89,10 @@ async def test_a_preemptor_waits_out_the_toleration() -> None:
         await cluster.wait_for(lambda: len(cluster.running()) == 1)
         await cluster.apply(pod("patient", "normal"))
         await cluster.sleep(100)
-        assert [found.name for found in cluster.running()] == ["first"]
+        assert [running_pod.name for running_pod in cluster.running()] == ["first"]
         await cluster.sleep(40)
-        assert [found.name for found in cluster.running()] == ["patient"], "the toleration has ended"
+        assert [running_pod.name for running_pod in cluster.running()] == ["patient"], "the toleration has ended"
 
         await cluster.apply(pod("important", "urgent"))
         await cluster.sleep(10)
-        assert [found.name for found in cluster.running()] == ["important"]
+        assert [running_pod.name for running_pod in cluster.running()] == ["important"]

@@ -31,15 +31,15 @@ DRIVER = "gpu.example.com"
 
 
 def published(name: str, node: str, devices: int, *, generation: int = 1, driver: str = DRIVER) -> ResourceSlice:
-    found = tuple(
+    device_list = tuple(
         Device(name=f"gpu-{number}", capacity={"memory": DeviceCapacity("80Gi")}) for number in range(devices)
     )
     pool = ResourcePool(node, generation, 1)
-    return ResourceSlice(ObjectMeta(name=name), spec=ResourceSliceSpec(driver, pool, node, devices=found))
+    return ResourceSlice(ObjectMeta(name=name), spec=ResourceSliceSpec(driver, pool, node, devices=device_list))
 
 
 def claim(name: str, *devices: str, memory: str = "", node: str = "a", count: int = 1) -> ResourceClaim:
-    asked = DeviceClaim(requests=(DeviceRequest("gpus", ExactDeviceRequest("gpu", count=count)),))
+    request = DeviceClaim(requests=(DeviceRequest("gpus", ExactDeviceRequest("gpu", count=count)),))
     results = tuple(
         DeviceRequestAllocationResult(
             "gpus",
@@ -53,10 +53,10 @@ def claim(name: str, *devices: str, memory: str = "", node: str = "a", count: in
     )
     allocation = AllocationResult(DeviceAllocationResult(results)) if devices else None
     metadata = ObjectMeta(name=name, namespace="default")
-    return ResourceClaim(metadata, spec=ResourceClaimSpec(asked), status=ResourceClaimStatus(allocation))
+    return ResourceClaim(metadata, spec=ResourceClaimSpec(request), status=ResourceClaimStatus(allocation))
 
 
-def test_what_claims_hold_is_taken() -> None:
+def test_devices_of_claims_are_in_use() -> None:
     rig = Rig(published("s", "a", 3), claim("one", "gpu-1"), claim("part", "gpu-2", memory="20Gi"))
     devices = ClaimedDevices(rig, DRIVER)
     assert devices.free_on("a") == (1000, 0, 750)
@@ -72,14 +72,14 @@ def test_only_the_latest_slices_of_the_driver_count() -> None:
     assert ClaimedDevices(rig, DRIVER).free_on("a") == (1000,)
 
 
-def test_the_metrics_count_devices_and_what_claims_ask_for() -> None:
+def test_metrics_count_devices_and_requests_of_claims() -> None:
     waiting = make_pod("waiting", resource_claims=(PodResourceClaim("gpus", "two"),))
     rig = Rig(make_node("a"), published("s", "a", 3), claim("one", "gpu-1"), claim("two", count=2), waiting)
     assert ClaimedDevices(rig, DRIVER).demand_of(waiting) == GpuDemand(2, 1000)
     args = GpuShareArgs(dra_driver=DRIVER, pool_label="kubernetes.io/hostname")
-    found = {(name, *labels): value for name, labels, value in GpuShare(args=args, handle=rig).gauges()}
-    assert found["moorage_largest_job_gpus", "a"] == 2.0
-    assert found["moorage_fragmentation_ratio", "a", "cpu=0m,gpu=2x1000"] == 0.0
+    readings = {(name, *labels): value for name, labels, value in GpuShare(args=args, handle=rig).gauges()}
+    assert readings["moorage_largest_job_gpus", "a"] == 2.0
+    assert readings["moorage_fragmentation_ratio", "a", "cpu=0m,gpu=2x1000"] == 0.0
     rig.add(replace(claim("three", "gpu-0")))
     assert GpuShare(args=args, handle=rig).gauges()
     again = {(name, *labels): value for name, labels, value in GpuShare(args=args, handle=rig).gauges()}

@@ -47,13 +47,13 @@ def test_both_tables_have_the_same_plugins() -> None:
     assert GPU.keys() == GPU_PLUGINS.keys()
 
 
-def test_what_no_profile_names_is_not_imported() -> None:
+def test_unused_plugins_are_not_imported() -> None:
     script = (
         "import sys; from moorage.scheduler.wiring.policy import *; load_policy(collect_plugins()); "
         "print([name for name in sys.modules if name.startswith('moorage.contrib.gpu')])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"
 
 
 def clusters_with_gpus() -> st.SearchStrategy[tuple[KubeObject, ...]]:
@@ -62,15 +62,15 @@ def clusters_with_gpus() -> st.SearchStrategy[tuple[KubeObject, ...]]:
 
 
 def _cluster(chance: Random) -> tuple[KubeObject, ...]:
-    found: list[KubeObject] = []
+    objects: list[KubeObject] = []
     for number in range(chance.randint(1, 5)):
         gpus = chance.choice((0, 1, 2, 4, 8))
         model = {GPU_MODEL: chance.choice(("T4", "G2"))} if chance.random() < 0.8 else {}
         name = f"n{number}"
         has = {"cpu": chance.choice((8, 64)), GPU_COUNT: gpus, GPU_MILLI: 1000 * gpus}
-        found.append(make_node(name, labels=model, allocatable=has))
-        found += [_neighbour(chance, f"{name}-{place}", name) for place in range(chance.randint(0, 4))]
-    return tuple(found)
+        objects.append(make_node(name, labels=model, allocatable=has))
+        objects += [_neighbour(chance, f"{name}-{index}", name) for index in range(chance.randint(0, 4))]
+    return tuple(objects)
 
 
 def _neighbour(chance: Random, name: str, node: str) -> Pod:
@@ -80,7 +80,7 @@ def _neighbour(chance: Random, name: str, node: str) -> Pod:
 
 
 def incoming() -> st.SearchStrategy[Pod]:
-    """Draw pods that ask for GPUs in all sorts of ways."""
+    """Draw pods that request GPUs in various ways."""
     return st.builds(
         gpu_pod,
         st.just("incoming"),

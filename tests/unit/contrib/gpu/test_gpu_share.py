@@ -1,4 +1,4 @@
-"""GpuShare: which nodes will do, which devices are given, and what pods hear."""
+"""GpuShare: feasible nodes, allocated devices, and messages of pods."""
 
 import asyncio
 from collections.abc import Mapping
@@ -108,7 +108,7 @@ def test_a_node_without_gpus_is_rejected_for_good(form: FilterForm) -> None:
     assert run_filter(GpuShare(handle=rig), rig, gpu_pod(), form) == [NO_GPU]
 
 
-def test_a_pod_that_cannot_be_read_is_told_what_to_write() -> None:
+def test_pod_with_invalid_annotations_reports_the_expected_value() -> None:
     rig = Rig(TWO)
     answer = GpuShare(handle=rig).pre_filter(CycleState(), gpu_pod(more={GPU_MILLI: "half"}), rig.nodes)
     assert isinstance(answer, Status)
@@ -137,15 +137,15 @@ def test_which_devices(selection: str, pod: Pod, wanted: tuple[int, ...]) -> Non
 def test_random_devices_are_all_taken_in_time_and_never_one_that_is_full() -> None:
     rig = Rig(gpu_node("n", gpus=4), gpu_pod("a", milli=900, node="n", devices="1"))
     plugin = GpuShare(args=GpuShareArgs(device_selection="Random"), handle=rig)
-    found = set()
+    devices = set()
     for number in range(40):
         cycle = CycleState()
         plugin.reserve(cycle, gpu_pod(f"p{number}", milli=200), "n")
-        found.add(cycle[ASSUMED].metadata.annotations[GPU_DEVICES])
-    assert found == {"0", "2", "3"}
+        devices.add(cycle[ASSUMED].metadata.annotations[GPU_DEVICES])
+    assert devices == {"0", "2", "3"}
 
 
-def test_no_devices_are_given_where_there_are_none_left() -> None:
+def test_no_devices_are_allocated_without_free_devices() -> None:
     rig = Rig(gpu_node("n", gpus=1), gpu_pod("a", node="n", devices="0"))
     assert GpuShare(handle=rig).reserve(CycleState(), gpu_pod(milli=1), "n") == NO_SHARE_FREE
     assert GpuShare(handle=rig).reserve(CycleState(), gpu_pod(), "n") == NONE_FREE
@@ -153,19 +153,19 @@ def test_no_devices_are_given_where_there_are_none_left() -> None:
 
 
 def test_the_devices_are_written_before_the_pod_is_bound() -> None:
-    written: list[tuple[str, Mapping[str, Any]]] = []
+    patches: list[tuple[str, Mapping[str, Any]]] = []
 
     class Writes:
-        async def patch(self, thing: Pod, patch: Mapping[str, Any], *, subresource: str = "") -> Pod:
-            written.append((thing.name, patch))
-            return thing
+        async def patch(self, obj: Pod, patch: Mapping[str, Any], *, subresource: str = "") -> Pod:
+            patches.append((obj.name, patch))
+            return obj
 
     rig = Rig(gpu_node("n", gpus=2))
     rig.cluster = Writes()  # type: ignore[assignment]
     plugin, cycle, pod = GpuShare(handle=rig), CycleState(), gpu_pod("p", gpus=2)
     plugin.reserve(cycle, pod, "n")
     assert asyncio.run(plugin.pre_bind(cycle, pod, "n")) is None
-    assert written == [("p", {"metadata": {"annotations": {GPU_DEVICES: "0,1"}}})]
+    assert patches == [("p", {"metadata": {"annotations": {GPU_DEVICES: "0,1"}}})]
     assert plugin.pre_bind_pre_flight(CycleState(), make_pod(), "n") == Status.skip()
 
 
@@ -188,19 +188,19 @@ GIVEN: dict[str, tuple[list[Pod], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize(("there", "free"), GIVEN.values(), ids=GIVEN)
-def test_what_is_free(there: list[Pod], free: tuple[int, ...]) -> None:
+def test_free_gpu_capacity(there: list[Pod], free: tuple[int, ...]) -> None:
     rig = Rig(gpu_node("n", gpus=3), *there)
     assert gpus_of(rig.nodes[0]).free == free
 
 
-def test_a_pod_that_had_gpus_leaves_room() -> None:
+def test_deleted_gpu_pod_wakes_pending_pods() -> None:
     waiting = gpu_pod("w")
     assert after_pod_deletion(waiting, gpu_pod("a", node="n"), None) == QueueingHint.QUEUE
     assert after_pod_deletion(waiting, make_pod("a", node="n"), None) == QueueingHint.SKIP
     assert after_pod_deletion(waiting, gpu_pod("a"), None) == QueueingHint.SKIP
 
 
-def test_a_node_helps_whom_it_could_hold() -> None:
+def test_node_wakes_pods_that_fit_on_it() -> None:
     waiting, small, large = (
         gpu_pod("w", gpus=2, models="T4"),
         gpu_node(gpus=1, model="T4"),
@@ -214,7 +214,7 @@ def test_a_node_helps_whom_it_could_hold() -> None:
     assert after_node_change(waiting, None, gpu_node(gpus=2, model="G2")) == QueueingHint.SKIP
 
 
-def test_a_pod_that_asks_for_something_else_is_tried_again() -> None:
+def test_pod_with_changed_requests_is_retried() -> None:
     before, after = gpu_pod("w", milli=500), gpu_pod("w", milli=400)
     assert after_own_change(after, before, after) == QueueingHint.QUEUE
     assert after_own_change(after, after, after) == QueueingHint.SKIP

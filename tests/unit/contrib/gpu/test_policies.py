@@ -46,7 +46,7 @@ CASES: dict[str, tuple[Callable[..., ScorePlugin], tuple[KubeObject, ...], Pod, 
     "FGD, a share that fills a device": (fgd, SMALL, gpu_pod("p", milli=300, cpu=1000), [57]),
     # After: 3·300 + 300 + 300 + 300 = 1800.
     "FGD, a whole GPU": (fgd, SMALL, gpu_pod("p", cpu=1000), [58]),
-    # CPU for nobody else: all that is idle is lost, 6·1300.
+    # No pod uses the idle CPU: 6·1300 is lost.
     "FGD, a pod without GPUs in the way of all others": (fgd, SMALL, make_pod(requests={"cpu": "8"}), [33]),
     "FGD, a pod without GPUs in nobody's way": (fgd, SMALL, make_pod(requests={"cpu": "1"}), [50]),
     "FGD, no room": (fgd, SMALL, gpu_pod("p", gpus=2), [0]),
@@ -154,18 +154,18 @@ def test_fgd_learns_shapes_from_the_pods_in_the_cluster() -> None:
 
 def test_random_takes_one_node_by_lot() -> None:
     rig = Rig(*(gpu_node(f"n{number}", gpus=1) for number in range(4)))
-    chosen = []
+    rows = []
     for number in range(60):
         scores = run_score(GpuRandom(handle=rig), rig, gpu_pod(f"p{number}"), SCORE_FORMS[0])
         assert scores is not None
         assert sorted(scores) == [0, 0, 0, 100]
-        chosen.append(scores.index(100))
-    assert {chosen.count(row) > 6 for row in range(4)} == {True}
-    other = [
+        rows.append(scores.index(100))
+    assert {rows.count(row) > 6 for row in range(4)} == {True}
+    other_scores = [
         run_score(GpuRandom(args=GpuRandomArgs(seed=1), handle=rig), rig, gpu_pod(f"p{number}"), SCORE_FORMS[0])
         for number in range(60)
     ]
-    assert [scores.index(100) for scores in other if scores] != chosen, "another seed, other lots"
+    assert [scores.index(100) for scores in other_scores if scores] != rows, "another seed, other lots"
 
 
 def test_typical_shapes_are_the_popular_ones_until_they_cover_enough() -> None:
@@ -198,7 +198,7 @@ def test_a_shape_of_another_model_has_no_use_of_a_node() -> None:
     assert typical.fragmentation(GpuTable.of([there, elsewhere])).tolist() == [300, 1300]
 
 
-def test_what_a_what_if_frees_is_free() -> None:
+def test_devices_of_a_removed_pod_are_free_in_a_copy() -> None:
     rig = Rig(*SMALL)
     copy = rig.nodes[0].copy()
     copy.remove_pod(next(iter(copy.pods.values())))

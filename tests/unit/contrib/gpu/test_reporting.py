@@ -1,4 +1,4 @@
-"""What GPU fragmentation looks like on /metrics: of each pool and shape, and the largest job that fits now."""
+"""GPU fragmentation on /metrics: per pool and shape, and the largest job that fits now."""
 
 from tests.support.gpus import gpu_node, gpu_pod
 
@@ -22,11 +22,11 @@ def readings(*there: Node | Pod, label: str = "") -> dict[tuple[str, ...], float
     return {(name, *labels): value for name, labels, value in GpuShare(args=args, handle=rig).gauges()}
 
 
-def test_pools_are_told_apart_by_the_model_of_their_gpus() -> None:
+def test_pools_are_grouped_by_gpu_model() -> None:
     full = gpu_pod("a", milli=700, node="b", devices="0")
-    found = readings(gpu_node("a", gpus=4, model="T4"), gpu_node("b", gpus=1, model="G2"), full, make_node("c"))
+    values = readings(gpu_node("a", gpus=4, model="T4"), gpu_node("b", gpus=1, model="G2"), full, make_node("c"))
     ratio = "moorage_fragmentation_ratio"
-    assert found == {
+    assert values == {
         ("moorage_largest_job_gpus", "all"): 4.0,
         ("moorage_largest_job_gpus", "T4"): 4.0,
         ("moorage_largest_job_gpus", "G2"): 0.0,
@@ -42,9 +42,9 @@ def test_pools_are_told_apart_by_the_model_of_their_gpus() -> None:
     }
 
 
-def test_or_by_another_label() -> None:
-    found = readings(gpu_node("a", gpus=2), label="kubernetes.io/hostname")
-    assert found["moorage_largest_job_gpus", "a"] == 2.0
+def test_pools_can_be_grouped_by_another_label() -> None:
+    values = readings(gpu_node("a", gpus=2), label="kubernetes.io/hostname")
+    assert values["moorage_largest_job_gpus", "a"] == 2.0
 
 
 def test_a_cluster_without_gpus_shows_nothing() -> None:

@@ -16,10 +16,10 @@ def test_both_tables_agree_with_the_class() -> None:
         assert (plugin.name, extension_points(plugin), plugin.Args) == (name, facts.points, facts.args)
 
 
-def test_what_no_profile_names_is_not_imported() -> None:
+def test_unused_plugins_are_not_imported() -> None:
     script = (
         "import sys; from moorage.scheduler.wiring.policy import *; load_policy(collect_plugins()); "
         "print([name for name in sys.modules if 'learned_score' in name or name in ('gymnasium', 'optuna', 'ray')])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"

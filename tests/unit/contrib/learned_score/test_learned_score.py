@@ -1,4 +1,4 @@
-"""LearnedScore: what a policy says counts behind the filters, and one that fails costs nothing but its say."""
+"""LearnedScore: a policy scores feasible nodes, and a failing policy only loses its score."""
 
 import subprocess
 import sys
@@ -68,7 +68,7 @@ def test_a_policy_may_compare_nodes_with_each_other() -> None:
     )
 
 
-def test_what_is_really_best_is_alone_at_the_top() -> None:
+def test_only_the_best_score_is_100() -> None:
     close = np.array([0.0, 1.0, 1.0 - 1e-12])
     assert spread_out(close).tolist() == [0, 100, 99]
     assert spread_out(np.array([1.7e308, -1.7e308, 0.0])).tolist() == [100, 0, 50]
@@ -99,7 +99,7 @@ def test_which_fallback_is_chosen(fallback: str, scores: list[int] | None) -> No
         assert run_score(plugin, rig, POD, SCORE_FORMS[1]) == scores
 
 
-def test_a_policy_that_hangs_is_given_up_at_its_limit_and_its_process_ended() -> None:
+def test_hanging_policy_times_out_and_its_process_ends() -> None:
     with started("hangs", BRIEF) as (plugin, rig):
         process = plugin._process._child._process
         began = monotonic()
@@ -110,7 +110,7 @@ def test_a_policy_that_hangs_is_given_up_at_its_limit_and_its_process_ended() ->
         assert counted(plugin) == {SLOW: 1, NOT_RUNNING: 1}
 
 
-def test_another_process_takes_the_place_of_one_that_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_process_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with started("sleeps_for_large_pods", Duration.of(seconds=2)) as (plugin, rig):
         assert run_score(plugin, rig, POD, SCORE_FORMS[1]) == [100, 33, 0]
         assert run_score(plugin, rig, make_pod("large", requests={"cpu": "2", "memory": "1Gi"}), SCORE_FORMS[1]) == [
@@ -124,7 +124,7 @@ def test_another_process_takes_the_place_of_one_that_was_ended(monkeypatch: pyte
         assert counted(plugin) == {SLOW: 1}
 
 
-def test_a_process_that_dies_costs_one_answer() -> None:
+def test_dead_process_fails_one_request() -> None:
     with started("dies") as (plugin, rig):
         assert run_score(plugin, rig, POD, SCORE_FORMS[1]) == [0, 66, 100]
         assert counted(plugin) == {NOT_RUNNING: 1}
@@ -139,8 +139,8 @@ def test_a_worker_ends_with_its_parent() -> None:
         "    os._exit(0)\n"
     )
     root = Path(__file__).parents[4]
-    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
-    pid = int(done.stdout)
+    completed = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
+    pid = int(completed.stdout)
     deadline = monotonic() + 30
     while Path(f"/proc/{pid}").exists() and "learned_score" in Path(f"/proc/{pid}/cmdline").read_text():
         assert monotonic() < deadline
@@ -155,7 +155,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize(("policy", "problem"), UNUSABLE.items(), ids=UNUSABLE)
-def test_a_policy_that_cannot_be_loaded_is_said_at_the_start(policy: str, problem: str) -> None:
+def test_unloadable_policy_is_reported_at_the_start(policy: str, problem: str) -> None:
     if policy.endswith(".onnx"):
         pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'moorage[onnx]'")
     plugin = LearnedScore(args=LearnedScoreArgs(policy, PATIENT), handle=Rig(*NODES))
@@ -197,9 +197,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("args", "problem"), WRONG.values(), ids=WRONG)
 def test_arguments_that_are_refused(args: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ConfigErrors) as refused:
+    with pytest.raises(ConfigErrors) as raised:
         loaded("LearnedScore", args)
-    assert problem in str(refused.value)
+    assert problem in str(raised.value)
 
 
 def test_arguments_and_their_defaults() -> None:

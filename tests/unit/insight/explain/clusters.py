@@ -28,17 +28,17 @@ def pod(
     name: str, *, on: str = "", labels: Object | None = None, requests: Object | None = None, **spec: Any
 ) -> Object:
     container = {"name": "main", "image": "app", "resources": {"requests": requests or {"cpu": "1"}}}
-    whole = {"containers": [container], **spec, **({"nodeName": on} if on else {})}
-    made: Object = {
+    pod_spec = {"containers": [container], **spec, **({"nodeName": on} if on else {})}
+    manifest: Object = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": labels or {}},
-        "spec": whole,
+        "spec": pod_spec,
     }
-    return {**made, "status": {"phase": "Running"}} if on else made
+    return {**manifest, "status": {"phase": "Running"}} if on else manifest
 
 
-def session(*things: Object, config: str | None = None, honours_nominations: bool = False, gates: str = "") -> Session:
+def session(*objects: Object, config: str | None = None, honours_nominations: bool = False, gates: str = "") -> Session:
     policy = load_policy(collect_plugins(), config, features=FeatureGates.parse(gates) if gates else None)
-    documents = documents_of(things, source="the test")
+    documents = documents_of(objects, source="the test")
     return Session(documents, policy, honours_nominations=honours_nominations)

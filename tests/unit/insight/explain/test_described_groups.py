@@ -10,28 +10,28 @@ CONFIG = COSCHEDULING.replace("{ARGS}", "{}")
 
 def gang(count: int, size: str) -> list[Object]:
     pods = [pod(f"ring-{number}") for number in range(count)]
-    for made in pods:
-        made["metadata"]["annotations"] = {"moorage.io/gang": "ring", "moorage.io/gang-size": size}
+    for manifest in pods:
+        manifest["metadata"]["annotations"] = {"moorage.io/gang": "ring", "moorage.io/gang-size": size}
     return pods
 
 
-def test_a_gang_that_lacks_pods_says_so() -> None:
+def test_gang_with_missing_pods_reports_it() -> None:
     with session(node("n1"), *gang(2, "3"), config=CONFIG) as cluster:
-        found = explain_pod(cluster, "default/ring-0")
-    assert not found.decision.node
-    assert found.decision.message == 'the group "ring" starts with 3 pods and 2 of them are there'
-    assert found.group == {"name": "ring", "members": 2, "fits": 2, "minCount": 3}
+        explanation = explain_pod(cluster, "default/ring-0")
+    assert not explanation.decision.node
+    assert explanation.decision.message == 'the group "ring" starts with 3 pods and 2 of them are there'
+    assert explanation.group == {"name": "ring", "members": 2, "fits": 2, "minCount": 3}
 
 
-def test_a_gang_that_does_not_fit_says_how_many_would() -> None:
+def test_gang_that_does_not_fit_reports_how_many_pods_fit() -> None:
     with session(node("n1"), *gang(6, "6"), config=CONFIG) as cluster:
-        found = explain_pod(cluster, "default/ring-0")
-    assert not found.decision.node
-    assert "minMember (6) cannot be satisfied" in found.decision.message
-    assert found.group == {"name": "ring", "members": 6, "fits": 4, "minCount": 6}
+        explanation = explain_pod(cluster, "default/ring-0")
+    assert not explanation.decision.node
+    assert "minMember (6) cannot be satisfied" in explanation.decision.message
+    assert explanation.group == {"name": "ring", "members": 6, "fits": 4, "minCount": 6}
 
 
-def test_a_gang_that_fits_does() -> None:
+def test_gang_that_fits_is_placed() -> None:
     with session(node("n1"), *gang(3, "3"), config=CONFIG) as cluster:
-        found = explain_pod(cluster, "default/ring-0")
-    assert found.decision.node == "n1"
+        explanation = explain_pod(cluster, "default/ring-0")
+    assert explanation.decision.node == "n1"

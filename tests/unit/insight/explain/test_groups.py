@@ -28,23 +28,23 @@ def members(count: int, **spec: Any) -> list[Object]:
     return [pod(f"ring-{number}", schedulingGroup={"podGroupName": "ring"}, **spec) for number in range(count)]
 
 
-def opened(*things: Object) -> Session:
-    return session(*things, gates=GATES)
+def opened(*objects: Object) -> Session:
+    return session(*objects, gates=GATES)
 
 
-def explained_group(*things: Object) -> tuple[int, int, PodExplanation]:
-    with opened(*things) as cluster:
+def explained_group(*objects: Object) -> tuple[int, int, PodExplanation]:
+    with opened(*objects) as cluster:
         workload = find_workload(cluster, "podgroup/ring", "default")
         assert workload is not None
-        found = explain_workload(cluster, workload)
-    assert found.next is not None
-    return found.fits, found.of, found.next
+        explanation = explain_workload(cluster, workload)
+    assert explanation.next is not None
+    return explanation.fits, explanation.of, explanation.next
 
 
 SIX_OF_EIGHT = [node("n1"), node("n2"), pod("blocker", on="n2", requests={"cpu": "2"}), gang(8), *members(8)]
 
 
-def test_a_group_says_how_many_fit_and_what_stops_it() -> None:
+def test_group_reports_fitting_pods_and_its_obstacle() -> None:
     fits, of, stuck = explained_group(*SIX_OF_EIGHT)
     assert (fits, of) == (6, 8)
     assert stuck.group is not None
@@ -67,7 +67,7 @@ def test_changes_let_the_whole_group_start() -> None:
             assert cluster.try_group("default/ring").fits, change.text
 
 
-def test_a_member_that_would_fit_alone_is_told_of_its_group() -> None:
+def test_member_that_fits_alone_reports_its_group() -> None:
     with opened(*SIX_OF_EIGHT) as cluster:
         alone = explain_pod(cluster, "default/ring-0")
         assert cluster.try_pod("default/ring-0").node
@@ -78,9 +78,9 @@ def test_a_member_that_would_fit_alone_is_told_of_its_group() -> None:
     assert "add-node" in {change.kind for change in alone.changes}
 
 
-def test_what_is_in_the_way_of_all_is_changed_for_all() -> None:
-    things = [node("n1", taints=[TAINT]), node("n2", taints=[TAINT]), gang(4), *members(4)]
-    fits, of, stuck = explained_group(*things)
+def test_common_obstacle_is_changed_for_all_members() -> None:
+    objects = [node("n1", taints=[TAINT]), node("n2", taints=[TAINT]), gang(4), *members(4)]
+    fits, of, stuck = explained_group(*objects)
     assert (fits, of) == (0, 4)
     first = stuck.changes[0]
     assert (first.kind, first.text, len(first.edits)) == (
@@ -92,9 +92,9 @@ def test_what_is_in_the_way_of_all_is_changed_for_all() -> None:
 
 def test_no_rack_holds_them_all() -> None:
     racks = [node(f"{rack}-{number}", labels={RACK: rack}) for rack in ("r1", "r2") for number in range(2)]
-    taken = pod("other", on="r1-0", requests={"cpu": "3"})
-    things = [*racks, taken, gang(10, topology=RACK), *members(10)]
-    fits, of, stuck = explained_group(*things)
+    blocker = pod("other", on="r1-0", requests={"cpu": "3"})
+    objects = [*racks, blocker, gang(10, topology=RACK), *members(10)]
+    fits, of, stuck = explained_group(*objects)
     assert (fits, of) == (8, 10)
     assert stuck.group is not None
     assert "no rack fits 10 pods; the best of 2 (r2) fits 8" in group_lines(stuck.group)
@@ -109,20 +109,20 @@ def test_no_rack_holds_them_all() -> None:
 
 
 def test_several_nodes_are_added_where_one_is_not_enough() -> None:
-    things = [node("n1"), gang(13), *members(13)]
-    _, _, stuck = explained_group(*things)
+    objects = [node("n1"), gang(13), *members(13)]
+    _, _, stuck = explained_group(*objects)
     (added,) = [change for change in stuck.changes if change.kind == "add-node"]
     assert added.text == "Add 3 nodes like n1"
     for left_out in range(3):
-        with opened(*things) as cluster:
+        with opened(*objects) as cluster:
             cluster.apply(*(edit_from(edit) for at, edit in enumerate(added.edits) if at != left_out))
             assert not cluster.try_group("default/ring").fits
 
 
 def test_gates_of_some_members_hold_all_of_them_back() -> None:
-    free, held = members(2)
-    held["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
-    with opened(node("n1"), gang(2), free, held) as cluster:
+    free, gated = members(2)
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+    with opened(node("n1"), gang(2), free, gated) as cluster:
         explained = explain_pod(cluster, "default/ring-0")
     assert explained.decision.result.value == "gated"
     assert [(change.kind, change.text) for change in explained.changes] == [
@@ -151,7 +151,7 @@ profiles:
 
 
 @pytest.mark.parametrize("config", [None, WITHOUT_GANGS])
-def test_a_pod_whose_group_is_not_there_is_held_back(config: str | None) -> None:
+def test_pod_with_a_missing_group_is_gated(config: str | None) -> None:
     """The queue sees to that even where no plugin does."""
     with session(node("n1"), *members(1), gates=GATES, config=config) as cluster:
         explained = explain_pod(cluster, "default/ring-0")
@@ -162,13 +162,13 @@ def test_a_pod_whose_group_is_not_there_is_held_back(config: str | None) -> None
     assert change.edits[0]["patch"] == [{"op": "remove", "path": "/spec/schedulingGroup"}]
 
 
-def test_a_group_that_fits_has_nothing_to_complain_of() -> None:
+def test_group_that_fits_has_no_obstacle() -> None:
     with opened(node("n1"), gang(2), *members(3)) as cluster:
         workload = find_workload(cluster, "podgroup/ring", "default")
         assert workload is not None
-        found = explain_workload(cluster, workload)
+        explanation = explain_workload(cluster, workload)
         member = explain_pod(cluster, "default/ring-1")
-    assert (found.fits, found.of, found.next) == (3, 3, None)
+    assert (explanation.fits, explanation.of, explanation.next) == (3, 3, None)
     assert member.decision.node == "n1"
     assert member.changes == ()
 
@@ -182,18 +182,18 @@ JOB: Object = {
 
 
 @pytest.mark.parametrize("kind", ["request", "group"])
-def test_a_job_that_is_a_gang_is_changed_in_its_own_words(kind: str) -> None:
-    things = [node("n1"), node("n2"), pod("blocker", on="n2", requests={"cpu": "2"}), JOB]
-    with opened(*things) as cluster:
+def test_gang_job_is_changed_by_its_own_fields(kind: str) -> None:
+    objects = [node("n1"), node("n2"), pod("blocker", on="n2", requests={"cpu": "2"}), JOB]
+    with opened(*objects) as cluster:
         workload = find_workload(cluster, "job/train", "default")
         assert workload is not None
-        found = explain_workload(cluster, workload)
-    assert (found.workload, found.fits, found.of) == ("job/train", 6, 8)
-    assert found.next is not None
+        explanation = explain_workload(cluster, workload)
+    assert (explanation.workload, explanation.fits, explanation.of) == ("job/train", 6, 8)
+    assert explanation.next is not None
     paths = {
         "request": "/spec/template/spec/containers/0/resources/requests/cpu",
         "group": "/spec/scheduling/schedulingPolicy/gang/minCount",
     }
-    (edit,) = next(change.edits for change in found.next.changes if change.kind == kind)
+    (edit,) = next(change.edits for change in explanation.next.changes if change.kind == kind)
     assert edit["object"]["kind"] == "Job"
     assert [operation["path"] for operation in edit["patch"]] == [paths[kind]]

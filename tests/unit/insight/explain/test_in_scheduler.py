@@ -1,4 +1,4 @@
-"""Events that say what would help: once a pod and minute, about pods that still wait, and never in the way."""
+"""Events that suggest changes: once per pod and minute, only for pending pods, and never blocking."""
 
 import asyncio
 from time import monotonic
@@ -17,7 +17,7 @@ REQUEST = ExplainRequest("", "", {}, (), {}, "1.37")
 
 
 class Rig:
-    """A scheduler of which two pods were rejected, and somebody who answers."""
+    """A scheduler with two rejected pods, and a function that explains them."""
 
     def __init__(self, opened: Session) -> None:
         self.clock = VirtualClock()
@@ -40,7 +40,7 @@ def waiting() -> Session:
     return session(node("n1"), pod("a", requests={"cpu": "9"}), pod("b", requests={"cpu": "9"}))
 
 
-def test_a_pod_is_told_of_once_a_minute() -> None:
+def test_pod_is_reported_once_a_minute() -> None:
     with waiting() as opened:
         rig = Rig(opened)
         rig.answers = {"default/a": "It would fit: so.", "default/elsewhere": "It would fit: else."}
@@ -55,7 +55,7 @@ def test_a_pod_is_told_of_once_a_minute() -> None:
         assert len(rig.asked) == 2
 
 
-def test_a_pod_that_is_gone_meanwhile_is_not_told_of() -> None:
+def test_deleted_pod_is_not_reported() -> None:
     with waiting() as opened:
         rig = Rig(opened)
 
@@ -68,7 +68,7 @@ def test_a_pod_that_is_gone_meanwhile_is_not_told_of() -> None:
         assert rig.notes == []
 
 
-def test_nobody_is_asked_about_pods_that_were_not_rejected() -> None:
+def test_only_rejected_pods_are_explained() -> None:
     with waiting() as opened:
         rig = Rig(opened)
         for queued in opened.scheduler.queue:
@@ -78,7 +78,7 @@ def test_nobody_is_asked_about_pods_that_were_not_rejected() -> None:
         assert rig.asked == []
 
 
-def test_answers_are_the_first_changes_and_end_in_time() -> None:
-    found = explain_pods(waiting(), ("default/a", "default/gone"), monotonic() + 30)
-    assert found == {"default/a": "It would fit: Lower the cpu request of container main from 9 to 4  → n1"}
+def test_explanations_use_the_first_change_and_end_in_time() -> None:
+    explanation = explain_pods(waiting(), ("default/a", "default/gone"), monotonic() + 30)
+    assert explanation == {"default/a": "It would fit: Lower the cpu request of container main from 9 to 4  → n1"}
     assert explain_pods(waiting(), ("default/a",), monotonic() - 1) == {}

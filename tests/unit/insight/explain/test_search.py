@@ -113,7 +113,7 @@ def test_each_obstacle_has_its_changes(things: list[Object], kinds: list[str]) -
 
 
 @pytest.mark.parametrize(("things", "kinds"), OBSTACLES.values(), ids=OBSTACLES)
-def test_changes_help_a_cluster_that_is_read_anew(things: list[Object], kinds: list[str]) -> None:
+def test_changes_help_a_reloaded_cluster(things: list[Object], kinds: list[str]) -> None:
     """Every change, written down and read back, on a fresh session; none of its edits can be left out."""
     with session(*things) as opened:
         changes = explain_pod(opened, "default/p").as_data()["changes"]
@@ -124,10 +124,10 @@ def test_changes_help_a_cluster_that_is_read_anew(things: list[Object], kinds: l
             assert outcome(things, fewer) in ("refused", ("", ()))
 
 
-def outcome(things: list[Object], edits: list[Any]) -> object:
+def outcome(objects: list[Object], edits: list[Any]) -> object:
     from moorage.common.errors import InputError
 
-    with session(*things) as fresh:
+    with session(*objects) as fresh:
         try:
             fresh.apply(*(edit_from(edit) for edit in edits))
         except InputError:
@@ -144,8 +144,8 @@ AMOUNTS = {
 
 @pytest.mark.parametrize(("requests", "path", "value"), AMOUNTS.values(), ids=AMOUNTS)
 def test_requests_are_lowered_no_further_than_needed(requests: Object, path: str, value: str) -> None:
-    taken = {"cpu": "300m", "memory": str(2**30 + 1)}
-    with session(node("n1"), pod("a", on="n1", requests=taken), pod("p", requests=requests)) as opened:
+    used_requests = {"cpu": "300m", "memory": str(2**30 + 1)}
+    with session(node("n1"), pod("a", on="n1", requests=used_requests), pod("p", requests=requests)) as opened:
         first = explain_pod(opened, "default/p").changes[0]
     (edit,) = first.edits
     assert edit["patch"] == [{"op": "replace", "path": path, "value": value}]
@@ -177,15 +177,22 @@ def test_a_budget_keeps_pods_from_being_named() -> None:
 
 
 def test_a_pod_that_must_not_preempt_needs_no_higher_priority() -> None:
-    held = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "held"}, "value": 50}
-    things = (node("n1"), pod("a", on="n1", requests={"cpu": "4"}), pod("p", priorityClassName="held"))
-    with session({**held, "preemptionPolicy": "Never"}, *things) as opened:
-        (change,) = [found for found in explain_pod(opened, "default/p").changes if found.kind == "priority"]
+    priority_class = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "held"},
+        "value": 50,
+    }
+    objects = (node("n1"), pod("a", on="n1", requests={"cpu": "4"}), pod("p", priorityClassName="held"))
+    with session({**priority_class, "preemptionPolicy": "Never"}, *objects) as opened:
+        (change,) = [
+            explanation for explanation in explain_pod(opened, "default/p").changes if explanation.kind == "priority"
+        ]
     assert change.edits[0]["create"]["value"] == 50
     assert change.victims == ("default/a",)
 
 
-def test_nobody_is_preempted_who_is_going_already() -> None:
+def test_terminating_pods_are_not_preempted() -> None:
     leaving = pod("a", on="n1", requests={"cpu": "4"}, priority=5)
     leaving["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/f"]}
     with session(node("n1"), leaving, pod("p")) as opened:
@@ -210,10 +217,10 @@ def test_pairs_come_least_intrusive_first_too() -> None:
 
 def test_no_more_of_an_affinity_is_dropped_than_is_in_the_way() -> None:
     """Of the terms that would do the one that lacks least; a term of which nothing is left would match no node."""
-    here, gone = ({"key": key, "operator": "Exists"} for key in (HOSTNAME, "gone"))
-    terms = [{"matchExpressions": [gone, {**gone, "key": "lost"}]}, {"matchExpressions": [here, gone]}]
-    wanted = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    with session(node("n1"), pod("p", affinity=wanted)) as opened:
+    here, missing = ({"key": key, "operator": "Exists"} for key in (HOSTNAME, "gone"))
+    terms = [{"matchExpressions": [missing, {**missing, "key": "lost"}]}, {"matchExpressions": [here, missing]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    with session(node("n1"), pod("p", affinity=affinity)) as opened:
         dropped = next(change for change in explain_pod(opened, "default/p").changes if change.kind == "affinity")
     (operation,) = dropped.edits[0]["patch"]
     assert operation["op"] == "remove"
@@ -262,22 +269,22 @@ def test_gates_and_two_obstacles() -> None:
 
 def test_nodes_with_fewer_obstacles_come_first() -> None:
     """Three changes for one node, two for the other: two are offered."""
-    things = [
+    objects = [
         node("n1", taints=[TAINT], labels={"disk": "ssd"}),
         node("n2", taints=[TAINT]),
         pod("p", requests={"cpu": "5"}, nodeSelector={"disk": "ssd"}),
     ]
-    with session(*things) as opened:
+    with session(*objects) as opened:
         (change,) = explain_pod(opened, "default/p").changes
     assert (change.kind, change.node) == ("pair", "n1")
 
 
-def test_too_many_obstacles_are_not_looked_into_and_it_says_so() -> None:
+def test_too_many_obstacles_are_skipped_and_reported() -> None:
     spread = [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": HARD, "labelSelector": {}}]
     everything = pod("p", nodeSelector={"disk": "ssd"}, affinity=NEAR, topologySpreadConstraints=spread, volumes=CLAIM)
     everything["spec"]["containers"] = [{**PORT[0], "resources": {"requests": {"cpu": "5"}}}]
-    things = (node("n1", taints=[TAINT]), pod("a", on="n1", containers=PORT), everything)
-    with session(*things) as opened:
+    objects = (node("n1", taints=[TAINT]), pod("a", on="n1", containers=PORT), everything)
+    with session(*objects) as opened:
         explained = explain_pod(opened, "default/p")
     assert explained.changes == ()
     assert explained.as_data()["stopped"] == (
@@ -286,21 +293,21 @@ def test_too_many_obstacles_are_not_looked_into_and_it_says_so() -> None:
 
 
 def test_on_one_node_only() -> None:
-    things = (node("n1"), node("n2", taints=[TAINT]), pod("p", requests={"cpu": "5"}))
-    with session(*things) as opened:
+    objects = (node("n1"), node("n2", taints=[TAINT]), pod("p", requests={"cpu": "5"}))
+    with session(*objects) as opened:
         explained = explain_pod(opened, "default/p", node="n2")
     assert [change.kind for change in explained.changes] == ["pair"]
     assert list(explained.decision.nodes) == ["n2"]
 
 
-def test_the_search_stops_in_time_and_says_so() -> None:
+def test_search_stops_in_time_and_reports_it() -> None:
     with session(node("n1"), pod("p", requests={"cpu": "5"})) as opened:
         explained = explain_pod(opened, "default/p", seconds=0.0)
     assert explained.stopped
     assert "stopped" in explained.as_data()
 
 
-def test_the_search_tries_only_so_much() -> None:
+def test_search_limits_its_trials() -> None:
     limits = Limits(inf, max_trials=1)
     with session(node("n1"), pod("p", requests={"cpu": "5"})) as opened:
         subject = Subject(opened, "default/p", limits)
@@ -315,10 +322,10 @@ def test_plugins_are_left_out_last() -> None:
         limits = Limits(inf)
         (pair,) = offers(Subject(opened, "default/p", limits))
         plugins = 2  # each is tried
-        found = offers(Subject(opened, "default/p", Limits(inf, max_trials=limits.trials - plugins)))
-        assert next(found).text == pair.text
+        explanation = offers(Subject(opened, "default/p", Limits(inf, max_trials=limits.trials - plugins)))
+        assert next(explanation).text == pair.text
         with pytest.raises(LimitReached):
-            next(found)
+            next(explanation)
 
 
 GPU = "example.com/gpu"
@@ -328,29 +335,29 @@ BACKED = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata":
 
 def devices(name: str, count: int, pool_of: int = 1) -> Object:
     pool = {"name": name, "generation": 1, "resourceSliceCount": pool_of}
-    listed = [{"name": f"d{number}"} for number in range(count)]
-    spec = {"driver": "gpu.example", "pool": pool, "nodeName": name, "devices": listed}
+    device_list = [{"name": f"d{number}"} for number in range(count)]
+    spec = {"driver": "gpu.example", "pool": pool, "nodeName": name, "devices": device_list}
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
 
 
-def test_a_device_that_no_node_has_is_one_obstacle_beside_devices_that_are_there() -> None:
-    """DynamicResources rejects a node that lacks an extended resource too, and is not asked before that is mended."""
+def test_missing_device_is_one_obstacle_among_available_devices() -> None:
+    """DynamicResources also rejects nodes without the extended resource; it runs only after that is fixed."""
     asks = {"cpu": "1", GPU: "2", "example.com/gone": "3"}
-    things = (node("n1"), node("n2"), devices("n2", 2), BACKED, pod("p", requests=asks))
-    with session(*things) as opened:
+    objects = (node("n1"), node("n2"), devices("n2", 2), BACKED, pod("p", requests=asks))
+    with session(*objects) as opened:
         changes = explain_pod(opened, "default/p").changes
     assert [(change.kind, change.node) for change in changes] == [("request", "n2"), ("node-capacity", "n2")]
     assert changes[0].text == "Lower the example.com/gone request of container main from 3 to 0"
 
 
-def test_a_filter_that_fails_on_one_node_says_nothing_of_the_others() -> None:
-    """All devices of a pool that is not known in full cannot be had; a node that is too small is never asked for it."""
+def test_filter_failure_on_one_node_does_not_affect_other_nodes() -> None:
+    """A pool with missing slices cannot allocate all devices; on a node that is too small, this filter never runs."""
     request = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
     claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"},
              "spec": {"devices": {"requests": [request]}}}  # fmt: skip
     wants = pod("p", nodeSelector={"disk": "ssd"}, resourceClaims=[{"name": "c", "resourceClaimName": "c"}])
-    things = (node("n1", cpu="500m"), devices("n1", 1, pool_of=2), node("n2"), devices("n2", 1), BACKED, claim, wants)
-    with session(*things) as opened:
+    objects = (node("n1", cpu="500m"), devices("n1", 1, pool_of=2), node("n2"), devices("n2", 1), BACKED, claim, wants)
+    with session(*objects) as opened:
         changes = explain_pod(opened, "default/p").changes
     assert [(change.kind, change.node) for change in changes] == [("selector", "n2"), ("node-label", "n2")]
 

@@ -19,8 +19,8 @@ WEB: Object = {
 }
 
 
-def explained(*things: Object) -> WorkloadExplanation:
-    with session(WEB, *things) as opened:
+def explained(*objects: Object) -> WorkloadExplanation:
+    with session(WEB, *objects) as opened:
         workload = find_workload(opened, "deployment/web", "default")
         assert workload is not None
         return explain_workload(opened, workload)
@@ -29,18 +29,20 @@ def explained(*things: Object) -> WorkloadExplanation:
 def test_no_pod_of_a_workload_goes_for_another_of_it() -> None:
     """Whether it runs, or is only thought of: it would come back, and wait in the place of the other."""
     running = pod("web-x", on="n1", labels={"app": "web"}, requests={"cpu": "2"})
-    found = explained(node("n1"), node("n2"), running)
-    assert (found.fits, found.of) == (4, 5)
-    assert found.next is not None
-    assert [change.kind for change in found.next.changes] == ["request", "add-node", "node-capacity"]
+    explanation = explained(node("n1"), node("n2"), running)
+    assert (explanation.fits, explanation.of) == (4, 5)
+    assert explanation.next is not None
+    assert [change.kind for change in explanation.next.changes] == ["request", "add-node", "node-capacity"]
 
 
-def test_pods_of_others_may_go_for_it() -> None:
-    found = explained(node("n1"), node("n2"), pod("other", on="n2", requests={"cpu": "4"}))
-    assert (found.fits, found.of) == (2, 5)
-    assert found.next is not None
-    gone = [edit["delete"]["name"] for change in found.next.changes for edit in change.edits if "delete" in edit]
-    assert gone == ["other"]
+def test_other_pods_may_be_deleted() -> None:
+    explanation = explained(node("n1"), node("n2"), pod("other", on="n2", requests={"cpu": "4"}))
+    assert (explanation.fits, explanation.of) == (2, 5)
+    assert explanation.next is not None
+    deleted_pods = [
+        edit["delete"]["name"] for change in explanation.next.changes for edit in change.edits if "delete" in edit
+    ]
+    assert deleted_pods == ["other"]
 
 
 def test_other_kinds_are_refused() -> None:
@@ -49,14 +51,14 @@ def test_other_kinds_are_refused() -> None:
 
 
 def test_a_namespace_may_be_called_like_a_kind() -> None:
-    held = pod("p")
-    held["metadata"]["namespace"] = "service"
-    with session(held) as opened:
+    pending_pod = pod("p")
+    pending_pod["metadata"]["namespace"] = "service"
+    with session(pending_pod) as opened:
         assert find_workload(opened, "service/p", "default") is None
 
 
-def test_a_pod_of_another_namespace_is_pointed_at() -> None:
-    held = pod("big")
-    held["metadata"]["namespace"] = "shop"
-    with session(held, pod("bug")) as opened, pytest.raises(InputError, match="there is 'shop/big'"):
+def test_pod_of_another_namespace_is_suggested() -> None:
+    pending_pod = pod("big")
+    pending_pod["metadata"]["namespace"] = "shop"
+    with session(pending_pod, pod("bug")) as opened, pytest.raises(InputError, match="there is 'shop/big'"):
         opened.pod("default/big")

@@ -71,7 +71,7 @@ def loaded(contents: Sequence[Content] = SMALL, note: str = "") -> LoadedCluster
 
 
 def still(contents: Sequence[Content] = SMALL, title: str = "test") -> StaticCluster:
-    """Show a cluster as it is."""
+    """Show an unchanged cluster."""
     return StaticCluster(loaded(contents), policy(), title)
 
 

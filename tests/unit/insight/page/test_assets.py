@@ -1,4 +1,4 @@
-"""The files of the page: complete, our own, and nothing in them that would make markup of what a cluster says."""
+"""The files of the page: complete, self-contained, and free of markup injection."""
 
 import re
 
@@ -14,18 +14,18 @@ def texts() -> dict[str, str]:
 def test_every_module_that_is_imported_is_there() -> None:
     for name, text in texts().items():
         if name.endswith(".js"):
-            missing = [found for found in re.findall(r'from "\./([^"]+)"', text) if found not in assets()]
+            missing = [module for module in re.findall(r'from "\./([^"]+)"', text) if module not in assets()]
             assert missing == [], name
 
 
 def test_nothing_becomes_markup() -> None:
-    found = {
+    violations = {
         (name, word) for name, text in texts().items() if name.endswith(".js") for word in FORBIDDEN if word in text
     }
-    assert found == set()
+    assert violations == set()
 
 
-def test_nobody_else_is_asked_for_anything() -> None:
+def test_page_requests_no_external_addresses() -> None:
     for name, text in texts().items():
         addresses = set(re.findall(r"https?://[^\s\"'`)]+", text))
         assert addresses <= {"http://www.w3.org/2000/svg"}, name

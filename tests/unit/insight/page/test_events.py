@@ -65,7 +65,7 @@ def test_a_slow_reader_gets_the_newest_version_once_it_reads() -> None:
     in_a_loop(test)
 
 
-def test_a_reader_who_never_reads_is_dropped() -> None:
+def test_reader_that_never_reads_is_dropped() -> None:
     def test(news: PageNews) -> None:
         reader, stream = reading(news)
         reader.is_full = True
@@ -98,18 +98,18 @@ def test_a_stream_ends_after_a_while_so_that_access_is_checked_again() -> None:
     in_a_loop(test)
 
 
-def test_there_are_only_so_many_readers() -> None:
+def test_number_of_readers_is_limited() -> None:
     def test(news: PageNews) -> None:
         for _ in range(events.MAX_READERS):
             reading(news)
-        refused = news.stream()
-        assert isinstance(refused, Reply)
-        assert refused.status == 503
+        rejected = news.stream()
+        assert isinstance(rejected, Reply)
+        assert rejected.status == 503
 
     in_a_loop(test)
 
 
-def test_the_version_is_asked_for_while_somebody_reads() -> None:
+def test_version_is_polled_while_a_reader_is_connected() -> None:
     async def go() -> list[bytes]:
         answers = iter(range(10))
 

@@ -23,7 +23,7 @@ from moorage.scheduler.wiring.assembly import Observers
 
 
 class Counting(AttemptObserver):
-    """Counts what it is told."""
+    """Counts its notifications."""
 
     def __init__(self) -> None:
         self.ends = 0
@@ -41,11 +41,13 @@ async def no_answer(question: str, _asked: Mapping[str, Any]) -> Any:
 
 
 async def worked(moments: VirtualClock | None = None) -> tuple[LiveCluster, Counting, OfflineScheduler[DiscardingApi]]:
-    """Have a scheduler try everybody once."""
+    """Have a scheduler try each pod once."""
     clock, counting = VirtualClock(1000.0), Counting()
     observer = PageObserver(clock)
-    both = observed_by(counting, observer)
-    offline = OfflineScheduler(policy(), DiscardingApi(TaskBackground()), clock, observers=Observers(attempts=both))
+    observers = observed_by(counting, observer)
+    offline = OfflineScheduler(
+        policy(), DiscardingApi(TaskBackground()), clock, observers=Observers(attempts=observers)
+    )
     offline.load(cluster_of(loaded(SMALL).documents).objects, arrival_interval=1.0)
     await offline.start()
     while offline.scheduler.queue.sizes().active:
@@ -54,7 +56,7 @@ async def worked(moments: VirtualClock | None = None) -> tuple[LiveCluster, Coun
     return LiveCluster(offline.scheduler, observer, clock, "test", no_answer, (moments or clock).now), counting, offline
 
 
-def test_what_the_scheduler_knows_is_shown() -> None:
+def test_scheduler_state_is_shown() -> None:
     async def go() -> None:
         live, counting, offline = await worked()
         state = live.state(0, 0.0)
@@ -92,8 +94,8 @@ def test_a_version_is_new_only_when_something_is() -> None:
     asyncio.run(go())
 
 
-def test_a_version_is_told_when_its_state_can_be_had() -> None:
-    """Whoever learns of a version asks for it once: it may not be given the state before."""
+def test_version_is_announced_when_its_state_is_available() -> None:
+    """A client that learns of a version requests it once: it must not get the previous state."""
 
     async def go() -> None:
         moments = VirtualClock()
@@ -102,22 +104,22 @@ def test_a_version_is_told_when_its_state_can_be_had() -> None:
         offline.scheduler.handlers.apply(None, cluster_of(loaded((pod("late"),)).documents).waiting[0])
         assert (live.version, live.state(0, 0.0)) == (first.version, first)
         moments.advance(PAUSE_SECONDS)
-        told = live.version
-        assert told > first.version
-        assert live.state(0, 0.0).version == told
+        version = live.version
+        assert version > first.version
+        assert live.state(0, 0.0).version == version
         await live.stop()
         await offline.close()
 
     asyncio.run(go())
 
 
-def test_a_search_that_failed_is_begun_again() -> None:
+def test_failed_search_is_retried() -> None:
     async def go() -> None:
-        asked: list[Sequence[str]] = []
+        searches: list[Sequence[str]] = []
 
         async def ask(pods: Sequence[str]) -> Mapping[str, str]:
-            asked.append(pods)
-            if len(asked) == 1:
+            searches.append(pods)
+            if len(searches) == 1:
                 raise TimeoutError
             return {pods[0]: "a larger node"}
 
@@ -127,15 +129,17 @@ def test_a_search_that_failed_is_begun_again() -> None:
             version = helping.version
             helping.search_for([group])
             async with asyncio.timeout(60):
-                while helping.version == version:  # a failure must be told as well, or nobody would look again
+                while (
+                    helping.version == version
+                ):  # a failure must notify the observers too; otherwise the search never runs again
                     await asyncio.sleep(0)
             await helping.stop()
-        assert (len(asked), helping.found["g"].text) == (2, "a larger node")
+        assert (len(searches), helping.found["g"].text) == (2, "a larger node")
 
     asyncio.run(go())
 
 
-def test_a_node_is_answered_for_here_and_the_rest_beside() -> None:
+def test_shallow_node_query_runs_in_process() -> None:
     async def go() -> None:
         live, _, offline = await worked()
         here = await live.ask("node", {"node": "n1", "deep": "no"}, 0, 0.0)

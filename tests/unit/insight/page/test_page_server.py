@@ -1,4 +1,4 @@
-"""Who is shown the page: this machine under its own name, or whoever has a token; and questions in a process beside."""
+"""Access to the page: this machine under its own name, or clients with a token; questions run in another process."""
 
 import asyncio
 import json
@@ -36,8 +36,8 @@ def visited(visit: Visit, token: str = "") -> None:
 
 
 async def status(client: aiohttp.ClientSession, url: str, **headers: str) -> int:
-    async with client.get(url, headers=headers, allow_redirects=False) as got:
-        return got.status
+    async with client.get(url, headers=headers, allow_redirects=False) as response:
+        return response.status
 
 
 def test_another_name_for_this_machine_is_refused() -> None:
@@ -65,9 +65,9 @@ def test_with_tokens_the_page_is_for_all_and_its_data_is_not() -> None:
 
 def test_the_first_event_comes_at_once() -> None:
     async def visit(client: aiohttp.ClientSession, url: str) -> None:
-        async with client.get(f"{url}api/events") as got:
-            assert got.headers["Content-Type"] == "text/event-stream; charset=utf-8"
-            async for line in got.content:
+        async with client.get(f"{url}api/events") as response:
+            assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+            async for line in response.content:
                 if line.startswith(b"data: "):
                     assert json.loads(line.removeprefix(b"data: "))["version"] >= 1
                     return
@@ -75,7 +75,7 @@ def test_the_first_event_comes_at_once() -> None:
     visited(visit)
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_port_in_use_is_reported() -> None:
     async def visit(_client: aiohttp.ClientSession, url: str) -> None:
         port = int(url.split(":")[2].partition("/")[0])
         with pytest.raises(InputError, match="--port 0 takes any"):
@@ -84,12 +84,12 @@ def test_a_port_that_is_taken_is_told() -> None:
     visited(visit)
 
 
-def test_an_address_that_others_reach_needs_tokens() -> None:
+def test_public_address_needs_tokens() -> None:
     with pytest.raises(InputError, match="no tokens are configured"):
         BearerTokens.for_address(None, "0.0.0.0")
 
 
-def test_a_process_that_cannot_read_the_cluster_says_so_and_one_that_died_is_started_anew(tmp_path: Path) -> None:
+def test_unreadable_cluster_is_reported_and_a_dead_process_is_restarted(tmp_path: Path) -> None:
     cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
     user = {"name": "u", "user": {}}

@@ -11,7 +11,7 @@ from moorage.kube.manifests import documents_of
 
 
 @pytest.mark.parametrize(("known", "is_helped"), [(SMALL, True), ((), False)], ids=["a cluster", "a log alone"])
-def test_help_is_looked_for_if_the_nodes_are_known(known: tuple[dict[str, object], ...], is_helped: bool) -> None:
+def test_changes_are_searched_if_the_nodes_are_known(known: tuple[dict[str, object], ...], is_helped: bool) -> None:
     run = ReplayedRun("run", policy(), replayed(SMALL))
 
     async def go() -> bool:

@@ -1,4 +1,4 @@
-"""The page's data over HTTP: what is answered, what is refused, and that nothing is let out unguarded."""
+"""The page's data over HTTP: responses, rejected requests, and no access without authorization."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ async def get(service: PageService, path: str) -> Any:
     return json.loads(reply.body)
 
 
-def test_who_waits_is_grouped_by_why() -> None:
+def test_pending_pods_are_grouped_by_reason() -> None:
     async def talk(service: PageService) -> Any:
         return await get(service, "state")
 
@@ -69,21 +69,21 @@ def test_nodes_are_columns_and_their_labels_ways_to_group_them() -> None:
 
 
 @pytest.mark.parametrize("key", ["shop/big-1", "shop/held", "shop/fits", "shop/web-1"])
-def test_a_pods_page_says_what_explain_says(key: str) -> None:
+def test_pod_page_equals_explain(key: str) -> None:
     async def talk(service: PageService) -> Any:
         return await get(service, f"pod?pod={quote(key, safe='')}")
 
-    said = served(talk)
+    page = served(talk)
     with loaded().session(policy()) as session:
         explained = explain_pod(session, key)
-    assert said["headline"] == headline(explained)
-    assert [item["line"] for item in said["reasons"]] == [group_line(item) for item in explained.reasons]
-    assert [item["line"] for item in said["changes"]] == [change_line(item) for item in explained.changes]
-    assert said["wakes"] == retry_lines(explained)
-    assert [item["plugin"] for item in said["because"]] == [item.plugin for item in explained.because]
+    assert page["headline"] == headline(explained)
+    assert [item["line"] for item in page["reasons"]] == [group_line(item) for item in explained.reasons]
+    assert [item["line"] for item in page["changes"]] == [change_line(item) for item in explained.changes]
+    assert page["wakes"] == retry_lines(explained)
+    assert [item["plugin"] for item in page["because"]] == [item.plugin for item in explained.because]
 
 
-def test_every_plugin_is_asked_about_every_node_not_only_the_first_that_objects() -> None:
+def test_every_plugin_filters_every_node() -> None:
     async def talk(service: PageService) -> Any:
         return await get(service, "pod?pod=shop/big-1")
 
@@ -94,15 +94,15 @@ def test_every_plugin_is_asked_about_every_node_not_only_the_first_that_objects(
     assert table["texts"][rows["n1"]["NodeResourcesFit"]] == "Insufficient cpu"
 
 
-def test_a_node_says_what_is_on_it_and_what_almost_was() -> None:
+def test_node_page_shows_its_pods_and_near_misses() -> None:
     async def talk(service: PageService) -> Any:
         return await get(service, "node?node=n3")
 
-    said = served(talk)
-    assert said["pods"] == []
-    found = {item["pod"]: [obstacle["plugin"] for obstacle in item["obstacles"]] for item in said["almost"]}
-    assert found["shop/fits"] == ["TaintToleration"]
-    assert sorted(found["shop/big-1"]) == ["NodeResourcesFit", "TaintToleration"]
+    page = served(talk)
+    assert page["pods"] == []
+    obstacles = {item["pod"]: [obstacle["plugin"] for obstacle in item["obstacles"]] for item in page["almost"]}
+    assert obstacles["shop/fits"] == ["TaintToleration"]
+    assert sorted(obstacles["shop/big-1"]) == ["NodeResourcesFit", "TaintToleration"]
 
 
 REFUSED: dict[str, tuple[str, str, bytes, list[tuple[bytes, bytes]], int, str]] = {
@@ -169,17 +169,17 @@ def test_a_thousand_reasons_come_page_by_page() -> None:
     async def talk(service: PageService) -> Any:
         state = await get(service, "state")
         page = await get(service, "reasons?offset=250&limit=100")
-        found = await get(service, "reasons?q=other-77'")
-        pods = await get(service, f"waiting?group={found['groups'][0]['id']}")
-        return state, page, found, pods
+        matches = await get(service, "reasons?q=other-77'")
+        pods = await get(service, f"waiting?group={matches['groups'][0]['id']}")
+        return state, page, matches, pods
 
-    state, page, found, pods = served(talk, (node("n1"), *selectors))
+    state, page, matches, pods = served(talk, (node("n1"), *selectors))
     assert (len(state["groups"]), state["groupsLeft"], state["podsLeft"]) == (50, 250, 250)
     assert (len(page["groups"]), page["count"], page["pods"]) == (50, 300, 300)
-    assert (found["count"], [item["pod"] for item in pods["pods"]]) == (1, ["shop/p-77"])
+    assert (matches["count"], [item["pod"] for item in pods["pods"]]) == (1, ["shop/p-77"])
 
 
 def test_every_path_is_documented() -> None:
     page = (Path(__file__).parents[4] / "docs/reference/ui-api.md").read_text()
-    told = set(re.findall(r"^\| `([a-z]+)` \|", page, re.MULTILINE))
-    assert set(PageService(still())._reading) | {"pod", "node", "try", "events"} <= told
+    documented = set(re.findall(r"^\| `([a-z]+)` \|", page, re.MULTILINE))
+    assert set(PageService(still())._reading) | {"pod", "node", "try", "events"} <= documented

@@ -1,4 +1,4 @@
-"""Edit and try: what moves, and that the session is left as it was."""
+"""Edit and try: moved pods, and an unchanged session."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -34,15 +34,15 @@ def session() -> Iterator[Session]:
 
 
 def tried(session: Session, **wish: Any) -> dict[str, Any]:
-    found: dict[str, Any] = answer(session, "try", wish)
-    return found
+    result: dict[str, Any] = answer(session, "try", wish)
+    return result
 
 
 def test_a_drained_nodes_pods_go_elsewhere(session: Session) -> None:
-    found = tried(session, drain=["n1"])
-    moves = {move.pod: (move.before, move.after) for move in found["moves"]}
+    result = tried(session, drain=["n1"])
+    moves = {move.pod: (move.before, move.after) for move in result["moves"]}
     assert moves == {"shop/web-1": ("n1", "n4"), "shop/web-2": ("n1", "n4")}
-    assert found["load"].requested["cpu"] == [0, 3000]
+    assert result["load"].requested["cpu"] == [0, 3000]
     assert session.pod("shop/web-1").node_name == "n1"
 
 
@@ -53,23 +53,23 @@ def test_pods_that_find_no_place_wait(session: Session) -> None:
 
 
 def test_pods_are_dropped_in(session: Session) -> None:
-    found = tried(session, drop=POD, copies=7)
-    assert [bool(move.after) for move in found["dropped"]] == [True] * 5 + [False] * 2
-    assert (found["waitingBefore"], found["waitingAfter"]) == (1, 3)
+    result = tried(session, drop=POD, copies=7)
+    assert [bool(move.after) for move in result["dropped"]] == [True] * 5 + [False] * 2
+    assert (result["waitingBefore"], result["waitingAfter"]) == (1, 3)
     with pytest.raises(InputError, match="no such pod"):
         session.pod("shop/new-1")
 
 
-def test_a_workload_stands_for_its_pods(session: Session) -> None:
+def test_workload_represents_its_pods(session: Session) -> None:
     assert [move.pod for move in tried(session, drop=DEPLOYMENT, copies=2)["dropped"]] == ["shop/many-1", "shop/many-2"]
 
 
 def test_a_pod_of_a_name_that_is_taken_gets_another(session: Session) -> None:
-    taken = POD.replace("name: new,", "name: web-1,")
-    assert [move.pod for move in tried(session, drop=taken)["dropped"]] == ["shop/web-1-copy"]
+    duplicate = POD.replace("name: new,", "name: web-1,")
+    assert [move.pod for move in tried(session, drop=duplicate)["dropped"]] == ["shop/web-1-copy"]
 
 
-def test_what_explain_offers_can_be_tried(session: Session) -> None:
+def test_suggested_changes_can_be_tried(session: Session) -> None:
     change = answer(session, "pod", {"pod": "shop/big-1"})["changes"][0]
     moves = {move.pod: move.after for move in tried(session, edits=change["edits"])["moves"]}
     assert moves == {"shop/big-1": "n4"}
@@ -88,12 +88,12 @@ def test_other_weights_send_pods_elsewhere() -> None:
         assert session.try_pod("shop/y").node == "n1"
 
 
-def test_who_is_held_back_takes_nobodys_place() -> None:
-    held = pod("held", "4", schedulingGates=[{"name": "example.com/quota"}])
-    with loaded((node("n1"), held)).session(policy()) as session:
-        found = tried(session, drop=POD, copies=4)
-    assert [move.after for move in found["dropped"]] == ["n1"] * 4
-    assert (found["waitingBefore"], found["waitingAfter"]) == (1, 1)
+def test_gated_pod_uses_no_capacity() -> None:
+    gated = pod("held", "4", schedulingGates=[{"name": "example.com/quota"}])
+    with loaded((node("n1"), gated)).session(policy()) as session:
+        result = tried(session, drop=POD, copies=4)
+    assert [move.after for move in result["dropped"]] == ["n1"] * 4
+    assert (result["waitingBefore"], result["waitingAfter"]) == (1, 1)
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -114,7 +114,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("wish", "text"), BAD.values(), ids=BAD)
-def test_what_cannot_be_tried_is_said(session: Session, wish: dict[str, Any], text: str) -> None:
+def test_invalid_edit_is_reported(session: Session, wish: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
         tried(session, **wish)
     assert session.pod("shop/web-1").node_name == "n1"

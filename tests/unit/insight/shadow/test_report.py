@@ -1,4 +1,4 @@
-"""What a shadow's log comes to, in words and as JSON."""
+"""The report of a shadow's log, as text and as JSON."""
 
 import json
 from pathlib import Path
@@ -14,9 +14,9 @@ from moorage.scheduler.decisions.decision import NodeEntry
 def line(number: int, result: str, node: str = "n1", other: str = "n1", because: str = "") -> Comparison:
     scores = {"n1": NodeEntry(total=500), "n2": NodeEntry(total=480)}
     turned = {"n1": NodeEntry(total=500), "n2": NodeEntry(total=530)}
-    said = {"in_charge": scores, "shadow": turned} if result == DIFFERS and node and other else {}
+    scores_by_side = {"in_charge": scores, "shadow": turned} if result == DIFFERS and node and other else {}
     time, pod = f"2026-11-17T05:00:{number:02}Z", f"default/p{number}"
-    return Comparison(number, time, pod, "default-scheduler", result, node, other, because, **said)
+    return Comparison(number, time, pod, "default-scheduler", result, node, other, because, **scores_by_side)
 
 
 @pytest.fixture
@@ -31,21 +31,21 @@ def log(tmp_path: Path) -> Path:
 
 def test_a_report_in_words(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["shadow", "report", str(log)]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "11 decisions compared: the shadow would have decided otherwise on 3 (30.0%)"
-    assert said[1].startswith("1 could not be compared")
-    assert [text.split() for text in said[3:5]] == [["2", "ImageLocality"], ["1", "Refuses"]]
-    assert "       2 n1 → n2" in said
-    assert said[-2].endswith(
+    output = capsys.readouterr().out.splitlines()
+    assert output[0] == "11 decisions compared: the shadow would have decided otherwise on 3 (30.0%)"
+    assert output[1].startswith("1 could not be compared")
+    assert [text.split() for text in output[3:5]] == [["2", "ImageLocality"], ["1", "Refuses"]]
+    assert "       2 n1 → n2" in output
+    assert output[-2].endswith(
         "on n1, would have gone to n2: ImageLocality (now 500 against 480, shadow 500 against 530)"
     )
-    assert said[-1].endswith("default/p12: on n1, and would fit nowhere: Refuses rejects it there")
+    assert output[-1].endswith("default/p12: on n1, and would fit nowhere: Refuses rejects it there")
 
 
 def test_a_report_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["shadow", "report", "--json", str(log)]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["compared"], said["results"]["differs"], said["plugins"]) == (
+    output = json.loads(capsys.readouterr().out)
+    assert (output["compared"], output["results"]["differs"], output["plugins"]) == (
         11,
         3,
         {"ImageLocality": 2, "Refuses": 1},

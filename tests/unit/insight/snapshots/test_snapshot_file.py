@@ -1,4 +1,4 @@
-"""Snapshots: what is read of a cluster, what stays behind, what is renamed, and what is no snapshot."""
+"""Snapshots: objects read from a cluster, omitted fields, renamed objects, and invalid files."""
 
 import asyncio
 from pathlib import Path
@@ -29,17 +29,17 @@ WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
 FAST = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "p"}
 
 
-def read(*things: dict[str, Any], **options: bool) -> ReadCluster:
+def read(*objects: dict[str, Any], **options: bool) -> ReadCluster:
     async def go() -> ReadCluster:
         async with ApiServer(plain=True) as server:
             credentials = FixedCredentials(f"Bearer {server.token}")
             async with ApiClient(Connection(server.plain_url, "here", credentials=credentials)) as client:
                 import msgspec
 
-                for thing in things:
-                    kind = BY_NAME[thing["kind"]]
+                for obj in objects:
+                    kind = BY_NAME[obj["kind"]]
                     where = kind.path(namespace="default" if kind.namespaced else "")
-                    await client.request("POST", where, msgspec.json.encode(thing))
+                    await client.request("POST", where, msgspec.json.encode(obj))
                 return await read_cluster(client, **options)
 
     return asyncio.run(go())
@@ -52,15 +52,15 @@ def telling_pod() -> dict[str, Any]:
     return waits
 
 
-def test_secrets_stay_behind_unless_asked_for() -> None:
+def test_secrets_are_omitted_by_default() -> None:
     assert SECRET not in str(read(node("n1"), telling_pod()).contents)
     assert SECRET in str(read(node("n1"), telling_pod(), with_annotations=True).contents)
-    whole = str(read(node("n1"), telling_pod(), whole=True).contents)
-    assert whole.count(SECRET) == 3
+    full_contents = str(read(node("n1"), telling_pod(), whole=True).contents)
+    assert full_contents.count(SECRET) == 3
 
 
 def telling_template() -> dict[str, Any]:
-    """Everything of a template that somebody may have written a secret into."""
+    """Return a template with a secret in every field that may contain one."""
     probe = {"exec": {"command": [SECRET]}}
     telling = dict.fromkeys(("startupProbe", "livenessProbe", "readinessProbe"), probe)
     main = {**telling_pod()["spec"]["containers"][0], **telling, "args": [SECRET], "workingDir": f"/{SECRET}"}
@@ -77,33 +77,35 @@ def telling_workload(kind: str, app: str = "web") -> dict[str, Any]:
     if kind == "StatefulSet":
         claim: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast"}
         claim["resources"] = {"requests": {"storage": "1Gi"}}
-        held = {"metadata": {"name": "data", "annotations": {"note": SECRET}}, "spec": claim}
-        spec["volumeClaimTemplates"] = [held]
+        claim_template = {"metadata": {"name": "data", "annotations": {"note": SECRET}}, "spec": claim}
+        spec["volumeClaimTemplates"] = [claim_template]
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": app}, "spec": spec}
 
 
 @pytest.mark.parametrize("kind", WORKLOADS)
-def test_templates_tell_no_more_than_pods_do(kind: str) -> None:
-    found = read(telling_workload(kind)).contents
-    assert SECRET not in str(found)
-    template = next(item for item in found if item["kind"] == kind)["spec"]["template"]
+def test_templates_expose_no_more_than_pods(kind: str) -> None:
+    contents = read(telling_workload(kind)).contents
+    assert SECRET not in str(contents)
+    template = next(item for item in contents if item["kind"] == kind)["spec"]["template"]
     assert template["metadata"]["annotations"] == {"moorage.io/gang": "ring"}
     assert template["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
     assert SECRET in str(read(telling_workload(kind), whole=True).contents)
 
 
 def test_parameters_of_storage_classes_stay_behind() -> None:
-    found = read({**FAST, "parameters": {"key": SECRET, "moorage.io/topology": "zone"}}).contents
-    assert [item["parameters"] for item in found if item["kind"] == "StorageClass"] == [{"moorage.io/topology": "zone"}]
+    contents = read({**FAST, "parameters": {"key": SECRET, "moorage.io/topology": "zone"}}).contents
+    assert [item["parameters"] for item in contents if item["kind"] == "StorageClass"] == [
+        {"moorage.io/topology": "zone"}
+    ]
 
 
-def test_what_was_read_can_be_explained_and_patched(tmp_path: Path) -> None:
-    found = read(node("n1"), pod("a", requests={"cpu": "9"}))
-    assert {"nodes", "pods"} <= found.versions.keys()
+def test_snapshot_can_be_explained_and_patched(tmp_path: Path) -> None:
+    snapshot = read(node("n1"), pod("a", requests={"cpu": "9"}))
+    assert {"nodes", "pods"} <= snapshot.versions.keys()
     path = tmp_path / "cluster.json.gz"
-    write_snapshot(path, found.contents, source="here", versions=found.versions)
+    write_snapshot(path, snapshot.contents, source="here", versions=snapshot.versions)
     contents, facts = read_snapshot(str(path))
-    assert (contents, facts.source) == (found.contents, "here")
+    assert (contents, facts.source) == (snapshot.contents, "here")
     from moorage.insight.explain.pods import explain_pod
 
     with session(*contents) as opened:
@@ -140,7 +142,7 @@ def test_renaming_changes_no_decision(number: int) -> None:
         namespace, _, name = was.pod.partition("/")
         assert now.pod == f"{anonymizer.name(namespace)}/{anonymizer.name(name)}"
         if "error" in (was.result, now.result):
-            return  # which device is met first, a broken one or one that will do, is decided by their names
+            return  # device names decide whether the allocator checks a broken or a suitable device first
         assert now.result == was.result
         if len(was.tied) < 2:
             assert now.node == (anonymizer.name(was.node) if was.node else "")
@@ -148,21 +150,21 @@ def test_renaming_changes_no_decision(number: int) -> None:
 
 def settled_workloads() -> list[dict[str, Any]]:
     """Workloads with all their pods, as the controllers of a cluster have made them."""
-    found: list[dict[str, Any]] = []
+    contents: list[dict[str, Any]] = []
 
     @in_virtual_time
     async def settle() -> None:
         async with Cluster(nodes=2) as cluster:
             await cluster.apply(FAST, *(telling_workload(kind, kind.lower()) for kind in WORKLOADS))
             await cluster.wait_for(lambda: len(cluster.running()) == len(WORKLOADS) + 1)  # of daemons there are two
-            found.extend((await read_cluster(cluster.client)).contents)
+            contents.extend((await read_cluster(cluster.client)).contents)
 
     settle()
-    return found
+    return contents
 
 
 def test_workloads_stay_settled_under_other_names() -> None:
-    """Nobody makes or drops a pod: controllers know their pods by names and labels, and times are still times."""
+    """Controllers neither create nor delete pods: names and labels still match, and times are still valid."""
     renamed = Anonymizer().anonymized(settled_workloads())
     ran = simulate(cluster_of(documents_of(renamed, source="here")), load_policy(collect_plugins()))
     assert ran.decisions == []
@@ -171,15 +173,15 @@ def test_workloads_stay_settled_under_other_names() -> None:
 def test_gangs_by_annotation_stay_gangs_under_other_names() -> None:
     waits = pod("a")
     waits["metadata"]["annotations"] = {"moorage.io/gang": "team-ring", "moorage.io/gang-size": "3"}
-    (kept,) = (content for content in read(waits).contents if content["kind"] == "Pod")
-    assert kept["metadata"]["annotations"] == waits["metadata"]["annotations"]
-    (renamed,) = Anonymizer().anonymized([kept])
+    (pod_content,) = (content for content in read(waits).contents if content["kind"] == "Pod")
+    assert pod_content["metadata"]["annotations"] == waits["metadata"]["annotations"]
+    (renamed,) = Anonymizer().anonymized([pod_content])
     gang = renamed["metadata"]["annotations"]
     assert gang["moorage.io/gang-size"] == "3"
     assert gang["moorage.io/gang"] != "team-ring"
 
 
-def test_ages_are_told() -> None:
+def test_ages_are_formatted() -> None:
     assert SnapshotFacts(0.0, "").age(3 * 86_400) == "3 days"
 
 
@@ -192,7 +194,7 @@ BAD_SNAPSHOTS = {
 
 
 @pytest.mark.parametrize(("body", "told"), BAD_SNAPSHOTS.values(), ids=BAD_SNAPSHOTS)
-def test_what_is_no_snapshot_is_told(body: bytes | None, told: str, tmp_path: Path) -> None:
+def test_invalid_snapshot_is_reported(body: bytes | None, told: str, tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     if body is not None:
         path.write_bytes(body)

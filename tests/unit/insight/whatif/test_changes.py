@@ -1,4 +1,4 @@
-"""What if: settings, nodes that go, nodes that come; and what is wrong with those that cannot be."""
+"""What-if changes: settings, removed nodes, added nodes, and invalid changes."""
 
 import pytest
 from tests.unit.insight.explain.clusters import Object, node, pod
@@ -13,23 +13,23 @@ DAEMON = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "na
 def names(**wishes: list[str]) -> dict[str, Object]:
     owned = pod("owned", on="n1")
     owned["metadata"] |= DAEMON
-    things = [node("n1", labels={"pool": "old"}), node("n2"), pod("a", on="n1"), owned]
-    documents = apply_changes(documents_of(things, source="here"), **wishes)
+    objects = [node("n1", labels={"pool": "old"}), node("n2"), pod("a", on="n1"), owned]
+    documents = apply_changes(documents_of(objects, source="here"), **wishes)
     return {document.content["metadata"]["name"]: dict(document.content) for document in documents}
 
 
 @pytest.mark.parametrize("wish", ["n1", "n[1]", "pool=old"])
 def test_pods_of_a_node_that_goes_wait_again(wish: str) -> None:
-    found = names(removed=[wish])
-    assert sorted(found) == ["a", "n2"]
-    assert "nodeName" not in found["a"]["spec"]
-    assert "status" not in found["a"]
+    objects = names(removed=[wish])
+    assert sorted(objects) == ["a", "n2"]
+    assert "nodeName" not in objects["a"]["spec"]
+    assert "status" not in objects["a"]
 
 
 def test_nodes_like_one_there_is() -> None:
-    found = names(added=["2xn1"])
-    assert found["n1-new-2"]["metadata"]["labels"]["pool"] == "old"
-    assert found["n1-new-2"]["metadata"]["labels"]["kubernetes.io/hostname"] == "n1-new-2"
+    objects = names(added=["2xn1"])
+    assert objects["n1-new-2"]["metadata"]["labels"]["pool"] == "old"
+    assert objects["n1-new-2"]["metadata"]["labels"]["kubernetes.io/hostname"] == "n1-new-2"
 
 
 def test_nodes_of_a_size() -> None:
@@ -37,9 +37,9 @@ def test_nodes_of_a_size() -> None:
 
 
 def test_settings_are_yaml() -> None:
-    found = names(settings=["node/n1:spec.unschedulable=true", r"node/n2:metadata.labels.example\.com/rack=r1"])
-    assert found["n1"]["spec"]["unschedulable"] is True
-    assert found["n2"]["metadata"]["labels"]["example.com/rack"] == "r1"
+    objects = names(settings=["node/n1:spec.unschedulable=true", r"node/n2:metadata.labels.example\.com/rack=r1"])
+    assert objects["n1"]["spec"]["unschedulable"] is True
+    assert objects["n2"]["metadata"]["labels"]["example.com/rack"] == "r1"
 
 
 BAD = {
@@ -56,6 +56,6 @@ BAD = {
 
 
 @pytest.mark.parametrize(("wishes", "told"), BAD.values(), ids=BAD)
-def test_what_cannot_be_is_told(wishes: dict[str, list[str]], told: str) -> None:
+def test_invalid_changes_are_reported(wishes: dict[str, list[str]], told: str) -> None:
     with pytest.raises(InputError, match=told):
         names(**wishes)

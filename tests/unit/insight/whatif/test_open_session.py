@@ -1,4 +1,4 @@
-"""``moorage.Session``: opened on anything, asked for tables, and undone step by step; in scripts and in notebooks."""
+"""``moorage.Session``: opened on any source, queried for tables, and undone step by step; scripts and notebooks."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ class Good(FilterPlugin, ScorePlugin):
 
 
 class OnlyB(PreFilterPlugin, FilterPlugin):
-    """Knows the nodes before it looks at them, or that there are none."""
+    """Gets the nodes, or an empty list, before it filters any node."""
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: object) -> NodeNames | Status | None:
         if pod.labels.get("any"):
@@ -57,14 +57,14 @@ FITS = {"fits": True, "plugin": "", "code": "", "reason": ""}
 
 def test_filter_by_the_profile_names_the_first_plugin_that_rejects() -> None:
     with Session.open(*NODES, pod("web", cpu="2"), plugins=[Good]) as session:
-        found = {row.pop("node"): row for row in session.filter("web")}
+        rows = {row.pop("node"): row for row in session.filter("web")}
     unresolvable = {"fits": False, "code": "UnschedulableAndUnresolvable"}
-    assert found["a"] == {**unresolvable, "plugin": "Good", "reason": "node(s) were not good"}
-    assert found["b"] == found["c"] == FITS
-    assert (found["d"]["plugin"], found["d"]["reason"]) == ("NodeResourcesFit", "Insufficient cpu")
+    assert rows["a"] == {**unresolvable, "plugin": "Good", "reason": "node(s) were not good"}
+    assert rows["b"] == rows["c"] == FITS
+    assert (rows["d"]["plugin"], rows["d"]["reason"]) == ("NodeResourcesFit", "Insufficient cpu")
 
 
-def test_filter_by_one_plugin_asks_it_alone() -> None:
+def test_filter_by_one_plugin_calls_only_that_plugin() -> None:
     with Session.open(*NODES, pod("web", cpu="2"), plugins=[Good]) as session:
         assert [row["fits"] for row in session.filter("web", "Good")] == [False, True, True, True]
         assert [row["fits"] for row in session.filter("web", "NodeResourcesFit")] == [True, True, True, False]
@@ -109,7 +109,7 @@ def test_nothing_fits_nothing_is_scored() -> None:
         assert session.score("web") == []
 
 
-def test_asking_changes_nothing_and_a_placed_pod_is_asked_about_as_if_it_had_no_node() -> None:
+def test_queries_change_nothing_and_treat_a_placed_pod_as_unplaced() -> None:
     there = pod("old", cpu="4", nodeName="b")
     with Session.open(*NODES, there, pod("web", cpu="4")) as session:
         fitting = [row["node"] for row in session.filter("old") if row["fits"]]
@@ -154,14 +154,14 @@ def test_a_pod_that_is_being_deleted_gets_no_node() -> None:
         session.place("going")
 
 
-def test_an_attempt_that_came_to_nothing_is_no_step() -> None:
+def test_attempt_without_effect_is_not_a_step() -> None:
     with Session.open(*NODES, pod("big", cpu="99")) as session:
         assert session.place("big").node == ""
         with pytest.raises(InputError, match="nothing to undo"):
             session.undo()
 
 
-def test_what_a_branch_did_is_not_undone_twice() -> None:
+def test_branch_changes_are_not_undone_twice() -> None:
     with Session.open(*NODES, pod("web")) as session:
         session.place(pod("other"))
         with session.branch():
@@ -189,7 +189,7 @@ SOURCES = ("file", "path", "snapshot", "objects", "file and objects")
 @pytest.mark.parametrize("source", SOURCES)
 def test_clusters_come_from_anywhere(source: str, tmp_path: Path) -> None:
     file, snapshot = tmp_path / "cluster.json", tmp_path / "today.json"
-    file.write_text("".join(json.dumps(thing) for thing in NODES))
+    file.write_text("".join(json.dumps(obj) for obj in NODES))
     write_snapshot(snapshot, NODES, source="here", versions={})
     opened = {
         "file": lambda: Session.open(str(file)),
@@ -230,7 +230,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("ask", "message"), BAD.values(), ids=BAD)
-def test_what_cannot_be_asked_is_one_message_and_changes_nothing(ask: Any, message: str) -> None:
+def test_invalid_query_is_one_message_and_changes_nothing(ask: Any, message: str) -> None:
     with Session.open(*NODES, pod("web"), plugins=[Good]) as session:
         with pytest.raises(InputError) as refusal:
             ask(session)

@@ -8,8 +8,8 @@ from tests.unit.insight.explain.clusters import Object, node, pod, session
 from moorage.insight.whatif.packing import FewestNodes, find_fewest_nodes
 
 
-def found(*things: Object) -> FewestNodes:
-    with session(*things) as opened:
+def found(*objects: Object) -> FewestNodes:
+    with session(*objects) as opened:
         return find_fewest_nodes(opened)
 
 
@@ -25,19 +25,19 @@ def test_nodes_are_emptied_while_their_pods_fit_elsewhere() -> None:
 def running(*sizes: tuple[str, ...]) -> list[Object]:
     """Return nodes of 10 CPUs, each with pods of these sizes."""
     return [
-        thing
+        obj
         for number, pods in enumerate(sizes)
-        for thing in (
+        for obj in (
             node(f"n{number}", cpu="10"),
             *(pod(f"p{number}-{at}", on=f"n{number}", requests={"cpu": cpu}) for at, cpu in enumerate(pods)),
         )
     ]
 
 
-def test_packing_anew_beats_emptying() -> None:
-    """No node can be emptied into the others; packed anew, 6+4, 6+4 and 5+5 leave one of the four over."""
-    things = running(("6",), ("6",), ("5", "4"), ("5", "4"))
-    assert (found(*things).needed, found(*things).at_least) == (3, 3)
+def test_repacking_beats_emptying() -> None:
+    """No node can be emptied into the others; repacking as 6+4, 6+4 and 5+5 leaves one of the four nodes empty."""
+    objects = running(("6",), ("6",), ("5", "4"), ("5", "4"))
+    assert (found(*objects).needed, found(*objects).at_least) == (3, 3)
 
 
 def test_pods_of_which_no_two_share_a_node_need_a_node_each() -> None:
@@ -45,7 +45,7 @@ def test_pods_of_which_no_two_share_a_node_need_a_node_each() -> None:
     assert (answer.needed, answer.at_least) == (3, 3)
 
 
-def test_pods_of_daemon_sets_stay_and_take_room() -> None:
+def test_daemon_set_pods_stay_and_use_capacity() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
     daemons = [pod(f"d{n}", on=f"n{n}", requests={"cpu": "2"}) for n in range(2)]
     for daemon in daemons:
@@ -59,7 +59,7 @@ def test_pods_of_daemon_sets_stay_and_take_room() -> None:
 def test_never_worse_than_first_fit_decreasing_nor_better_than_the_bound(sizes: list[list[int]]) -> None:
     bins: list[int] = []
     for size in sorted((size for pods in sizes for size in pods), reverse=True):
-        at = next((n for n, used in enumerate(bins) if used + size <= 10), None)
+        at = next((n for n, bin_size in enumerate(bins) if bin_size + size <= 10), None)
         if at is None:
             bins.append(size)
         else:

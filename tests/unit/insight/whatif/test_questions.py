@@ -1,4 +1,4 @@
-"""How many more fit."""
+"""Questions about capacity."""
 
 from tests.unit.insight.explain.clusters import node, pod, session
 
@@ -8,13 +8,13 @@ from moorage.kube.manifests import documents_of
 
 def test_copies_are_counted_until_one_does_not_fit() -> None:
     with session(node("n1"), node("n2", cpu="2"), pod("a", on="n1", requests={"cpu": "3"})) as opened:
-        found = count_replicas(opened, pod("web"))
-        assert (found.fits, found.nodes) == (3, {"n1": 1, "n2": 2})
-        assert "Insufficient cpu" in found.message
+        capacity = count_replicas(opened, pod("web"))
+        assert (capacity.fits, capacity.nodes) == (3, {"n1": 1, "n2": 2})
+        assert "Insufficient cpu" in capacity.message
         assert count_replicas(opened, pod("web"), most=2).message == ""
 
 
-def test_a_workload_stands_for_its_pods() -> None:
+def test_workload_represents_its_pods() -> None:
     template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("x")["spec"]}
     deployment = {
         "apiVersion": "apps/v1",
@@ -22,5 +22,5 @@ def test_a_workload_stands_for_its_pods() -> None:
         "metadata": {"name": "web"},
         "spec": {"template": template},
     }
-    made = template_pod(documents_of([deployment], source="here"))
-    assert made["metadata"] == {"labels": {"app": "web"}, "name": "web", "namespace": "default"}
+    created_pod = template_pod(documents_of([deployment], source="here"))
+    assert created_pod["metadata"] == {"labels": {"app": "web"}, "name": "web", "namespace": "default"}

@@ -1,4 +1,4 @@
-"""Whatever is tried in a session leaves it as it was: random clusters, all pods explained, and nothing has moved."""
+"""Every trial leaves a session unchanged: random clusters, all pods explained, and no pod moved."""
 
 import pytest
 from tests.conformance.generator import generate
@@ -25,8 +25,8 @@ def state_of(opened: Session) -> object:
         )
         for info in opened.scheduler.cache.nodes
     }
-    known = {kind: opened.objects.known(kind) for kind in ("Pod", "Node", "PersistentVolumeClaim", "PriorityClass")}
-    return rows, {kind: set(found) for kind, found in known.items()}
+    objects = {kind: opened.objects.known(kind) for kind in ("Pod", "Node", "PersistentVolumeClaim", "PriorityClass")}
+    return rows, {kind: set(names) for kind, names in objects.items()}
 
 
 @pytest.mark.parametrize("features", FEATURES, ids=["plain", "volumes and devices"])
@@ -79,14 +79,14 @@ def test_edits_that_cannot_be_made_change_nothing(edit: DeleteObject | CreateObj
         assert state_of(opened) == before
 
 
-def test_nominations_of_others_count_only_where_they_are_honoured() -> None:
+def test_nominations_of_other_pods_count_only_if_honoured() -> None:
     nominated = {**pod("first", requests={"cpu": "4"}, priority=10), "status": {"nominatedNodeName": "n1"}}
     for honours, expected in ((True, ""), (False, "n1")):
         with session(node("n1"), nominated, pod("a"), honours_nominations=honours) as opened:
             assert opened.try_pod("default/a").node == expected
 
 
-def test_an_attempt_is_told_in_one_line() -> None:
+def test_attempt_is_printed_in_one_line() -> None:
     """In a notebook it is what one sees: where the pod went, or why not."""
     with session(node("n1"), pod("p"), pod("big", requests={"cpu": "9"})) as opened:
         assert repr(opened.try_pod("default/p")) == "Attempt(pod='default/p', node='n1')"

@@ -23,8 +23,14 @@ GATES = {
 
 
 def of_slice(device: Data, **spec: Any) -> Data:
-    whole = {"driver": "gpu.example.com", "nodeName": "n1", "pool": POOL, "devices": [{"name": "d", **device}], **spec}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": whole}
+    slice_spec = {
+        "driver": "gpu.example.com",
+        "nodeName": "n1",
+        "pool": POOL,
+        "devices": [{"name": "d", **device}],
+        **spec,
+    }
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": slice_spec}
 
 
 SLICED: dict[str, tuple[Data, Data]] = {
@@ -43,8 +49,8 @@ SLICED: dict[str, tuple[Data, Data]] = {
 
 @pytest.mark.parametrize("name", SLICED)
 def test_slices(name: str) -> None:
-    sent, left = SLICED[name]
-    assert ApiHarness().create(SLICES, sent)["spec"] == left["spec"]
+    sent, stored = SLICED[name]
+    assert ApiHarness().create(SLICES, sent)["spec"] == stored["spec"]
 
     client = ApiHarness(gates=GATES[name])
     assert client.create(SLICES, sent)["spec"] == sent["spec"]
@@ -55,10 +61,10 @@ def test_slices(name: str) -> None:
 
 def test_disabled_fields_are_not_added_on_update() -> None:
     client = ApiHarness()
-    sent, left = SLICED["resources of nodes"]
-    client.create(SLICES, left)
+    sent, stored = SLICED["resources of nodes"]
+    client.create(SLICES, stored)
     changed = client.request("PATCH", f"{SLICES}/s", {"spec": sent["spec"]}, content_type=MERGE)
-    assert changed["spec"] == left["spec"]
+    assert changed["spec"] == stored["spec"]
 
 
 def test_attribute_without_remaining_value_is_rejected() -> None:

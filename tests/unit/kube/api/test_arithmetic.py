@@ -31,7 +31,7 @@ def test_truncated_div(numerator: int, denominator: int, want: int) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 2**63 - 1, 2**63, 100 << 61, 100 << 62, -(2**63), -(2**63) - 1])
-def test_what_no_int64_holds_is_what_go_has_of_it(value: int) -> None:
+def test_int64_overflow_wraps_as_in_go(value: int) -> None:
     assert wrapped(value) == int(np.array([value % 2**64], dtype=np.uint64).view(np.int64)[0])
 
 

@@ -28,7 +28,7 @@ def preferred_terms(node_affinity: dict[str, Any]) -> tuple[PreferredSchedulingT
     return affinity.node_affinity.preferred
 
 
-def test_absent_and_empty_differ_where_it_matters() -> None:
+def test_absent_and_empty_differ_where_required() -> None:
     assert preferred_terms({}) is None
     assert preferred_terms({"preferredDuringSchedulingIgnoredDuringExecution": []}) == ()
 
@@ -38,11 +38,11 @@ def test_an_error_names_the_path() -> None:
         decode(Pod, b'{"spec": {"containers": [{"ports": [{"hostPort": "eighty"}]}]}}')
 
 
-def test_what_the_scheduler_does_not_read_is_dropped() -> None:
+def test_fields_unused_by_the_scheduler_are_dropped() -> None:
     assert decode(Node, b'{"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}}').name == "n"
 
 
-def test_an_object_comes_back_as_it_went() -> None:
+def test_object_survives_a_round_trip() -> None:
     pod = make_pod(requests={"cpu": "500m"}, labels={"a": "b"}, priority=3)
     content = encode(pod)
     assert (content["apiVersion"], content["kind"]) == ("v1", "Pod")

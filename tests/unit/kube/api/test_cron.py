@@ -32,7 +32,7 @@ def test_is_due_next(text: str, want: str) -> None:
     assert parse(text).after(seconds(START)) == seconds(want)
 
 
-def test_a_day_that_never_comes() -> None:
+def test_schedule_on_an_impossible_date() -> None:
     assert parse("0 0 30 2 *").after(seconds(START)) is None
 
 
@@ -66,6 +66,6 @@ BAD = ("", "* * * *", "60 * * * *", "* * * * 7", "5-1 * * * *", "*/0 * * * *", "
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_is_no_schedule_is_refused(text: str) -> None:
+def test_invalid_schedule_is_rejected(text: str) -> None:
     with pytest.raises(InputError):
         parse(text)

@@ -82,7 +82,7 @@ UNNAMEABLE = {
 
 
 @pytest.mark.parametrize(("volume", "problem"), UNNAMEABLE.values(), ids=UNNAMEABLE)
-def test_what_has_no_name(volume: PersistentVolume, problem: str) -> None:
+def test_untranslatable_volume_is_an_error(volume: PersistentVolume, problem: str) -> None:
     migration = migration_of_volume(volume)
     assert migration is not None
     with pytest.raises(MigrationError, match=problem):

@@ -1,4 +1,4 @@
-"""Custom resources in and out of JSON, and what an author is told who mixes things up."""
+"""Custom resources in and out of JSON, and error messages for plugin authors."""
 
 import msgspec
 import pytest
@@ -19,13 +19,13 @@ WHOLE = {
 
 
 class Unheard(KubeObject, frozen=True):
-    """A struct that stands for no kind."""
+    """A struct without a kind."""
 
 
 def ration() -> CustomObject:
-    thing = decode(KIND.type, msgspec.json.encode(WHOLE))
-    assert isinstance(thing, CustomObject)
-    return thing
+    obj = decode(KIND.type, msgspec.json.encode(WHOLE))
+    assert isinstance(obj, CustomObject)
+    return obj
 
 
 def test_plain_data_goes_in_and_out_unchanged() -> None:
@@ -51,12 +51,12 @@ def test_fields_are_replaced_in_a_copy() -> None:
     assert before["spec"] == WHOLE["spec"]
 
 
-def test_metadata_that_is_none_is_an_error_of_the_object() -> None:
+def test_invalid_metadata_is_an_error_of_the_object() -> None:
     with pytest.raises(msgspec.ValidationError):
         decode(KIND.type, b'{"metadata": {"labels": {"a": 1}}}')
 
 
-def test_a_struct_that_stands_for_nothing_is_told_what_to_do() -> None:
+def test_struct_without_a_kind_gets_a_hint() -> None:
     with pytest.raises(TypeError, match=r"Unheard stands for no kind: make it known by custom_kind\('Unheard'"):
         kind_of(Unheard)
     with pytest.raises(TypeError, match=r"Ration is given as a Kind: write its `.type`"):
@@ -65,7 +65,7 @@ def test_a_struct_that_stands_for_nothing_is_told_what_to_do() -> None:
         add_kind(Kind("Loose", "custom.example.org", "v1", "looses"))
 
 
-def test_a_struct_stands_for_one_kind() -> None:
+def test_struct_represents_one_kind() -> None:
     with pytest.raises(ValueError, match=r"Ration stands for rations in custom.example.org/v1 already"):
         custom_kind("Other", "others", "custom.example.org/v1", type=KIND.type)
     assert KIND.type(metadata=ObjectMeta(name="x")).key == "x"

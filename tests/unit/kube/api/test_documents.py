@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it, and texts that stand for more than they are long."""
+"""YAML as Kubernetes reads it, and texts that expand far beyond their length."""
 
 import time
 from typing import Any
@@ -85,13 +85,13 @@ def only(text: str) -> Any:
 
 @pytest.mark.parametrize("text", SCALARS)
 def test_a_scalar_is_read_as_kubernetes_reads_it(text: str) -> None:
-    found = only(f"a: {text}" if text != "-" else "a:\n- ")["a"]
-    assert found == SCALARS[text]
-    assert type(found) is type(SCALARS[text])
+    value = only(f"a: {text}" if text != "-" else "a:\n- ")["a"]
+    assert value == SCALARS[text]
+    assert type(value) is type(SCALARS[text])
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_read_is_refused_at_once(name: str) -> None:
+def test_unreadable_input_is_rejected_immediately(name: str) -> None:
     text, problem = REFUSED[name]
     began = time.process_time()
     with pytest.raises(InputError, match="line") as refusal:
@@ -100,11 +100,11 @@ def test_what_cannot_be_read_is_refused_at_once(name: str) -> None:
     assert time.process_time() - began < 2.0
 
 
-def test_aliases_and_merge_keys_stand_for_what_they_name() -> None:
+def test_aliases_and_merge_keys_are_resolved() -> None:
     text = "base: &b {cpu: 1, memory: 2}\nmore: &m {cpu: 3, gpu: 4}\nall: {<<: [*b, *m], memory: 5}\nsame: *b\n"
-    found = only(text)
-    assert found["all"] == {"cpu": 1, "memory": 5, "gpu": 4}
-    assert found["same"] == {"cpu": 1, "memory": 2}
+    value = only(text)
+    assert value["all"] == {"cpu": 1, "memory": 5, "gpu": 4}
+    assert value["same"] == {"cpu": 1, "memory": 2}
     assert only("{'<<': {a: 1}}") == {"<<": {"a": 1}}
 
 
@@ -114,7 +114,7 @@ def test_a_field_given_twice_is_noted_and_the_last_one_counts() -> None:
     assert [tuple(field) for field in document.repeated] == [("b[0].c", 3), ("a", 4)]
 
 
-def test_the_deepest_that_is_read() -> None:
+def test_nesting_depth_is_limited() -> None:
     assert only("[" * MAX_DEPTH + "]" * MAX_DEPTH)
     with pytest.raises(yaml.YAMLError, match="max depth"):
         only("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))

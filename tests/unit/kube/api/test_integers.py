@@ -42,10 +42,10 @@ def test_text_is_read_as_go_reads_it(text: str, number: int | None) -> None:
 
 
 def test_every_number_of_an_object_is_as_wide_as_in_go() -> None:
-    found = [
-        place for kind in KINDS for place in wrong(kind.type, schema_of_kind(kind.api_version, kind.name), kind.name)
+    wrong_fields = [
+        field for kind in KINDS for field in wrong(kind.type, schema_of_kind(kind.api_version, kind.name), kind.name)
     ]
-    assert not found, "write Int32 or Int64 of moorage.kube.api.struct"
+    assert not wrong_fields, "write Int32 or Int64 of moorage.kube.api.struct"
 
 
 def wrong(struct: Any, schema: Schema | None, path: str, above: tuple[Any, ...] = ()) -> Iterator[str]:

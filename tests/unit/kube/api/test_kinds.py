@@ -14,9 +14,9 @@ TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"na
 
 
 def test_every_kind_is_listed_once_and_has_at_most_one_struct() -> None:
-    places = Counter((kind.group, kind.version, kind.plural) for kind in KINDS)
+    counts = Counter((kind.group, kind.version, kind.plural) for kind in KINDS)
     structs = Counter(kind.type for kind in KINDS if kind.has_struct)
-    assert [place for place, number in places.items() if number > 1] == []
+    assert [identity for identity, number in counts.items() if number > 1] == []
     assert [struct for struct, number in structs.items() if number > 1] == []
 
 
@@ -26,11 +26,11 @@ def test_no_struct_has_the_name_of_another_kind() -> None:
 
 
 def test_short_names_are_taken_once_per_plural() -> None:
-    taken: dict[str, set[str]] = {}
+    plurals_by_name: dict[str, set[str]] = {}
     for kind in KINDS:
         for name in (kind.plural, *kind.short_names):
-            taken.setdefault(name, set()).add(kind.plural)
-    assert {name: plurals for name, plurals in taken.items() if len(plurals) > 1} == {}
+            plurals_by_name.setdefault(name, set()).add(kind.plural)
+    assert {name: plurals for name, plurals in plurals_by_name.items() if len(plurals) > 1} == {}
 
 
 def test_a_kind_of_which_only_metadata_is_read_has_no_struct() -> None:
@@ -43,20 +43,20 @@ def test_a_kind_of_which_only_metadata_is_read_has_no_struct() -> None:
 @pytest.mark.parametrize("kind", [Deployment, ReplicaSet, ReplicationController])
 def test_a_template_is_passed_on_with_every_field(kind: type[AppsWorkload] | type[ReplicationController]) -> None:
     data = {"metadata": {"name": "web"}, "spec": {"template": TEMPLATE}, "status": {"replicas": 2, "more": "x"}}
-    thing = decode(kind, msgspec.json.encode(data))
-    assert thing.spec.template == TEMPLATE
-    assert thing.status == {"replicas": 2, "more": "x"}
-    known = BY_TYPE[kind]
-    assert encode(thing) == {"apiVersion": known.api_version, "kind": known.name, **data}
+    obj = decode(kind, msgspec.json.encode(data))
+    assert obj.spec.template == TEMPLATE
+    assert obj.status == {"replicas": 2, "more": "x"}
+    kind_info = BY_TYPE[kind]
+    assert encode(obj) == {"apiVersion": kind_info.api_version, "kind": kind_info.name, **data}
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"spec":{"template":null},"status":null}'])
 def test_a_template_that_is_not_there_is_empty(body: bytes) -> None:
-    thing = decode(ReplicaSet, body)
-    assert thing.spec.template == {}
-    assert thing.status == {}
+    obj = decode(ReplicaSet, body)
+    assert obj.spec.template == {}
+    assert obj.status == {}
 
 
 def test_a_workload_can_be_made_of_plain_data() -> None:
-    thing = convert(ReplicaSet, {"spec": {"replicas": 3, "template": TEMPLATE}, "status": None})
-    assert (thing.spec.replicas, thing.spec.template["metadata"], thing.status) == (3, TEMPLATE["metadata"], {})
+    obj = convert(ReplicaSet, {"spec": {"replicas": 3, "template": TEMPLATE}, "status": None})
+    assert (obj.spec.replicas, obj.spec.template["metadata"], obj.status) == (3, TEMPLATE["metadata"], {})

@@ -1,4 +1,4 @@
-"""Groups of pods as structs: what they say, and what a pod says of its group."""
+"""Structs of pod groups, and the group references of pods."""
 
 from typing import Any
 
@@ -84,10 +84,10 @@ OBJECTS: dict[str, tuple[type[KubeObject], dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("kind", "content"), OBJECTS.values(), ids=OBJECTS)
 def test_every_field_survives(kind: type[KubeObject], content: dict[str, Any]) -> None:
-    known = BY_TYPE[kind]
-    thing = decode(kind, msgspec.json.encode({"metadata": META, **content}))
-    written = msgspec.json.decode(msgspec.json.encode(encode(thing)))
-    assert written == {"apiVersion": known.api_version, "kind": known.name, "metadata": META, **content}
+    kind_info = BY_TYPE[kind]
+    obj = decode(kind, msgspec.json.encode({"metadata": META, **content}))
+    encoded = msgspec.json.decode(msgspec.json.encode(encode(obj)))
+    assert encoded == {"apiVersion": kind_info.api_version, "kind": kind_info.name, "metadata": META, **content}
 
 
 def test_facts_of_groups() -> None:
@@ -98,7 +98,7 @@ def test_facts_of_groups() -> None:
     assert (composite.priority, composite.min_group_count, composite.parent_key) == (100, 2, "team/root")
 
 
-def test_what_is_not_said() -> None:
+def test_defaults_of_groups() -> None:
     plain = PodGroup()
     assert (plain.priority, plain.min_count, plain.parent_key) == (0, None, None)
     assert (plain.spec.topology_key, plain.spec.is_disrupted_whole) == (None, False)
@@ -130,7 +130,7 @@ SERVED = {
 
 
 @pytest.mark.parametrize(("gates", "want"), SERVED.items())
-def test_gates_decide_what_is_served(gates: str, want: set[tuple[str, str]]) -> None:
+def test_gates_select_the_served_resources(gates: str, want: set[tuple[str, str]]) -> None:
     resources = Resources(FeatureGates.parse(gates))
-    found = {(item.version, item.plural) for item in resources if item.group == "scheduling.k8s.io"}
-    assert found == want | {("v1", "priorityclasses")}
+    served = {(item.version, item.plural) for item in resources if item.group == "scheduling.k8s.io"}
+    assert served == want | {("v1", "priorityclasses")}

@@ -107,12 +107,12 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_is_no_quantity_is_refused_with_advice(text: str) -> None:
+def test_invalid_quantity_is_rejected_with_a_hint(text: str) -> None:
     with pytest.raises(QuantityError, match=r"is not a quantity; write a number .* like 500m, 2, 1.5Gi or 1e3"):
         nano_value(text)
 
 
-def test_a_boolean_is_no_quantity() -> None:
+def test_boolean_is_not_a_quantity() -> None:
     assert nano_value(1) == 10**9
     with pytest.raises(QuantityError):
         nano_value(True)
@@ -124,7 +124,7 @@ def test_billionths_are_exact(nano: int) -> None:
 
 
 @given(st.integers(0, 10**12), st.integers(0, 999_999_999))
-def test_rounding_never_gives_less_than_was_asked(whole: int, fraction: int) -> None:
+def test_rounding_never_gives_less_than_requested(whole: int, fraction: int) -> None:
     text = f"{whole}.{fraction:09d}"
     assert value(text) * NANO >= nano_value(text) > (value(text) - 1) * NANO
     assert milli_value(text) * 10**6 >= nano_value(text) > (milli_value(text) - 1) * 10**6

@@ -215,8 +215,8 @@ def test_countable_rounds_each_amount_up() -> None:
     assert countable({"cpu": "1u", "memory": "1m", "pods": "110", "unknown": 1}) == {"cpu": 1, "memory": 1, "pods": 110}
 
 
-def test_what_is_known_of_a_pod_goes_with_it_to_its_node() -> None:
+def test_cached_requests_survive_binding() -> None:
     subject = pod(container(cpu=1))
-    asked = subject.requests
-    assert subject.on_node("n").__dict__["requests"] is asked
+    cached_requests = subject.requests
+    assert subject.on_node("n").__dict__["requests"] is cached_requests
     assert subject.on_node("n").node_name == "n"

@@ -47,10 +47,10 @@ def test_label_matcher(written: LabelSelector | None, want: list[dict[str, str]]
 
 
 def test_selectors_that_mean_the_same_are_equal() -> None:
-    one = LabelSelector({"a": "1", "b": "2"})
-    other = LabelSelector({"b": "2"}, (LabelSelectorRequirement("a", "In", ("1",)),))
-    assert label_matcher(one) == label_matcher(other) == label_set_matcher({"b": "2", "a": "1"})
-    assert hash(label_matcher(one)) == hash(label_matcher(other))
+    first = LabelSelector({"a": "1", "b": "2"})
+    second = LabelSelector({"b": "2"}, (LabelSelectorRequirement("a", "In", ("1",)),))
+    assert label_matcher(first) == label_matcher(second) == label_set_matcher({"b": "2", "a": "1"})
+    assert hash(label_matcher(first)) == hash(label_matcher(second))
 
 
 def test_narrowing() -> None:
@@ -104,10 +104,10 @@ def test_a_comparison_needs_one_integer(values: tuple[str, ...]) -> None:
 
 def test_node_terms_are_strict_alone_and_forgiven_in_a_selector() -> None:
     wrong = NodeSelectorTerm(match_fields=(NodeSelectorRequirement("metadata.name", "Exists"),))
-    named = NodeSelectorTerm(match_fields=(NodeSelectorRequirement("metadata.name", "In", ("a",)),))
+    name_term = NodeSelectorTerm(match_fields=(NodeSelectorRequirement("metadata.name", "In", ("a",)),))
     with pytest.raises(SelectorError, match="write In or NotIn"):
         node_term_matcher(wrong)
-    assert node_matcher(NodeSelector((wrong, named))).matches({}, "a")
+    assert node_matcher(NodeSelector((wrong, name_term))).matches({}, "a")
     assert not node_matcher(NodeSelector((wrong,))).matches({}, "a")
     assert not node_matcher(NodeSelector()).matches({}, "a")
     assert not node_term_matcher(NodeSelectorTerm()).matches({}, "a")

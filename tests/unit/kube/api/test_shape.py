@@ -32,9 +32,9 @@ def with_token(name: str) -> Pod:
 
 
 def running(name: str, cpu: str, **status: Any) -> Pod:
-    """Return a pod that asks for one CPU, and of which a kubelet says what it has set aside."""
-    told = PodStatus(container_statuses=(ContainerStatus("c", allocated_resources={"cpu": cpu}),), **status)
-    return replace(make_pod(name, requests={"cpu": "1"}, node="node-1"), status=told)
+    """Return a pod that requests one CPU, with the resources that a kubelet has allocated to it."""
+    pod_status = PodStatus(container_statuses=(ContainerStatus("c", allocated_resources={"cpu": cpu}),), **status)
+    return replace(make_pod(name, requests={"cpu": "1"}, node="node-1"), status=pod_status)
 
 
 SAME = {
@@ -76,12 +76,12 @@ def test_pods_of_one_template_have_one_shape(one: Pod, other: Pod) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER.values(), ids=OTHER)
-def test_pods_that_differ_in_what_counts_do_not(one: Pod, other: Pod) -> None:
+def test_pods_with_different_scheduling_fields_have_different_shapes(one: Pod, other: Pod) -> None:
     assert one.shape is not other.shape
 
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
-def test_a_pod_stays_what_it_was_and_shares_what_it_can(one: Pod, other: Pod) -> None:
+def test_pod_keeps_its_fields_and_shares_equal_parts(one: Pod, other: Pod) -> None:
     for pod in (one, other):
         alone = msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
         assert pod.shape

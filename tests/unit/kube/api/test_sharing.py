@@ -1,4 +1,4 @@
-"""What is equal in several objects is kept once, and nothing else changes by that."""
+"""Equal parts of several objects are stored once, and nothing else changes."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ _metadata = st.fixed_dictionaries(
 
 
 @given(_metadata, st.fixed_dictionaries({"phase": _texts, "conditions": _conditions}))
-def test_a_pod_says_what_it_said(metadata: dict[str, Any], status: dict[str, Any]) -> None:
+def test_shared_pod_keeps_its_fields(metadata: dict[str, Any], status: dict[str, Any]) -> None:
     """Sharing changes no field of a pod."""
     _says_the_same(decoded(Pod, {"metadata": metadata, "status": status}), share_pod)
 
@@ -51,7 +51,7 @@ def test_a_pod_says_what_it_said(metadata: dict[str, Any], status: dict[str, Any
     st.fixed_dictionaries({"allocatable": _amounts, "capacity": _amounts, "conditions": _conditions}),
     st.lists(st.fixed_dictionaries({"names": st.lists(_texts, max_size=2), "sizeBytes": st.integers(0, 9)})),
 )
-def test_a_node_says_what_it_said(
+def test_shared_node_keeps_its_fields(
     metadata: dict[str, Any], status: dict[str, Any], images: list[dict[str, Any]]
 ) -> None:
     """Sharing changes no field of a node, nor what is counted of it."""
@@ -73,12 +73,12 @@ def test_pods_of_one_owner_have_one_of_each() -> None:
         },
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     }
-    one, other = decoded(Pod, data), decoded(Pod, data)
-    share_pod(one)
-    share_pod(other)
+    first, second = decoded(Pod, data), decoded(Pod, data)
+    share_pod(first)
+    share_pod(second)
     for name in ("labels", "owner_references", "namespace", "creation_timestamp"):
-        assert getattr(one.metadata, name) is getattr(other.metadata, name), name
-    assert one.status.conditions is other.status.conditions
+        assert getattr(first.metadata, name) is getattr(second.metadata, name), name
+    assert first.status.conditions is second.status.conditions
 
 
 def test_nodes_have_one_of_each() -> None:
@@ -87,18 +87,18 @@ def test_nodes_have_one_of_each() -> None:
         "metadata": {"labels": {"example.com/a-label-with-a-long-name": "and-its-value"}},
         "status": {"allocatable": {"cpu": "3"}, "capacity": {"cpu": "3"}, "images": [{"names": ["app"]}]},
     }
-    one, other = decoded(Node, data), decoded(Node, data)
-    share_node(one)
-    share_node(other)
-    assert one.allocatable is other.allocatable
-    assert one.status.allocatable is other.status.allocatable is one.status.capacity
-    assert one.status.images[0] is other.status.images[0]
-    assert next(iter(one.labels.items()))[0] is next(iter(other.labels.items()))[0]
-    assert one.labels["example.com/a-label-with-a-long-name"] is other.labels["example.com/a-label-with-a-long-name"]
+    first, second = decoded(Node, data), decoded(Node, data)
+    share_node(first)
+    share_node(second)
+    assert first.allocatable is second.allocatable
+    assert first.status.allocatable is second.status.allocatable is first.status.capacity
+    assert first.status.images[0] is second.status.images[0]
+    assert next(iter(first.labels.items()))[0] is next(iter(second.labels.items()))[0]
+    assert first.labels["example.com/a-label-with-a-long-name"] is second.labels["example.com/a-label-with-a-long-name"]
 
 
 def test_nodes_of_one_kind_have_the_same_devices() -> None:
-    """From the third slice on, equal devices are the same objects: those that nobody else has are not kept."""
+    """From the third slice on, equal devices are the same objects; unique devices are not stored."""
     data = {"spec": {"devices": [{"name": "gpu-0", "attributes": {"model": {"string": "a100"}}}]}}
     slices = [decoded(ResourceSlice, data) for _ in range(4)]
     before = encode(slices[0])
@@ -108,7 +108,7 @@ def test_nodes_of_one_kind_have_the_same_devices() -> None:
     assert [encode(piece) for piece in slices] == [before] * 4
 
 
-def test_claims_of_one_template_ask_for_the_same() -> None:
+def test_claims_of_one_template_request_the_same_devices() -> None:
     """Equal specs are one object, with the key that each would have had; what is far too long is not kept."""
     for name, is_shared in (("gpu", True), ("x" * (MAX_VALUE_LENGTH + 1), False)):
         data = {"spec": {"devices": {"requests": [{"name": name, "exactly": {"deviceClassName": "gpu", "count": 1}}]}}}
@@ -120,8 +120,8 @@ def test_claims_of_one_template_ask_for_the_same() -> None:
         assert {claim.spec_key for claim in claims} == keys
 
 
-def test_what_is_long_is_not_kept() -> None:
-    """A pod with very many labels or owners, or told at length why it is pending, leaves nothing behind."""
+def test_long_values_are_not_shared() -> None:
+    """A pod with very many labels or owners, or with a long status message, leaves no shared parts behind."""
     data: dict[str, Any] = {
         "metadata": {
             "labels": {str(number): "x" for number in range(MAX_LABELS + 1)},
@@ -135,16 +135,16 @@ def test_what_is_long_is_not_kept() -> None:
 
 
 def _nothing_is_shared(data: dict[str, Any]) -> None:
-    one, other = decoded(Pod, data), decoded(Pod, data)
-    share_pod(one)
-    share_pod(other)
-    assert one.labels is not other.labels
-    assert one.metadata.owner_references is not other.metadata.owner_references
-    assert one.status.conditions is not other.status.conditions
+    first, second = decoded(Pod, data), decoded(Pod, data)
+    share_pod(first)
+    share_pod(second)
+    assert first.labels is not second.labels
+    assert first.metadata.owner_references is not second.metadata.owner_references
+    assert first.status.conditions is not second.status.conditions
 
 
-def test_an_amount_that_is_none_is_refused() -> None:
-    """A node is refused for what it has to give, as it is without sharing, however much that is."""
+def test_invalid_amount_is_rejected() -> None:
+    """A node is rejected for its allocatable resources exactly as without sharing, for any number of them."""
     for more in (0, MAX_KEY_LABELS + 1):
         amounts = {"cpu": "lots", **{f"example.com/{number}": "1" for number in range(more)}}
         with pytest.raises(QuantityError, match="lots"):
@@ -155,7 +155,7 @@ def decoded(kind: type[Any], data: dict[str, Any]) -> Any:
     return decode(kind, msgspec.json.encode(data))
 
 
-def _says_the_same(thing: KubeObject, share: Any) -> None:
-    before = encode(thing)
-    share(thing)
-    assert encode(thing) == before
+def _says_the_same(obj: KubeObject, share: Any) -> None:
+    before = encode(obj)
+    share(obj)
+    assert encode(obj) == before

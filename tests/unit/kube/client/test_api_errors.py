@@ -1,4 +1,4 @@
-"""What a server asks for when it refuses: no answer may make us wait for ever."""
+"""Retry-After of API errors: no response may block a client forever."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_the_header_counts_first() -> None:
     assert api_error(500, body, "3").retry_after == 3.0
 
 
-def test_of_what_is_no_status_a_little_is_shown() -> None:
+def test_invalid_status_is_shown_truncated() -> None:
     error = api_error(500, b"x" * 10_000)
     assert isinstance(error, ServerError)
     assert len(str(error)) == 200

@@ -22,7 +22,7 @@ def pod(name: str, **labels: str) -> dict[str, Any]:
 
 
 class Reader:
-    """Applies changes of pods as the scheduler does; ``fails`` says when it cannot."""
+    """Applies changes of pods like the scheduler; ``fails`` selects the failing calls."""
 
     def __init__(self, fails: Callable[[Pod], bool]) -> None:
         self.clock = VirtualClock()
@@ -69,7 +69,7 @@ class Reader:
         run_virtual(main(), self.clock)
 
 
-def test_a_passing_failure_is_mended_by_one_list() -> None:
+def test_temporary_failure_is_fixed_by_one_list() -> None:
     failures = iter([True])
 
     async def story(reader: Reader) -> None:
@@ -82,7 +82,7 @@ def test_a_passing_failure_is_mended_by_one_list() -> None:
     Reader(lambda pod: pod.name == "bad" and next(failures, False)).run(story)
 
 
-def test_what_fails_again_is_set_aside_until_it_changes() -> None:
+def test_repeatedly_failing_object_is_set_aside_until_it_changes() -> None:
     async def story(reader: Reader) -> None:
         for name in ("good", "bad"):
             reader.server.put(PODS, pod(name))
@@ -100,7 +100,7 @@ def test_what_fails_again_is_set_aside_until_it_changes() -> None:
     Reader(lambda pod: pod.name == "bad" and not pod.labels).run(story)
 
 
-def test_an_update_that_fails_takes_back_what_was_there() -> None:
+def test_failed_update_removes_the_previous_object() -> None:
     async def story(reader: Reader) -> None:
         reader.server.put(PODS, pod("web"))
         await asyncio.sleep(5)
@@ -114,7 +114,7 @@ def test_an_update_that_fails_takes_back_what_was_there() -> None:
     Reader(lambda pod: "poison" in pod.labels).run(story)
 
 
-def test_what_is_deleted_is_no_longer_aside() -> None:
+def test_deleted_object_is_no_longer_set_aside() -> None:
     async def story(reader: Reader) -> None:
         reader.server.put(PODS, pod("bad"))
         await asyncio.sleep(60)

@@ -13,7 +13,7 @@ from moorage.kube.client.flow_control import TokenBucket, make_rate_limit
 
 
 class Failing:
-    """A write that fails so many times."""
+    """A write that fails the given number of times."""
 
     def __init__(self, error: ApiError, times: int = 99) -> None:
         self.error, self.times, self.tries = error, times, 0
@@ -43,7 +43,7 @@ ATTEMPTS = {
 
 
 @pytest.mark.parametrize(("error", "conflicts", "tries"), ATTEMPTS.values(), ids=ATTEMPTS)
-def test_what_is_tried_again(error: ApiError, conflicts: bool, tries: int) -> None:
+def test_retried_errors(error: ApiError, conflicts: bool, tries: int) -> None:
     write = Failing(error)
     with pytest.raises(type(error)):
         run_virtual(Dispatcher().run(write, retries_conflicts=conflicts), VirtualClock())
@@ -88,7 +88,7 @@ def test_the_important_go_first_and_never_too_many_at_once() -> None:
     assert order == ["a", "b", "d", "e", "c", "f"]
 
 
-def test_who_gives_up_waiting_leaves_no_gap() -> None:
+def test_cancelled_write_releases_its_slot() -> None:
     async def main() -> None:
         dispatcher = Dispatcher(max_writes=1)
         release = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Who we are to a real TLS server: every kind of credentials of a kubeconfig, and what happens when they change."""
+"""Client identity on a real TLS server: all credential types of a kubeconfig, and their rotation."""
 
 import asyncio
 import os
@@ -114,7 +114,7 @@ def test_every_kind(tmp_path: Path, authority: Authority, user: User, header: st
     assert [(visit.authorization, visit.certificate) for visit in server.visits] == [(header, certificate)]
 
 
-def test_acting_as_somebody_else(tmp_path: Path, authority: Authority) -> None:
+def test_impersonation(tmp_path: Path, authority: Authority) -> None:
     server = ApiOverTls(authority)
     user = {"token": "t", "as": "joe", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"ex/ample": ["x"]}}
 
@@ -134,7 +134,7 @@ def test_acting_as_somebody_else(tmp_path: Path, authority: Authority) -> None:
     ]
 
 
-def test_another_server_name_is_asked_for_and_verified(tmp_path: Path, authority: Authority) -> None:
+def test_tls_server_name_is_sent_and_verified(tmp_path: Path, authority: Authority) -> None:
     server = ApiOverTls(authority)
 
     async def use() -> None:
@@ -152,7 +152,7 @@ def test_another_server_name_is_asked_for_and_verified(tmp_path: Path, authority
     assert server.names == ["api.example", "elsewhere.example"]
 
 
-def test_an_unknown_authority_is_refused_unless_told_not_to_look(tmp_path: Path, authority: Authority) -> None:
+def test_unknown_authority_is_rejected_unless_verification_is_off(tmp_path: Path, authority: Authority) -> None:
     server = ApiOverTls(authority)
 
     async def use() -> None:
@@ -169,7 +169,7 @@ def test_an_unknown_authority_is_refused_unless_told_not_to_look(tmp_path: Path,
     assert len(server.visits) == 1
 
 
-def test_a_program_is_asked_again_when_its_word_expires(tmp_path: Path, authority: Authority) -> None:
+def test_credential_program_runs_again_when_its_token_expires(tmp_path: Path, authority: Authority) -> None:
     server, clock = ApiOverTls(authority), VirtualClock()
     user = program(tmp_path, '{"token":"t$N","expirationTimestamp":"2026-01-01T01:00:00Z"}')
 
@@ -197,7 +197,7 @@ def test_a_refused_token_is_replaced_once(tmp_path: Path, authority: Authority) 
     assert runs(tmp_path) == 2
 
 
-def test_who_is_refused_twice_is_told_so(tmp_path: Path, authority: Authority) -> None:
+def test_second_rejection_of_credentials_is_an_error(tmp_path: Path, authority: Authority) -> None:
     server = ApiOverTls(authority, refuses=lambda _visit: True)
     user = program(tmp_path, '{"token":"t$N"}')
 
@@ -292,13 +292,13 @@ def test_in_a_pod_token_and_authority_rotate(tmp_path: Path, authority: Authorit
         port = server.url.rpartition(":")[2]
         env = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
         connection = in_cluster(tmp_path, env, clock)
-        async with ApiClient(connection, clock=clock) as client, ApiClient(connection, clock=clock) as other:
+        async with ApiClient(connection, clock=clock) as client, ApiClient(connection, clock=clock) as second_client:
             await client.request("GET", "/api")
             server.use_certificate_of(next_authority)
             (tmp_path / "ca.crt").write_bytes(next_authority.pem)
             (tmp_path / "token").write_text("second")
             clock.advance(61)
-            await other.request("GET", "/api")
+            await second_client.request("GET", "/api")
             await client.request("GET", "/api")
 
     serve(server, use)
@@ -309,7 +309,7 @@ def test_in_a_pod_token_and_authority_rotate(tmp_path: Path, authority: Authorit
     ], "whom we trust has changed, so the first connection is not used again"
 
 
-def test_files_of_several_folders_find_what_is_beside_each(tmp_path: Path, authority: Authority) -> None:
+def test_files_of_several_folders_resolve_relative_paths(tmp_path: Path, authority: Authority) -> None:
     server = ApiOverTls(authority)
 
     async def use() -> None:
@@ -328,7 +328,7 @@ def test_files_of_several_folders_find_what_is_beside_each(tmp_path: Path, autho
     assert [visit.certificate for visit in server.visits] == ["joe"]
 
 
-def test_a_program_of_the_wrong_version_is_told_apart(tmp_path: Path, authority: Authority) -> None:
+def test_credential_program_of_the_wrong_version_is_reported(tmp_path: Path, authority: Authority) -> None:
     server = ApiOverTls(authority)
 
     async def use() -> None:
@@ -348,19 +348,19 @@ def script(folder: Path, text: str) -> dict[str, Any]:
 
 
 def refusal(folder: Path, authority: Authority, user: dict[str, Any]) -> str:
-    """Return what we are told when a program's credentials are asked for."""
+    """Return the error message for the credentials of a program."""
     server = ApiOverTls(authority)
-    found: list[str] = []
+    messages: list[str] = []
 
     async def use() -> None:
         async with ApiClient(connected(folder, server, user)) as client:
             with pytest.raises(Unauthorized) as raised:
                 await client.request("GET", "/api")
-            found.append(str(raised.value))
+            messages.append(str(raised.value))
 
     serve(server, use)
     assert server.visits == []
-    return found[0]
+    return messages[0]
 
 
 EXPIRIES = (
@@ -374,21 +374,21 @@ EXPIRIES = (
 
 
 @pytest.mark.parametrize("text", EXPIRIES, ids=lambda text: text[:20])
-def test_an_expiry_that_is_no_time_is_one_clear_error(tmp_path: Path, authority: Authority, text: str) -> None:
+def test_invalid_expiry_is_one_clear_error(tmp_path: Path, authority: Authority, text: str) -> None:
     user = program(tmp_path, f'{{"token":"t","expirationTimestamp":"{text}"}}')
-    told = refusal(tmp_path, authority, user)
-    assert "login: printed an expirationTimestamp that is no time" in told
-    assert len(told) < 500
+    message = refusal(tmp_path, authority, user)
+    assert "login: printed an expirationTimestamp that is no time" in message
+    assert len(message) < 500
 
 
 def states_of_group(group: int) -> list[str]:
-    found = []
+    states = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
             if int(of) == group:
-                found.append(state)
-    return found
+                states.append(state)
+    return states
 
 
 SLOW = {
@@ -404,17 +404,17 @@ def test_a_program_that_takes_too_long_is_killed(
     tmp_path: Path, authority: Authority, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(credentials, "EXEC_SECONDS", 1.0)
-    told = refusal(tmp_path, authority, script(tmp_path, f"echo $$ > {tmp_path}/pid\n{text}"))
-    assert "did not end within 1 s and was killed" in told
+    message = refusal(tmp_path, authority, script(tmp_path, f"echo $$ > {tmp_path}/pid\n{text}"))
+    assert "did not end within 1 s and was killed" in message
     group = int((tmp_path / "pid").read_text())
-    # SIGKILL is sent by then, but the kernel takes a moment to end those who are on another core.
+    # SIGKILL has been sent, but the kernel needs a moment to end processes on another core.
     patience = time.monotonic() + 10
     while (states := states_of_group(group)) and set(states) != {"Z"} and time.monotonic() < patience:
         time.sleep(0.01)
     assert set(states) <= {"Z"}, "nothing that it started runs on"
 
 
-def test_of_long_complaints_the_beginning_is_shown(tmp_path: Path, authority: Authority) -> None:
-    told = refusal(tmp_path, authority, script(tmp_path, "head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 3"))
-    assert "exited with code 3: xxx" in told
-    assert len(told) < 3000
+def test_long_error_output_is_truncated(tmp_path: Path, authority: Authority) -> None:
+    message = refusal(tmp_path, authority, script(tmp_path, "head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 3"))
+    assert "exited with code 3: xxx" in message
+    assert len(message) < 3000

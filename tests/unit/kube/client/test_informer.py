@@ -30,7 +30,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 class Bench:
-    """An informer of pods at work, and what it has told."""
+    """A running informer of pods, and its notifications."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -70,8 +70,8 @@ class Bench:
                 running.cancel()
 
         run_virtual(main(), self.clock)
-        names = {key.partition("/")[2]: thing for key, thing in self.server.stored(PODS).items()}
-        assert self.told == {name: thing["metadata"]["resourceVersion"] for name, thing in names.items()}
+        names = {key.partition("/")[2]: obj for key, obj in self.server.stored(PODS).items()}
+        assert self.told == {name: obj["metadata"]["resourceVersion"] for name, obj in names.items()}
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def _logging() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_logging")
-def test_a_problem_that_stays_is_told_now_and_then_only() -> None:
+def test_permanent_problem_is_reported_occasionally() -> None:
     clock = VirtualClock()
     server = FaultServer(clock)
 
@@ -108,7 +108,7 @@ VOUCHERS = custom_kind("Voucher", "vouchers", "informer.example.org/v1")
 
 
 @pytest.mark.usefixtures("_logging")
-def test_a_kind_that_is_not_served_is_told_now_and_then_and_empty() -> None:
+def test_unserved_kind_is_reported_occasionally_and_empty() -> None:
     clock = VirtualClock()
     server = FaultServer(clock)
 
@@ -134,7 +134,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_what_is_there_is_listed_and_what_changes_is_watched(bench: Bench) -> None:
+def test_existing_objects_are_listed_and_changes_are_watched(bench: Bench) -> None:
     bench.server.put(PODS, pod("a"))
 
     async def scenario() -> None:
@@ -149,19 +149,19 @@ def test_what_is_there_is_listed_and_what_changes_is_watched(bench: Bench) -> No
 
 
 def list_three_pages(bench: Bench, failures: int) -> list[tuple[int, int]]:
-    """List a page, one of twice its size, and one more pod; requests after the second fail so often.
+    """List a page, one of twice its size, and one more pod; after the second page, the given number of requests fail.
 
-    Return what was told when: how many changes, and how many pages had been asked for by then.
+    Return for each notification the number of changes, and the number of pages requested before it.
     """
     for number in range(3 * PAGE_SIZE + 1):
         bench.server.put(PODS, pod(f"pod-{number}"))
-    told: list[tuple[int, int]] = []
+    notifications: list[tuple[int, int]] = []
 
     async def work() -> None:
         def tell(_: Kind, changes: Any) -> None:
-            if not told:
+            if not notifications:
                 bench.server.fail("GET", 500, times=failures)
-            told.append((len(changes), bench.lists))
+            notifications.append((len(changes), bench.lists))
 
         informer: Informer[Pod] = Informer(bench.server.client(), BY_TYPE[Pod], tell)
         running = asyncio.create_task(informer.run())
@@ -169,14 +169,14 @@ def list_three_pages(bench: Bench, failures: int) -> list[tuple[int, int]]:
         running.cancel()
 
     run_virtual(work(), bench.clock)
-    return told
+    return notifications
 
 
-def test_while_a_page_is_told_the_next_is_under_way(bench: Bench) -> None:
+def test_next_page_is_requested_while_a_page_is_delivered(bench: Bench) -> None:
     assert list_three_pages(bench, failures=0) == [(PAGE_SIZE, 2), (2 * PAGE_SIZE, 3), (1, 3)]
 
 
-def test_a_page_that_fails_is_asked_for_until_it_comes(bench: Bench) -> None:
+def test_failed_page_is_retried(bench: Bench) -> None:
     assert list_three_pages(bench, failures=2) == [(PAGE_SIZE, 2), (2 * PAGE_SIZE, 3), (1, 5)]
 
 
@@ -229,7 +229,7 @@ def test_nothing_is_missed(bench: Bench, fault: Any) -> None:
     bench.run(scenario())
 
 
-def test_a_server_that_is_down_is_asked_less_and_less_often(bench: Bench) -> None:
+def test_requests_to_an_unavailable_server_back_off(bench: Bench) -> None:
     async def scenario() -> None:
         await asyncio.sleep(1)
         bench.server.is_down = True
@@ -245,7 +245,7 @@ def test_a_server_that_is_down_is_asked_less_and_less_often(bench: Bench) -> Non
     bench.run(scenario())
 
 
-def test_who_has_to_know_all_need_not_wait_for_a_pause(bench: Bench) -> None:
+def test_following_does_not_wait_for_a_backoff(bench: Bench) -> None:
     async def scenario() -> None:
         await asyncio.sleep(1)
         bench.server.is_down = True
@@ -275,7 +275,7 @@ def test_a_malformed_object_in_a_list_is_skipped_and_counted(bench: Bench) -> No
     assert bench.skipped == ["Pod", "Pod"], "its end is told in the same words"
 
 
-def test_the_end_of_an_object_that_became_malformed_is_heard_of(bench: Bench) -> None:
+def test_deletion_of_a_malformed_object_is_reported(bench: Bench) -> None:
     bench.server.put(PODS, pod("a"))
 
     async def scenario() -> None:
@@ -289,7 +289,7 @@ def test_the_end_of_an_object_that_became_malformed_is_heard_of(bench: Bench) ->
     bench.run(scenario())
 
 
-def test_what_may_not_be_listed_names_the_missing_permission() -> None:
+def test_forbidden_list_reports_the_missing_permission() -> None:
     clock = VirtualClock()
     server = FaultServer(clock)
     message = 'nodes is forbidden: User "x" cannot list resource "nodes" in API group "" at the cluster scope'
@@ -325,14 +325,14 @@ def test_a_resource_that_the_server_does_not_have_is_empty() -> None:
     run_virtual(scenario(), clock)
 
 
-def test_credentials_are_asked_for_again_when_they_are_refused() -> None:
+def test_rejected_credentials_are_requested_again() -> None:
     class Rotating:
         expires_at = float("inf")
-        asked = 0
+        calls = 0
 
         async def renew(self) -> str:
-            self.asked += 1
-            return f"Bearer {self.asked}"
+            self.calls += 1
+            return f"Bearer {self.calls}"
 
     clock, credentials = VirtualClock(), Rotating()
     server = FaultServer(clock)

@@ -1,4 +1,4 @@
-"""Where the server is and who we are: every kind of credentials, and what is said of bad files."""
+"""Server address and identity: all credential types, and errors for invalid files."""
 
 import asyncio
 import base64
@@ -50,7 +50,7 @@ def test_master_replaces_the_server(tmp_path: Path) -> None:
     assert load(write(tmp_path), master="https://other:1/").server == "https://other:1"
 
 
-def test_the_name_of_another_server_is_another(tmp_path: Path) -> None:
+def test_tls_server_name_is_dropped_for_another_server(tmp_path: Path) -> None:
     path = write(tmp_path, cluster={"tls-server-name": "real.name"})
     assert load(path, master="https://other:1").server_name == ""
 
@@ -60,13 +60,13 @@ def test_master_alone_needs_no_file() -> None:
     assert (connection.server, connection.tls) == ("http://127.0.0.1:8080", None)
 
 
-def test_verification_is_off_only_when_asked_for(tmp_path: Path) -> None:
+def test_verification_can_be_disabled(tmp_path: Path) -> None:
     connection = load(write(tmp_path, cluster={"insecure-skip-tls-verify": True}))
     assert connection.tls is not None
     assert connection.tls.context.verify_mode == ssl.CERT_NONE
 
 
-def test_certificates_in_the_file_or_beside_it(tmp_path: Path, authority: Path) -> None:
+def test_certificates_inline_or_in_files(tmp_path: Path, authority: Path) -> None:
     def data(name: str) -> str:
         return base64.b64encode((authority / name).read_bytes()).decode()
 
@@ -84,7 +84,7 @@ def test_certificates_in_the_file_or_beside_it(tmp_path: Path, authority: Path) 
     for path in (inside, beside):
         tls = load(path).tls
         assert tls is not None
-        assert [dict(part[0] for part in found["subject"]) for found in tls.context.get_ca_certs()] == [
+        assert [dict(part[0] for part in certificate["subject"]) for certificate in tls.context.get_ca_certs()] == [
             {"commonName": "test"}
         ]
     assert load(inside).server_name == "real.name"
@@ -136,7 +136,7 @@ def test_a_proxy_is_the_clusters_or_the_environments(tmp_path: Path) -> None:
     assert load_connection(master="https://10.0.0.1", environ={"HTTPS_PROXY": "http://env:1"}).proxy == "http://env:1"
 
 
-def test_several_files_add_up_and_the_first_to_say_something_wins(tmp_path: Path) -> None:
+def test_several_files_are_merged_and_the_first_value_wins(tmp_path: Path) -> None:
     first = write(tmp_path, name="first", users=[], clusters=[{"name": "c", "cluster": {"server": "https://first"}}])
     second = write(tmp_path, name="second", user={"token": "from-second"})
     files = os.pathsep.join((str(tmp_path / "missing"), str(first), str(second)))
@@ -152,14 +152,14 @@ def plugin(folder: Path, script: str) -> None:
 
 
 def exec_user(**more: Any) -> dict[str, Any]:
-    known = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login", "interactiveMode": "Never"}
-    return {"exec": known | more}
+    defaults = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./login", "interactiveMode": "Never"}
+    return {"exec": defaults | more}
 
 
-def test_a_program_is_asked_for_a_token_and_told_about_the_cluster(tmp_path: Path) -> None:
-    told = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":'
+def test_credential_program_gets_cluster_info_and_returns_a_token(tmp_path: Path) -> None:
+    credential = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":'
     status = '{"token":"\'$1-$WHO\'","expirationTimestamp":"2026-01-01T01:00:00Z"}}'
-    plugin(tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > info\necho '{told}{status}'")
+    plugin(tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > info\necho '{credential}{status}'")
     user = exec_user(args=["arg"], env=[{"name": "WHO", "value": "me"}], provideClusterInfo=True)
     own = {"name": "client.authentication.k8s.io/exec", "extension": {"a": 1}}
     connection = load(write(tmp_path, user=user, cluster={"extensions": [own]}))
@@ -202,7 +202,7 @@ def test_bad_programs(tmp_path: Path, script: str, error: type[Exception], messa
         header(load(write(tmp_path, user=exec_user())))
 
 
-def test_a_program_that_is_not_there_names_where_to_get_it(tmp_path: Path) -> None:
+def test_missing_credential_program_reports_its_install_hint(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file") as raised:
         header(load(write(tmp_path, user=exec_user(installHint="brew install login"))))
     assert raised.value.hint == "brew install login"
@@ -255,7 +255,7 @@ def test_bad_files(tmp_path: Path, content: dict[str, Any], message: str) -> Non
         load(write(tmp_path, **content))
 
 
-def test_a_file_in_json_says_the_same(tmp_path: Path) -> None:
+def test_json_file_is_equivalent(tmp_path: Path) -> None:
     file = write(tmp_path, cluster={"server": "https://api:6443", "insecure-skip-tls-verify": True})
     copy = tmp_path / "copy.json"
     copy.write_text(json.dumps(yaml.safe_load(file.read_text())))
@@ -279,6 +279,6 @@ def test_unreadable_files(tmp_path: Path, text: str | None, message: str) -> Non
         load(tmp_path / "config")
 
 
-def test_no_word_of_any_server_says_what_to_write(tmp_path: Path) -> None:
+def test_missing_server_reports_the_options(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--kubeconfig=FILE or --master=URL"):
         load_connection(environ={"KUBECONFIG": str(tmp_path / "nothing")})

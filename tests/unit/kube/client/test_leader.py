@@ -1,4 +1,4 @@
-"""Leader election: who may lead, when a lease runs out, and how leadership is lost and given back."""
+"""Leader election: candidates, expiry of leases, and how leadership is lost and released."""
 
 import asyncio
 from random import Random
@@ -36,14 +36,14 @@ class TestElection:
         self.clock = VirtualClock()
         self.election = Election(LeaseSettings("me"), self.clock)
 
-    def test_a_lease_that_is_not_there_is_made(self) -> None:
+    def test_missing_lease_is_created(self) -> None:
         self.election.observe(None)
         bid = self.election.bid()
         assert bid is not None
         assert (bid.key, bid.spec.holder_identity, bid.spec.lease_duration_seconds) == (KEY, "me", 15)
         assert bid.spec.lease_transitions == 0
 
-    def test_somebody_elses_lease_runs_out_by_our_own_clock(self) -> None:
+    def test_lease_of_another_holder_expires_by_the_local_clock(self) -> None:
         self.election.observe(lease("other"))
         self.clock.advance(14.9)
         assert self.election.bid() is None
@@ -52,14 +52,14 @@ class TestElection:
         assert bid is not None
         assert bid.spec.lease_transitions == 4
 
-    def test_a_renewal_starts_the_time_anew(self) -> None:
+    def test_renewal_restarts_the_lease_duration(self) -> None:
         self.election.observe(lease("other"))
         self.clock.advance(14)
         self.election.observe(lease("other", renewed="2"))
         self.clock.advance(14)
         assert self.election.bid() is None
 
-    def test_the_same_lease_seen_again_does_not(self) -> None:
+    def test_same_lease_does_not_restart_the_duration(self) -> None:
         self.election.observe(lease("other"))
         self.clock.advance(14)
         self.election.observe(lease("other"))
@@ -75,7 +75,7 @@ class TestElection:
         [(None, True), (lease("", transitions=0), False), (lease("other", transitions=0), False), (lease(""), False)],
         ids=["it makes the lease", "somebody gave it back", "somebody's ran out", "it has changed hands"],
     )
-    def test_who_leads_is_the_first_if(self, found: Lease | None, want: bool) -> None:
+    def test_leader_is_first_if(self, found: Lease | None, want: bool) -> None:
         self.election.observe(found)
         assert not self.election.is_first, "nobody is who does not lead"
         self.clock.advance(100)
@@ -92,15 +92,15 @@ class TestElection:
 
     def test_giving_back_leaves_a_lease_of_one_second_without_holder(self) -> None:
         self.election.observe(lease("me"))
-        given = self.election.release()
-        assert given is not None
-        assert (given.spec.holder_identity, given.spec.lease_duration_seconds) == ("", 1)
+        released = self.election.release()
+        assert released is not None
+        assert (released.spec.holder_identity, released.spec.lease_duration_seconds) == ("", 1)
 
     def test_only_the_holder_gives_back(self) -> None:
         self.election.observe(lease("other"))
         assert self.election.release() is None
 
-    def test_the_watchdog_barks_when_a_leader_renews_nothing(self) -> None:
+    def test_leader_without_renewals_is_overdue(self) -> None:
         self.election.observe(None)
         self.election.bid()
         self.election.written(lease("me"))
@@ -111,7 +111,7 @@ class TestElection:
 
 
 class Jumping(VirtualClock):
-    """A clock whose wall clock somebody sets."""
+    """A clock whose wall clock can be set."""
 
     offset = 0.0
 
@@ -125,23 +125,23 @@ JUMPS = {"back": -86_400.0, "ahead": 86_400.0}
 @pytest.mark.parametrize("jump", JUMPS.values(), ids=JUMPS)
 def test_setting_the_wall_clock_changes_no_lease(jump: float) -> None:
     clock = Jumping()
-    ours, theirs = (Election(LeaseSettings(name), clock) for name in ("me", "you"))
-    ours.observe(None)
-    written = ours.bid()
-    assert written is not None
-    ours.written(written)
-    theirs.observe(written)
-    held_until = ours.held_until
+    own, rival = (Election(LeaseSettings(name), clock) for name in ("me", "you"))
+    own.observe(None)
+    bid = own.bid()
+    assert bid is not None
+    own.written(bid)
+    rival.observe(bid)
+    held_until = own.held_until
     clock.offset = jump
-    assert ours.held_until == held_until == clock.now() + 10
-    assert not ours.is_overdue()
+    assert own.held_until == held_until == clock.now() + 10
+    assert not own.is_overdue()
     clock.advance(14)
-    assert theirs.bid() is None
+    assert rival.bid() is None
     clock.advance(2)
-    assert theirs.bid() is not None
+    assert rival.bid() is not None
 
 
-def test_the_lease_is_held_from_when_it_was_asked_for() -> None:
+def test_lease_starts_at_the_time_of_its_request() -> None:
     clock = VirtualClock()
     election = Election(LeaseSettings("me"), clock)
     election.observe(None)
@@ -262,7 +262,7 @@ def test_a_short_outage_is_survived() -> None:
     run(scenario)
 
 
-def test_a_lease_taken_by_somebody_else_is_lost_at_once() -> None:
+def test_lease_taken_by_another_holder_is_lost_immediately() -> None:
     async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
         leading = first.start()
         await asyncio.sleep(10)
@@ -276,17 +276,19 @@ def test_a_lease_taken_by_somebody_else_is_lost_at_once() -> None:
     run(scenario)
 
 
-def test_what_is_held_is_told_and_ends_before_another_can_lead() -> None:
+def test_lease_expiry_is_reported_before_another_can_lead() -> None:
     async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
-        held: list[float] = []
-        first.elector.on_held = held.append
+        expiries: list[float] = []
+        first.elector.on_held = expiries.append
         leading = first.start()
         await asyncio.sleep(10)
-        assert clock.now() < held[-1] <= clock.now() + 10
+        assert clock.now() < expiries[-1] <= clock.now() + 10
         server.is_down = True
         with pytest.raises(LeadershipLost):
             await leading
-        *_, last, end = [until for until, following in zip(held, [*held[1:], None], strict=True) if until != following]
+        *_, last, end = [
+            until for until, following in zip(expiries, [*expiries[1:], None], strict=True) if until != following
+        ]
         assert end == 0.0
         assert clock.now() == pytest.approx(last, abs=0.1)
 
@@ -323,7 +325,7 @@ def test_a_leader_that_was_frozen_does_not_take_the_lease_back() -> None:
     run(scenario)
 
 
-def test_work_that_fails_gives_the_lease_back_and_is_heard_of() -> None:
+def test_failing_work_releases_the_lease_and_is_reported() -> None:
     async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
         async def failing() -> None:
             raise ValueError("boom")
@@ -383,7 +385,7 @@ class TestCoordinatedElection:
         self.clock = VirtualClock()
         self.election = CoordinatedElection(LeaseSettings("me", version="1.37.0"), self.clock)
 
-    def test_a_lease_that_is_missing_or_somebody_elses_is_not_touched(self) -> None:
+    def test_missing_or_foreign_lease_is_not_changed(self) -> None:
         self.election.observe(None)
         assert self.election.bid() is None
         self.election.observe(lease("other"))
@@ -393,8 +395,8 @@ class TestCoordinatedElection:
         assert self.election.bid() is None
 
     def test_our_own_is_renewed_as_it_is(self) -> None:
-        found = lease("me", duration=5)
-        self.election.observe(replace(found, spec=replace(found.spec, strategy="OldestEmulationVersion")))
+        current = lease("me", duration=5)
+        self.election.observe(replace(current, spec=replace(current.spec, strategy="OldestEmulationVersion")))
         bid = self.election.bid()
         assert bid is not None
         assert (bid.spec.acquire_time, bid.spec.lease_transitions, bid.spec.strategy) == (
@@ -404,16 +406,16 @@ class TestCoordinatedElection:
         )
         assert (bid.spec.lease_duration_seconds, bid.spec.renew_time != "1") == (15, True)
 
-    def test_nobody_is_known_to_be_the_first(self) -> None:
+    def test_observed_lease_holder_is_not_first(self) -> None:
         self.election.observe(lease("me", transitions=0))
         assert not self.election.is_first
 
-    def test_one_that_has_run_out_is_not(self) -> None:
+    def test_expired_lease_is_not_renewed(self) -> None:
         self.election.observe(lease("me", duration=5))
         self.clock.advance(5)
         assert self.election.bid() is None
 
-    def test_nor_is_one_that_somebody_else_is_to_have(self) -> None:
-        found = lease("me")
-        self.election.observe(replace(found, spec=replace(found.spec, preferred_holder="other")))
+    def test_lease_with_another_preferred_holder_is_not_renewed(self) -> None:
+        current = lease("me")
+        self.election.observe(replace(current, spec=replace(current.spec, preferred_holder="other")))
         assert self.election.bid() is None

@@ -31,19 +31,19 @@ def page(*pods: dict[str, Any], version: int = 10, token: str = "") -> bytes:
     return msgspec.json.encode({"kind": "PodList", "metadata": meta, "items": list(pods)})
 
 
-def line(event: str, thing: Any) -> bytes:
-    return msgspec.json.encode({"type": event, "object": thing}) + b"\n"
+def line(event: str, obj: Any) -> bytes:
+    return msgspec.json.encode({"type": event, "object": obj}) + b"\n"
 
 
 def story(changes: list[Change[Pod]]) -> list[str]:
     """Write changes as `+new`, `~changed`, `-gone` and `-gone?` (last version missed)."""
-    told = []
+    signs = []
     for change in changes:
-        thing = change.after or change.before
-        assert thing is not None
+        obj = change.after or change.before
+        assert obj is not None
         sign = "+" if change.before is None else "~" if change.after is not None else "-"
-        told.append(f"{sign}{thing.name}{'' if change.is_final else '?'}")
-    return told
+        signs.append(f"{sign}{obj.name}{'' if change.is_final else '?'}")
+    return signs
 
 
 FOLLOWING: dict[str, tuple[bytes, str | None]] = {
@@ -57,13 +57,13 @@ FOLLOWING: dict[str, tuple[bytes, str | None]] = {
 
 
 @pytest.mark.parametrize(("body", "want"), FOLLOWING.values(), ids=FOLLOWING)
-def test_the_next_page_is_seen_before_a_page_is_taken_in(body: bytes, want: str | None) -> None:
-    found = machine().following(body)
+def test_next_page_is_detected_before_a_page_is_decoded(body: bytes, want: str | None) -> None:
+    request = machine().following(body)
     if want is None:
-        assert found is None
+        assert request is None
     else:
-        assert found is not None
-        assert found.path.endswith(want)
+        assert request is not None
+        assert request.path.endswith(want)
 
 
 SIZES: dict[str, tuple[list[int], list[int]]] = {
@@ -77,10 +77,12 @@ SIZES: dict[str, tuple[list[int], list[int]]] = {
 
 
 @pytest.mark.parametrize(("lengths", "want"), SIZES.values(), ids=SIZES)
-def test_how_many_objects_are_asked_for_goes_by_how_long_they_are(lengths: list[int], want: list[int]) -> None:
+def test_page_size_depends_on_object_length(lengths: list[int], want: list[int]) -> None:
     watching = machine()
-    asked = [watching.following(page(token="t").ljust(length)) for length in lengths]
-    assert [request and request.path for request in asked] == [f"/api/v1/pods?limit={size}&continue=t" for size in want]
+    requests = [watching.following(page(token="t").ljust(length)) for length in lengths]
+    assert [request and request.path for request in requests] == [
+        f"/api/v1/pods?limit={size}&continue=t" for size in want
+    ]
 
 
 @pytest.mark.parametrize("error", [ServerError("too slow"), Gone("expired")], ids=["slow", "gone"])
@@ -159,7 +161,7 @@ def test_half_a_line_is_forgotten_with_its_watch() -> None:
     assert story(watching.chunk(line("ADDED", pod("b", 12)))) == ["+b"]
 
 
-def test_gone_lists_again_and_tells_only_what_differs() -> None:
+def test_gone_lists_again_and_reports_only_differences() -> None:
     watching = machine()
     watching.page(page(pod("same", 1), pod("changed", 2), pod("gone", 3)))
     with pytest.raises(Gone) as raised:
@@ -167,11 +169,11 @@ def test_gone_lists_again_and_tells_only_what_differs() -> None:
     watching.failed(raised.value)
     assert set(watching.known) == {"shop/same", "shop/changed", "shop/gone"}, "state is kept while the list is read"
     assert not watching.next_request().is_watch
-    told = watching.page(page(pod("same", 1), pod("changed", 22), pod("new", 23), version=30))
-    assert story(told) == ["~changed", "+new", "-gone?"]
+    changes = watching.page(page(pod("same", 1), pod("changed", 22), pod("new", 23), version=30))
+    assert story(changes) == ["~changed", "+new", "-gone?"]
 
 
-def test_a_page_that_expired_starts_the_list_anew() -> None:
+def test_expired_page_restarts_the_list() -> None:
     watching = machine()
     watching.page(page(pod("a", 1), token="t"))
     watching.failed(Gone("expired"))
@@ -203,7 +205,7 @@ def test_rubbish_instead_of_a_list_is_an_error_and_loses_nothing(body: bytes) ->
     assert set(watching.known) == {"shop/a"}
 
 
-def test_what_came_with_a_list_that_cannot_be_used_is_told_with_the_next() -> None:
+def test_objects_of_an_invalid_list_are_reported_with_the_next_list() -> None:
     watching = machine()
     with pytest.raises(ApiError, match="no resourceVersion"):
         watching.page(msgspec.json.encode({"metadata": {}, "items": [pod("a", 1), pod("b", 2)]}))
@@ -217,7 +219,7 @@ def test_invalid_data_in_a_watch_stream_is_an_error() -> None:
         watching.chunk(b"<html>\n")
 
 
-def test_malformed_objects_are_counted_and_what_was_known_of_them_is_kept() -> None:
+def test_malformed_objects_are_counted_and_keep_their_last_state() -> None:
     skipped: list[str] = []
     watching = ListWatch(PODS, Decoding(Pod, skipped.append))
     watching.page(page(pod("a", 1), pod("b", 2)))
@@ -241,7 +243,7 @@ def test_custom_resources_come_as_plain_data() -> None:
 
 
 @given(st.data())
-def test_whatever_happens_the_changes_add_up_to_what_the_server_has(data: st.DataObject) -> None:
+def test_changes_always_add_up_to_the_server_state(data: st.DataObject) -> None:
     """Random histories with watches that are cut and versions that expire: replaying the changes gives the truth."""
     watching, truth, log, version = machine(page_size=3), dict[str, int](), list[tuple[int, bytes]](), 10
     replayed: dict[str, str] = {}
@@ -275,11 +277,11 @@ def test_whatever_happens_the_changes_add_up_to_what_the_server_has(data: st.Dat
         elif step == "cut":
             since = int(watching.version)
             watching.next_request()
-            replay(watching.chunk(b"".join(told for number, told in log if number > since)))
+            replay(watching.chunk(b"".join(event_line for number, event_line in log if number > since)))
         elif step == "expire":
             watching.failed(Gone("expired"))
             relist()
-    replay(watching.chunk(b"".join(told for number, told in log if number > int(watching.version))))
+    replay(watching.chunk(b"".join(event_line for number, event_line in log if number > int(watching.version))))
     assert replayed == {name: str(number) for name, number in truth.items()}
 
 

@@ -1,4 +1,4 @@
-"""What is listed is decoded into objects that share what is equal in them."""
+"""Listed objects are decoded into objects that share equal parts."""
 
 from operator import attrgetter
 from typing import Any
@@ -19,8 +19,8 @@ from moorage.kube.client.list_watch import Decoding
 def listed(*images: dict[str, Any]) -> list[Node]:
     """Return two nodes of one page that hold the same images."""
     items = [{"metadata": {"name": name}, "status": {"images": images}} for name in ("node-1", "node-2")]
-    _, found, _ = Decoding(Node).page(msgspec.json.encode({"items": items}))
-    return found
+    _, nodes_listed, _ = Decoding(Node).page(msgspec.json.encode({"items": items}))
+    return nodes_listed
 
 
 APP = {"names": ["registry.example.com/app:1"], "sizeBytes": 1000}
@@ -28,10 +28,13 @@ OLD = {"names": ["registry.example.com/app:0"], "sizeBytes": 1000}
 
 
 def test_nodes_share_the_images_that_they_hold() -> None:
-    one, other = listed(APP, OLD)
-    assert one.status.images == msgspec.convert([APP, OLD], tuple[nodes.ContainerImage, ...])
-    assert all(mine is theirs for mine, theirs in zip(one.status.images, other.status.images, strict=True))
-    assert one.image_names == {"registry.example.com/app:1", "registry.example.com/app:0"}
+    first, second = listed(APP, OLD)
+    assert first.status.images == msgspec.convert([APP, OLD], tuple[nodes.ContainerImage, ...])
+    assert all(
+        first_image is second_image
+        for first_image, second_image in zip(first.status.images, second.status.images, strict=True)
+    )
+    assert first.image_names == {"registry.example.com/app:1", "registry.example.com/app:0"}
 
 
 def test_images_that_no_node_has_any_more_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,10 +53,8 @@ ALIKE: dict[type[KubeObject], tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("kind", "told"), ALIKE.items(), ids=[kind.__name__ for kind in ALIKE])
-def test_what_is_listed_and_what_is_watched_share_their_parts(
-    kind: type[KubeObject], told: tuple[dict[str, Any], str]
-) -> None:
+def test_listed_and_watched_objects_share_parts(kind: type[KubeObject], told: tuple[dict[str, Any], str]) -> None:
     decoding, (data, path) = Decoding(kind), told
-    _, (*_, listed), _ = decoding.page(msgspec.json.encode({"items": [data] * 20}))
+    _, (*_, listed_obj), _ = decoding.page(msgspec.json.encode({"items": [data] * 20}))
     _, watched = decoding.event(msgspec.json.encode({"type": "MODIFIED", "object": data}))
-    assert attrgetter(path)(listed) is attrgetter(path)(watched)
+    assert attrgetter(path)(listed_obj) is attrgetter(path)(watched)

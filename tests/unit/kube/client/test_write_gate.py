@@ -1,4 +1,4 @@
-"""Nothing is written without the lease, whatever was under way when it ended; reading goes on."""
+"""No write is sent without the lease, even if it started before the lease ended; reads continue."""
 
 import asyncio
 
@@ -17,14 +17,14 @@ class Lease:
 
 
 async def exchange(requests: list[bytes], *, ends: bool = False) -> list[bytes]:
-    """Read once, perhaps lose the lease, and send requests; return what the server got, and what was refused."""
-    got: list[bytes] = []
+    """Read once, optionally lose the lease, and send requests; return the received and the rejected requests."""
+    received: list[bytes] = []
     lease = Lease()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
-                got.append((await reader.readuntil(b"\r\n\r\n")).split()[0])
+                received.append((await reader.readuntil(b"\r\n\r\n")).split()[0])
                 writer.write(ANSWER)
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
@@ -39,13 +39,13 @@ async def exchange(requests: list[bytes], *, ends: bool = False) -> list[bytes]:
         try:
             await pool.send(request)
         except Unreachable as error:
-            got.append(b"in doubt" if error.was_sent else b"refused")
+            received.append(b"in doubt" if error.was_sent else b"refused")
     pool.close()
     server.close()
-    return got
+    return received
 
 
-def test_what_may_be_written_is() -> None:
+def test_permitted_writes_are_sent() -> None:
     assert asyncio.run(exchange([WRITE, READ, WRITE])) == [b"GET", b"POST", b"GET", b"POST"]
 
 
@@ -55,11 +55,11 @@ def test_nothing_is_written_on_a_connection_that_is_there() -> None:
 
 def test_nothing_is_written_if_the_lease_ended_while_we_connected() -> None:
     async def main() -> None:
-        lease, got = Lease(), asyncio.Event()
+        lease, is_received = Lease(), asyncio.Event()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             if await reader.read(1):
-                got.set()
+                is_received.set()
             writer.close()
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -69,7 +69,7 @@ def test_nothing_is_written_if_the_lease_ended_while_we_connected() -> None:
         lease.is_held = False
         with pytest.raises(Unreachable, match="the lease is no longer held"):
             await sending
-        assert not got.is_set()
+        assert not is_received.is_set()
         pool.close()
         server.close()
 

@@ -58,7 +58,7 @@ def test_later_connections_resume_the_session_of_the_first(run: Run, authority: 
                 await client.request("GET", "/first")
                 await asyncio.gather(*(client.request("GET", f"/{number}") for number in range(3)))
                 assert [visit.is_resumed for visit in server.visits if visit.connection > 1] == [True, True]
-                # Who is somebody else from now on proves that.
+                # A new identity from now on proves that.
                 certificate, key = authority.issue("somebody")
                 tls.show(Path(certificate).read_text(), Path(key).read_text())
                 await client.request("GET", "/as-somebody")
@@ -71,9 +71,9 @@ def test_a_tunnel(run: Run, authority: Authority) -> None:
     async def main() -> None:
         async with HttpProxy().running() as proxy:
             await through(authority, f"http://joe:s%40crt@127.0.0.1:{proxy.port}", ask_twice)
-        (asked,) = proxy.asked
-        assert asked.startswith("CONNECT api.example:")
-        assert "Proxy-Authorization: Basic am9lOnNAY3J0\r\n" in asked
+        (head,) = proxy.asked
+        assert head.startswith("CONNECT api.example:")
+        assert "Proxy-Authorization: Basic am9lOnNAY3J0\r\n" in head
 
     run(main())
 
@@ -111,7 +111,7 @@ def test_socks(run: Run, authority: Authority, user: str) -> None:
         async with SocksProxy(user=user, password="s@crt" if user else "").running() as proxy:
             login = "joe:s%40crt@" if user else ""
             await through(authority, f"socks5://{login}127.0.0.1:{proxy.port}", ask_twice)
-        assert [asked.partition(":")[0] for asked in proxy.asked] == ["api.example"], "the proxy looks names up"
+        assert [head.partition(":")[0] for head in proxy.asked] == ["api.example"], "the proxy looks names up"
 
     run(main())
 
@@ -148,7 +148,7 @@ def test_a_proxy_that_refuses_is_named(
     asyncio.run(main())
 
 
-def test_a_proxy_that_is_not_there(authority: Authority) -> None:
+def test_unreachable_proxy(authority: Authority) -> None:
     async def refused(client: ApiClient, _server: ApiOverTls) -> None:
         with pytest.raises(Unreachable, match="no connection"):
             await client.request("GET", "/")
@@ -157,7 +157,7 @@ def test_a_proxy_that_is_not_there(authority: Authority) -> None:
         asyncio.run(through(authority, f"{scheme}://127.0.0.1:1", refused))
 
 
-def test_what_is_not_encrypted_is_forwarded(run: Run) -> None:
+def test_plain_http_is_forwarded(run: Run) -> None:
     lines: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -172,8 +172,8 @@ def test_what_is_not_encrypted_is_forwarded(run: Run) -> None:
                 assert await client.request("GET", "/one") == b"{}"
                 async with client.stream("/two?watch=true") as answer:
                     assert [piece async for piece in answer] == [b"{}"]
-            wanted = [f"GET {server}/{path} HTTP/1.1".encode() for path in ("one", "two?watch=true")]
-            assert lines == wanted
-            assert all("Proxy-Authorization: Basic am9lOnB3\r\n" in asked for asked in proxy.asked)
+            expected = [f"GET {server}/{path} HTTP/1.1".encode() for path in ("one", "two?watch=true")]
+            assert lines == expected
+            assert all("Proxy-Authorization: Basic am9lOnB3\r\n" in head for head in proxy.asked)
 
     run(main())

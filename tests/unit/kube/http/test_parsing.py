@@ -1,4 +1,4 @@
-"""Bytes into requests and responses: what is in them, where it may stand, and how much of it there may be."""
+"""Bytes into requests and responses: their contents, permitted positions, and limits."""
 
 import gc
 import weakref
@@ -34,26 +34,26 @@ TRAILERS = (b"Authorization: Bearer t", b"X-Remote-Group: system:masters", b"Hos
 
 @pytest.mark.parametrize("trailer", TRAILERS)
 def test_trailers_are_never_headers(trailer: bytes) -> None:
-    found = parser()
-    found.feed(CHUNKED + b"1\r\na\r\n0\r\n" + trailer + b"\r\n\r\nGET /next HTTP/1.1\r\n\r\n")
-    (request, _), (following, _) = found.requests
+    http_parser = parser()
+    http_parser.feed(CHUNKED + b"1\r\na\r\n0\r\n" + trailer + b"\r\n\r\nGET /next HTTP/1.1\r\n\r\n")
+    (request, _), (following, _) = http_parser.requests
     assert request.all_headers == [(b"host", b"x"), (b"transfer-encoding", b"chunked")]
     assert (request.body, following.path, following.all_headers) == (b"a", "/next", [])
 
 
 def test_headers_are_counted_even_if_they_come_at_once() -> None:
-    found = parser()
-    found.feed(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * MAX_HEADERS + b"\r\n")
-    assert found.refusal is not None
-    assert found.refusal.status == 431
-    assert not found.requests
+    http_parser = parser()
+    http_parser.feed(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * MAX_HEADERS + b"\r\n")
+    assert http_parser.refusal is not None
+    assert http_parser.refusal.status == 431
+    assert not http_parser.requests
 
 
 def test_two_hosts_are_one_too_many() -> None:
-    found = parser()
-    found.feed(b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n")
-    assert found.refusal is not None
-    assert (found.refusal.status, found.refusal.body) == (400, b"too many Host headers")
+    http_parser = parser()
+    http_parser.feed(b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n")
+    assert http_parser.refusal is not None
+    assert (http_parser.refusal.status, http_parser.refusal.body) == (400, b"too many Host headers")
 
 
 def endless_head() -> Iterator[bytes]:
@@ -117,42 +117,42 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize(("pieces", "status"), ENDLESS.values(), ids=ENDLESS)
-def test_what_never_ends_is_refused_after_a_bounded_number_of_bytes(pieces: object, status: int) -> None:
+def test_endless_input_is_rejected_after_a_bounded_number_of_bytes(pieces: object, status: int) -> None:
     assert callable(pieces)
-    found, sent = parser(), 0
+    http_parser, sent = parser(), 0
     for piece in pieces():
-        found.feed(piece)
+        http_parser.feed(piece)
         sent += len(piece)
-        if found.refusal is not None:
+        if http_parser.refusal is not None:
             break
         assert sent < 3 * MAX_HEAD
-    assert found.refusal is not None
-    assert found.refusal.status == status
-    assert not found.requests
+    assert http_parser.refusal is not None
+    assert http_parser.refusal.status == status
+    assert not http_parser.requests
 
 
 def test_a_body_in_many_small_chunks_is_one_run_of_bytes() -> None:
-    found = parser(max_body=10_000)
-    found.feed(CHUNKED)
+    http_parser = parser(max_body=10_000)
+    http_parser.feed(CHUNKED)
     for _ in range(1000):
-        found.feed(b"2\r\nab\r\n")
-    assert not any(isinstance(thing, list) and len(thing) > 100 for thing in vars(found).values())
-    found.feed(b"0\r\n\r\n")
-    assert found.requests[0][0].body == b"ab" * 1000
+        http_parser.feed(b"2\r\nab\r\n")
+    assert not any(isinstance(value, list) and len(value) > 100 for value in vars(http_parser).values())
+    http_parser.feed(b"0\r\n\r\n")
+    assert http_parser.requests[0][0].body == b"ab" * 1000
 
 
 def test_as_many_headers_as_there_may_be() -> None:
-    found = parser()
-    found.feed(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * MAX_HEADERS + b"\r\n")
-    assert len(found.requests[0][0].all_headers) == MAX_HEADERS
+    http_parser = parser()
+    http_parser.feed(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * MAX_HEADERS + b"\r\n")
+    assert len(http_parser.requests[0][0].all_headers) == MAX_HEADERS
 
 
-def test_a_body_is_not_read_from_whom_the_service_refuses() -> None:
-    asked: list[dict[bytes, bytes]] = []
+def test_body_of_a_rejected_request_is_not_read() -> None:
+    header_sets: list[dict[bytes, bytes]] = []
 
     def check(headers: object) -> Reply | None:
         assert isinstance(headers, dict)
-        asked.append(headers)
+        header_sets.append(headers)
         return None if headers.get(b"authorization") == b"Bearer t" else Reply(401, b"no")
 
     service = HttpService(lambda request: Reply(200, request.body), refuse, 1000, check)
@@ -165,10 +165,10 @@ def test_a_body_is_not_read_from_whom_the_service_refuses() -> None:
     friend = RequestParser(service)
     friend.feed(b"POST / HTTP/1.1\r\nAuthorization: Bearer t\r\nContent-Length: 1\r\n\r\na")
     assert friend.requests[0][0].body == b"a"
-    count = len(asked)
+    count = len(header_sets)
     nobody = RequestParser(service)
     nobody.feed(b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
-    assert (len(nobody.requests), len(asked)) == (2, count), "without a body there is nothing to check"
+    assert (len(nobody.requests), len(header_sets)) == (2, count), "without a body there is nothing to check"
 
 
 REQUESTS = (
@@ -181,23 +181,26 @@ REQUESTS = (
 @given(st.lists(st.sampled_from(REQUESTS), max_size=4), st.lists(st.integers(1, 40), min_size=1))
 def test_it_does_not_matter_how_requests_are_cut(requests: list[bytes], cuts: list[int]) -> None:
     data = b"".join(requests)
-    whole, cut = parser(), parser()
-    whole.feed(data)
+    uncut, cut = parser(), parser()
+    uncut.feed(data)
     position = 0
     while position < len(data):
         size = cuts[position % len(cuts)]
         cut.feed(data[position : position + size])
         position += size
-    seen = [[(r.method, r.path, r.all_headers, r.body, keeps) for r, keeps in found.requests] for found in (whole, cut)]
-    assert seen[0] == seen[1]
-    assert len(seen[0]) == len(requests)
+    results = [
+        [(r.method, r.path, r.all_headers, r.body, keeps) for r, keeps in http_parser.requests]
+        for http_parser in (uncut, cut)
+    ]
+    assert results[0] == results[1]
+    assert len(results[0]) == len(requests)
 
 
 @given(st.binary(max_size=300))
 def test_no_bytes_raise(data: bytes) -> None:
-    found = parser()
-    found.feed(data)
-    assert found.refusal is None or 400 <= found.refusal.status < 500
+    http_parser = parser()
+    http_parser.feed(data)
+    assert http_parser.refusal is None or 400 <= http_parser.refusal.status < 500
 
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -217,21 +220,21 @@ RESPONSES = {
 @pytest.mark.parametrize(("data", "want"), RESPONSES.values(), ids=RESPONSES)
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_responses(data: bytes, want: Response, size: int) -> None:
-    found = ResponseParser()
+    response_parser = ResponseParser()
     for _ in range(2):
         for position in range(0, len(data), size):
-            assert not found.is_complete
-            found.feed(data[position : position + size])
-        assert found.is_complete
-        assert found.take() == want
-        assert found.keeps_alive
+            assert not response_parser.is_complete
+            response_parser.feed(data[position : position + size])
+        assert response_parser.is_complete
+        assert response_parser.take() == want
+        assert response_parser.keeps_alive
 
 
-def test_what_comes_uninvited_is_not_taken_for_the_response() -> None:
-    found = ResponseParser()
-    found.feed(OK + BUSY + b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal")
-    assert found.take() == Response(200, b"ok")
-    assert not found.keeps_alive
+def test_unsolicited_response_is_ignored() -> None:
+    response_parser = ResponseParser()
+    response_parser.feed(OK + BUSY + b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal")
+    assert response_parser.take() == Response(200, b"ok")
+    assert not response_parser.keeps_alive
 
 
 ENDINGS = {
@@ -248,11 +251,11 @@ ENDINGS = {
 
 @pytest.mark.parametrize(("data", "want"), ENDINGS.values(), ids=ENDINGS)
 def test_a_response_may_end_with_its_connection(data: bytes, want: Response | None) -> None:
-    found = ResponseParser()
-    found.feed(data)
-    assert not found.is_complete
-    assert found.end_with_connection() == (want is not None)
-    assert want is None or found.take() == want
+    response_parser = ResponseParser()
+    response_parser.feed(data)
+    assert not response_parser.is_complete
+    assert response_parser.end_with_connection() == (want is not None)
+    assert want is None or response_parser.take() == want
 
 
 MALFORMED = {
@@ -264,7 +267,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
-def test_what_is_not_a_response(data: bytes) -> None:
+def test_malformed_response(data: bytes) -> None:
     with pytest.raises(MalformedMessage):
         ResponseParser().feed(data)
 
@@ -273,16 +276,16 @@ def test_what_is_not_a_response(data: bytes) -> None:
 def test_a_closed_parser_is_freed_at_once(make: type[ResponseParser]) -> None:
     gc.disable()
     try:
-        found = make()
-        gone = weakref.ref(found)
-        found.feed(b"GET / HTTP/1.1\r\n" if make is parser else b"HTTP/1.1 200 OK\r\n")
-        found.close()
-        del found
-        assert gone() is None
+        instance = make()
+        reference = weakref.ref(instance)
+        instance.feed(b"GET / HTTP/1.1\r\n" if make is parser else b"HTTP/1.1 200 OK\r\n")
+        instance.close()
+        del instance
+        assert reference() is None
     finally:
         gc.enable()
 
 
-def test_a_status_below_any_other_is_no_answer() -> None:
+def test_status_below_100_is_malformed() -> None:
     with pytest.raises(MalformedMessage):
         ResponseParser().feed(b"HTTP/1.1 000 X\r\nContent-Length: 0\r\n\r\n")

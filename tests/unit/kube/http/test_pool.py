@@ -42,7 +42,7 @@ def with_server(serve: Serve, use: Callable[[HttpPool], Awaitable[Any]]) -> Any:
     return asyncio.run(main())
 
 
-def test_a_connection_is_used_again() -> None:
+def test_connection_is_reused() -> None:
     connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -60,7 +60,7 @@ def test_a_connection_is_used_again() -> None:
     assert connections == 1
 
 
-def test_answers_never_cross() -> None:
+def test_responses_match_their_requests() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             request = await read_request(reader)
@@ -110,7 +110,7 @@ MISBEHAVIOUR = {
 
 
 @pytest.mark.parametrize(("serve", "told"), MISBEHAVIOUR.values(), ids=MISBEHAVIOUR)
-def test_no_answer(serve: Serve, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_response(serve: Serve, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
 
     async def use(pool: HttpPool) -> None:
@@ -121,22 +121,22 @@ def test_no_answer(serve: Serve, told: str, monkeypatch: pytest.MonkeyPatch) -> 
     with_server(serve, use)
 
 
-def test_a_connection_is_closed_if_nobody_waits_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_is_closed_if_its_request_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
 
     async def main() -> None:
-        asked, hung_up = asyncio.Event(), asyncio.Event()
+        request_sent, hung_up = asyncio.Event(), asyncio.Event()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await read_request(reader)
-            asked.set()
+            request_sent.set()
             await reader.read()
             hung_up.set()
 
         async with serving(serve) as port:
             pool = HttpPool(f"http://127.0.0.1:{port}")
             waiting = asyncio.ensure_future(pool.send(REQUEST))
-            await asked.wait()
+            await request_sent.wait()
             waiting.cancel()
             async with asyncio.timeout(10):
                 await hung_up.wait()
@@ -145,7 +145,7 @@ def test_a_connection_is_closed_if_nobody_waits_for_its_answer(monkeypatch: pyte
     asyncio.run(main())
 
 
-def test_nobody_listening_means_that_nothing_was_sent() -> None:
+def test_refused_connection_means_nothing_was_sent() -> None:
     with pytest.raises(Unreachable, match="no connection") as raised:
         asyncio.run(HttpPool("http://127.0.0.1:1").send(REQUEST))
     assert not raised.value.was_sent
@@ -160,7 +160,7 @@ def test_reading_is_tried_again_on_a_new_connection() -> None:
         await read_request(reader)
         writer.write(answer(b"{}"))
         if served == 1:
-            await read_request(reader)  # and hang up without an answer
+            await read_request(reader)  # and hang up without a response
         else:
             await reader.read()
 
@@ -173,8 +173,8 @@ def test_reading_is_tried_again_on_a_new_connection() -> None:
     assert served == 2
 
 
-def test_whoever_measures_hears_of_every_request_even_without_an_answer() -> None:
-    told: list[Exchange] = []
+def test_observer_gets_every_request_even_without_a_response() -> None:
+    exchanges: list[Exchange] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
@@ -183,19 +183,19 @@ def test_whoever_measures_hears_of_every_request_even_without_an_answer() -> Non
         await read_request(reader)  # and hang up
 
     async def use(pool: HttpPool) -> None:
-        client = ApiClient(Connection(pool.server, "test"), transport=pool, on_exchange=told.append)
+        client = ApiClient(Connection(pool.server, "test"), transport=pool, on_exchange=exchanges.append)
         assert await client.request("POST", "/", b"body") == b"{}"
         with pytest.raises(Unreachable):
             await client.request("POST", "/", b"body")
 
     with_server(serve, use)
-    assert [(method, status, sent, got) for method, status, _, sent, got in told] == [
+    assert [(method, status, sent, received) for method, status, _, sent, received in exchanges] == [
         ("POST", 201, 4, 2),
         ("POST", 0, 4, 0),
     ]
 
 
-def test_an_answer_in_chunks_is_put_together() -> None:
+def test_chunked_response_is_joined() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
@@ -278,8 +278,8 @@ def test_the_response_that_counts(first: bytes, then: bytes, status: int, at_onc
         await writer.wait_closed()
 
     async def read_whole(pool: HttpPool) -> tuple[int, bytes]:
-        got = await pool.send(REQUEST)
-        return got.status, got.body
+        response = await pool.send(REQUEST)
+        return response.status, response.body
 
     async def read_as_it_comes(pool: HttpPool) -> tuple[int, bytes]:
         async with pool.stream(REQUEST, 5.0) as stream:
@@ -333,7 +333,7 @@ def test_closed_connections_are_freed_without_a_garbage_collection() -> None:
         pool.close()
         for _ in range(5):
             await asyncio.sleep(0)
-        assert not [thing for thing in gc.get_objects() if isinstance(thing, PooledConnection)]
+        assert not [obj for obj in gc.get_objects() if isinstance(obj, PooledConnection)]
 
     gc.collect()
     gc.disable()

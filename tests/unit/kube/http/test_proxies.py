@@ -42,7 +42,7 @@ def test_the_environment(server: str, environ: dict[str, str], want: str) -> Non
     assert proxy_for(server, "", "test", environ) == want
 
 
-def test_what_is_written_wins_even_on_this_machine() -> None:
+def test_configured_proxy_wins_for_localhost() -> None:
     assert proxy_for("https://localhost", "http://written", "test", {"NO_PROXY": "*"}) == "http://written"
 
 
@@ -65,14 +65,14 @@ SHOWN = {
 
 
 @pytest.mark.parametrize(("url", "shown"), SHOWN.items())
-def test_what_of_a_url_is_shown(url: str, shown: str) -> None:
+def test_url_is_redacted(url: str, shown: str) -> None:
     assert redacted(url) == shown
 
 
 @pytest.mark.parametrize(
     "proxy", ["ftp://me:secret@h", "http://me:secret@h:port", "http://me:secret@h:0", "http://me:secret@"]
 )
-def test_a_proxys_password_is_not_shown_with_what_is_wrong_with_it(proxy: str) -> None:
+def test_proxy_error_does_not_show_the_password(proxy: str) -> None:
     with pytest.raises(InputError) as raised:
         proxy_for("https://server", proxy, "test")
     assert "secret" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""The HTTP server over real sockets: every request is answered, in order, and what is no request is told so."""
+"""The HTTP server over real sockets: every request gets its response, in order, and invalid requests get an error."""
 
 import asyncio
 import gc
@@ -53,7 +53,7 @@ class Pieces:
 
 
 class Site:
-    """What is served in these tests."""
+    """The service of these tests."""
 
     def __init__(self) -> None:
         self.gate = asyncio.Event()
@@ -69,8 +69,8 @@ class Site:
                 return self.pieces
             case "/warned":
                 return Reply(200, b"", headers=(("Warning", "one\r\nSet-Cookie: two"),))
-        told = f"{request.method} {request.path} {request.query} {request.body.decode()}"
-        return Reply(200, told.encode(), "text/plain")
+        text = f"{request.method} {request.path} {request.query} {request.body.decode()}"
+        return Reply(200, text.encode(), "text/plain")
 
     async def _slow(self) -> Reply:
         await self.gate.wait()
@@ -130,7 +130,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize(("request_bytes", "want"), GOOD.values(), ids=GOOD)
-def test_a_request_is_answered_however_it_is_cut(request_bytes: bytes, want: str) -> None:
+def test_request_split_into_pieces_gets_a_response(request_bytes: bytes, want: str) -> None:
     async def scenario(
         _site: Site, _server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -167,7 +167,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("request_bytes", "want"), BAD.values(), ids=BAD)
-def test_what_is_no_request_is_refused_and_the_connection_closed(request_bytes: bytes, want: int) -> None:
+def test_invalid_request_is_rejected_and_the_connection_closed(request_bytes: bytes, want: int) -> None:
     async def scenario(
         _site: Site, _server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -178,7 +178,7 @@ def test_what_is_no_request_is_refused_and_the_connection_closed(request_bytes: 
     run(scenario)
 
 
-def test_half_a_request_is_told_so() -> None:
+def test_incomplete_request_gets_an_error() -> None:
     async def scenario(
         _site: Site, _server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -189,7 +189,7 @@ def test_half_a_request_is_told_so() -> None:
     run(scenario)
 
 
-def test_requests_sent_ahead_are_answered_in_order() -> None:
+def test_pipelined_requests_get_responses_in_order() -> None:
     async def scenario(
         site: Site, _server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -214,7 +214,7 @@ def test_a_head_has_no_body() -> None:
     run(scenario)
 
 
-def test_a_client_that_asks_before_it_sends_is_told_to_go_on() -> None:
+def test_expect_header_gets_100_continue() -> None:
     async def scenario(
         _site: Site, _server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -261,7 +261,7 @@ def test_a_stream_waits_for_its_reader_and_the_next_request_for_the_stream() -> 
     run(scenario)
 
 
-def test_a_stream_hears_that_its_reader_is_gone() -> None:
+def test_stream_is_notified_when_its_reader_disconnects() -> None:
     async def scenario(
         site: Site, _server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -299,7 +299,7 @@ def test_a_quiet_connection_is_closed() -> None:
     run(scenario)
 
 
-def test_a_stop_lets_answers_under_way_finish() -> None:
+def test_stop_lets_running_requests_finish() -> None:
     async def scenario(
         site: Site, server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -315,7 +315,7 @@ def test_a_stop_lets_answers_under_way_finish() -> None:
 
 
 def count_living(kind: type) -> int:
-    return sum(isinstance(thing, kind) for thing in gc.get_objects())
+    return sum(isinstance(obj, kind) for obj in gc.get_objects())
 
 
 @pytest.mark.parametrize("path", ["/a", "/slow", "/pieces"])
@@ -388,8 +388,8 @@ def test_with_all_connections_busy_one_more_waits() -> None:
         site = Site()
         server = HttpServer(HttpService(site.answer, refuse, MAX_BODY), max_connections=2)
         port = await server.listen("127.0.0.1", 0)
-        both = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        for reader, writer in both:
+        connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for reader, writer in connections:
             writer.write(b"GET /a HTTP/1.1\r\n\r\nGET /slow HTTP/1.1\r\n\r\n")
             await heard(reader)
         newcomers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
@@ -401,17 +401,17 @@ def test_with_all_connections_busy_one_more_waits() -> None:
             await asyncio.sleep(0.001)
         assert not any(task.done() for task in waiting)
         site.gate.set()
-        assert [await heard(reader) for reader, _ in both] == [(200, "slow")] * 2
-        both[0][1].close()
+        assert [await heard(reader) for reader, _ in connections] == [(200, "slow")] * 2
+        connections[0][1].close()
         assert [(await task)[0] for task in waiting] == [200] * 3
-        for _, writer in (*both, *newcomers):
+        for _, writer in (*connections, *newcomers):
             writer.close()
         await server.stop(0)
 
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_a_crowd_that_comes_at_once_is_served_to_the_last() -> None:
+def test_many_simultaneous_connections_are_all_served() -> None:
     async def main() -> None:
         server = HttpServer(HttpService(Site().answer, refuse, MAX_BODY), max_connections=3)
         port = await server.listen("127.0.0.1", 0)
@@ -430,7 +430,7 @@ def test_a_crowd_that_comes_at_once_is_served_to_the_last() -> None:
 
 
 @pytest.mark.parametrize("runs", [asyncio.run, uvloop.run])
-def test_who_never_finishes_a_handshake_counts_and_makes_room(authority: Path, runs: Callable[..., object]) -> None:
+def test_unfinished_handshake_counts_and_is_replaced(authority: Path, runs: Callable[..., object]) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / "cert.pem", authority / "key.pem")
 
@@ -448,8 +448,8 @@ def test_who_never_finishes_a_handshake_counts_and_makes_room(authority: Path, r
         writer.write(b"GET /a HTTP/1.1\r\n\r\n")
         assert (await heard(reader))[0] == 200
         assert await hung_up(silent[0][0])
-        for _, one in (*silent, (reader, writer)):
-            one.close()
+        for _, opened in (*silent, (reader, writer)):
+            opened.close()
         await server.stop(0)
 
     async def bounded() -> None:

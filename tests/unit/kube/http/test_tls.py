@@ -1,4 +1,4 @@
-"""TLS: whom we trust, what we say of whom we do not, and who we are by certificate."""
+"""TLS: trusted authorities, errors for untrusted servers, and client certificates."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from moorage.kube.http.tls import ClientTls
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer with the name in the client's certificate, if it shows one."""
+    """Respond with the name in the client's certificate, if it has one."""
     while True:
         await reader.readuntil(b"\r\n\r\n")
         certificate = writer.get_extra_info("peercert") or {"subject": ()}
@@ -26,7 +26,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def ask(authority: Path, tls: ClientTls, **options: Any) -> bytes:
-    """Read from a server that asks for a client certificate."""
+    """Read from a server that requests a client certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority / "cert.pem", authority / "key.pem")
     context.load_verify_locations(authority / "cert.pem")
@@ -45,7 +45,7 @@ def trusting(authority: Path, **own: Path) -> ClientTls:
     return ClientTls("test", authority=authority / "cert.pem", **own)
 
 
-def test_a_server_whose_authority_we_know(authority: Path) -> None:
+def test_server_with_a_trusted_authority(authority: Path) -> None:
     assert ask(authority, trusting(authority)) == b""
 
 
@@ -54,7 +54,7 @@ def test_a_client_certificate_is_shown(authority: Path) -> None:
     assert ask(authority, tls) == b"test"
 
 
-def test_an_unknown_authority_is_for_the_user_to_mend(authority: Path) -> None:
+def test_unknown_authority_is_a_user_error(authority: Path) -> None:
     with pytest.raises(InputError, match="is not trusted: self"):
         ask(authority, ClientTls("test"))
 
@@ -83,7 +83,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("pems", "message"), BAD.values(), ids=BAD)
-def test_what_cannot_be_used(pems: dict[str, Any], message: str) -> None:
+def test_invalid_certificates_are_rejected(pems: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         ClientTls("test", **pems)
 
@@ -117,7 +117,7 @@ def test_an_authority_need_not_be_a_root(tmp_path: Path) -> None:
     assert asked(context, ClientTls("test", authority=middle.pem)) == b""
 
 
-def test_a_servers_own_certificate_will_do_as_its_authority(tmp_path: Path) -> None:
+def test_server_certificate_is_accepted_as_its_authority(tmp_path: Path) -> None:
     files = Authority.made_in(tmp_path).issue("server", hosts=("127.0.0.1",))
     assert asked(context_of(files), ClientTls("test", authority=files[0])) == b""
 
@@ -129,8 +129,8 @@ def test_a_name_in_the_subject_alone_counts_for_nothing(tmp_path: Path) -> None:
         asked(context, ClientTls("test", authority=authority.pem), server_name="api.example")
 
 
-def test_an_authority_of_the_same_name_is_another(tmp_path: Path) -> None:
-    ours, theirs = (Authority.made_in(tmp_path / name) for name in ("ours", "theirs"))
-    context = context_of(theirs.issue("server", hosts=("127.0.0.1",)))
+def test_authority_with_the_same_name_is_not_trusted(tmp_path: Path) -> None:
+    trusted, untrusted = (Authority.made_in(tmp_path / name) for name in ("ours", "theirs"))
+    context = context_of(untrusted.issue("server", hosts=("127.0.0.1",)))
     with pytest.raises(InputError, match="is not trusted"):
-        asked(context, ClientTls("test", authority=ours.pem))
+        asked(context, ClientTls("test", authority=trusted.pem))

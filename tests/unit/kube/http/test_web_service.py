@@ -1,4 +1,4 @@
-"""Web services that are asked for JSON: what they answer, and what is said of those that do not."""
+"""Web services with JSON responses, and errors of failing services."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,13 +10,13 @@ from moorage.kube.http.web_service import WebService
 
 
 async def with_service(answer: bytes, story: Callable[[str, list[bytes]], Awaitable[None]]) -> None:
-    """Have a server on this machine answer everything alike; the story gets its URL and what was asked."""
-    asked: list[bytes] = []
+    """Run a local server with a fixed response; the story gets its URL and the received requests."""
+    requests: list[bytes] = []
     handlers: list[asyncio.Task[None]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while head := await reader.readuntil(b"\r\n\r\n"):
-            asked.append(head)
+            requests.append(head)
             if not answer:
                 await asyncio.sleep(60)
             writer.write(answer)
@@ -34,7 +34,7 @@ async def with_service(answer: bytes, story: Callable[[str, list[bytes]], Awaita
 
     server = await asyncio.start_server(served, "127.0.0.1", 0)
     async with server:
-        await story(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked)
+        await story(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", requests)
     for task in handlers:
         task.cancel()
     await asyncio.gather(*handlers, return_exceptions=True)
@@ -44,12 +44,12 @@ def answer(body: bytes, status: str = "200 OK") -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def test_an_answer_is_plain_data_and_the_query_is_quoted() -> None:
-    async def story(url: str, asked: list[bytes]) -> None:
+def test_response_is_plain_data_and_the_query_is_quoted() -> None:
+    async def story(url: str, requests: list[bytes]) -> None:
         service = WebService(f"{url.replace('://', '://joe:secret@')}/base/", headers={"X-Scope-OrgID": "shop"})
         assert "secret" not in service.url
         assert await service.get_json("/api", {"query": "up{a='b c'}"}) == {"up": [1]}
-        head = asked[0].decode()
+        head = requests[0].decode()
         assert head.startswith("GET /base/api?query=up%7Ba%3D%27b+c%27%7D HTTP/1.1\r\n")
         assert "X-Scope-OrgID: shop\r\n" in head
         assert "Authorization: Basic am9lOnNlY3JldA==\r\n" in head
@@ -66,7 +66,7 @@ FAILURES: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("said", "message"), FAILURES.values(), ids=FAILURES)
-def test_what_goes_wrong_is_said_with_the_url(said: bytes, message: str) -> None:
+def test_errors_include_the_url(said: bytes, message: str) -> None:
     async def story(url: str, _asked: list[bytes]) -> None:
         service = WebService(url, seconds=0.2)
         with pytest.raises(ServiceError) as failure:
@@ -77,7 +77,7 @@ def test_what_goes_wrong_is_said_with_the_url(said: bytes, message: str) -> None
     asyncio.run(with_service(said, story))
 
 
-def test_nobody_there_is_said_so() -> None:
+def test_refused_connection_is_reported() -> None:
     async def story() -> None:
         with pytest.raises(ServiceError, match=r"no connection to http://127\.0\.0\.1:1"):
             await WebService("http://127.0.0.1:1").get_json()
@@ -86,6 +86,6 @@ def test_nobody_there_is_said_so() -> None:
 
 
 @pytest.mark.parametrize("url", ["prometheus:9090", "ftp://a", "http://", "http://a:b"])
-def test_what_is_no_url_is_refused(url: str) -> None:
+def test_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(InputError, match="pluginConfig, url: not a URL of a server\n  hint: write one such"):
         WebService(url, where="pluginConfig, url")

@@ -1,4 +1,4 @@
-"""The environment: Gymnasium's own checks, masks, seeds, vectors, and that what is learned is what is run."""
+"""The environment: Gymnasium's checks, masks, seeds, vectors, and identical behaviour in training and use."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -33,7 +33,7 @@ def made(**kwargs: Any) -> Iterator[SchedulingEnv]:
 
 
 def played(environment: SchedulingEnv, seed: int) -> tuple[list[float], dict[str, float]]:
-    """Play an episode by a fixed policy; return all rewards, and what the lab measured."""
+    """Play an episode by a fixed policy; return all rewards, and the measures of the lab."""
     observation, info = environment.reset(seed=seed)
     rewards, is_over = [], False
     while not is_over:
@@ -55,7 +55,7 @@ def test_the_same_seed_is_the_same_episode() -> None:
         assert played(environment, 7) != played(environment, 8)
 
 
-def test_masked_rows_are_those_the_filters_left() -> None:
+def test_mask_matches_the_filters() -> None:
     with made() as environment:
         observation, info = environment.reset(seed=3)
         rejected = 0
@@ -63,29 +63,29 @@ def test_masked_rows_are_those_the_filters_left() -> None:
             mask = environment.action_masks()
             assert mask.tolist() == info["action_mask"].astype(bool).tolist()
             assert mask.sum() >= 2, "a pod without a choice is not asked about"
-            left = observation["nodes"][:, [2, 5]].min(axis=1)
-            assert (left[mask] >= 0).all()
-            assert (left[~mask] < 0).all(), "nothing but room is in the way here"
+            free = observation["nodes"][:, [2, 5]].min(axis=1)
+            assert (free[mask] >= 0).all()
+            assert (free[~mask] < 0).all(), "nothing but room is in the way here"
             rejected += int((~mask).sum())
             observation, _, is_over, _, info = environment.step(int(np.flatnonzero(mask)[0]))
             assert not is_over
         assert rejected
 
 
-def test_a_node_that_will_not_do_costs_a_penalty_and_the_pod() -> None:
+def test_infeasible_node_costs_a_penalty_and_drops_the_pod() -> None:
     with made(penalty=-5.0, reward=lambda _facts: 0.0) as environment:
         _, info = environment.reset(seed=1)
-        refused = environment._episode.question.pod
+        rejected_pod = environment._episode.question.pod
         _, reward, is_over, _, info = environment.step(7)
         assert reward == -5.0
         while not is_over:
             _, reward, is_over, _, info = environment.step(int(info["action_mask"].argmax()))
             assert reward == 0.0
         lives = environment._episode._play.lives
-        assert [name for name, life in lives.items() if life.waited is None] == [refused.name]
+        assert [name for name, life in lives.items() if life.waited is None] == [rejected_pod.name]
 
 
-def test_scores_never_lead_to_a_node_that_will_not_do() -> None:
+def test_scores_never_select_an_infeasible_node() -> None:
     with made(action="scores", penalty=-1000.0) as environment:
         _, info = environment.reset(seed=3)
         is_over, total = False, 0.0
@@ -116,10 +116,10 @@ def test_several_at_once(mode: str) -> None:
     after, rewards, *_ = vector.step(infos["action_mask"].argmax(axis=1))
     vector.close()
     with made() as alone:
-        seen, info = alone.reset(seed=7)
-        assert np.array_equal(seen["nodes"], observations["nodes"][0])
-        seen, reward, *_ = alone.step(int(info["action_mask"].argmax()))
-        assert np.array_equal(seen["nodes"], after["nodes"][0])
+        observation, info = alone.reset(seed=7)
+        assert np.array_equal(observation["nodes"], observations["nodes"][0])
+        observation, reward, *_ = alone.step(int(info["action_mask"].argmax()))
+        assert np.array_equal(observation["nodes"], after["nodes"][0])
         assert rewards[0] == pytest.approx(reward)
 
 
@@ -136,15 +136,15 @@ profiles:
 """
 
 
-def test_what_is_learned_is_what_is_run() -> None:
+def test_training_and_scheduling_agree() -> None:
     """The same policy puts every pod on the same node, as an agent and as a plugin."""
     trial = replace(generated("batch", 3, 120, 1.2)(11), policy=PolicyText("learned", LEARNED))
     columns = ObservedColumns(("cpu", "memory"))
     with closing(Episode(trial, load_policy(collect_plugins()))) as episode:
         episode.go_on()
         while (question := episode.question) is not None:
-            seen = columns.observe(question.pod, episode.nodes)
-            episode.answer(chosen_by(snug, {"nodes": seen.nodes, "pod": seen.pod}, question.feasible))
+            observed = columns.observe(question.pod, episode.nodes)
+            episode.answer(chosen_by(snug, {"nodes": observed.nodes, "pod": observed.pod}, question.feasible))
             episode.go_on()
         by_agent = {name: life.node for name, life in episode._play.lives.items()}
     assert by_agent == {row.pod: row.node for row in run_trial(trial).pods}
@@ -162,7 +162,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("kwargs", "problem"), WRONG.values(), ids=WRONG)
-def test_what_is_refused(kwargs: dict[str, Any], problem: str) -> None:
+def test_invalid_settings_are_rejected(kwargs: dict[str, Any], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         SchedulingEnv(**{**SMALL, **kwargs}).reset(seed=1)
 

@@ -1,4 +1,4 @@
-"""Tuning: what may be asked, which configurations come out, and a search from beginning to end."""
+"""Tuning: valid searches, resulting configurations, and a search from beginning to end."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_a_weight_counts_wherever_the_profile_has_it(base: str) -> None:
     assert without == {name: count for name, count in weights_of(base).items() if name != FIT}
 
 
-def test_arguments_join_those_that_are_there() -> None:
+def test_arguments_are_merged_with_existing_ones() -> None:
     base = msgspec.json.encode(
         tuned_config("", [(Knob(FIT, "ignoredResources", ()), ["example.com/x"]), (STRATEGY, "LeastAllocated")])
     ).decode()
@@ -74,10 +74,10 @@ def test_arguments_join_those_that_are_there() -> None:
     }
 
 
-def test_who_can_take_a_configuration() -> None:
-    ours = [(weight(FIT), 1), (STRATEGY, "MostAllocated")]
-    assert foreign_plugins(tuned_config("", ours)) == []
-    assert foreign_plugins(tuned_config("", [*ours, (weight("FGD"), 3)])) == ["FGD"]
+def test_foreign_plugins_of_a_configuration() -> None:
+    own_settings = [(weight(FIT), 1), (STRATEGY, "MostAllocated")]
+    assert foreign_plugins(tuned_config("", own_settings)) == []
+    assert foreign_plugins(tuned_config("", [*own_settings, (weight("FGD"), 3)])) == ["FGD"]
 
 
 EXPERIMENT: dict[str, Any] = {
@@ -105,7 +105,7 @@ def loaded(folder: Path, **tuned: Any) -> LoadedExperiment:
 
 
 class Counting:
-    """Runs trials here, and counts them; stops like a Ctrl-C after so many."""
+    """Runs trials here, and counts them; stops like a Ctrl-C after the given number."""
 
     def __init__(self, most: int = 10**6) -> None:
         self.count, self._most = 0, most
@@ -123,7 +123,7 @@ def tuned(folder: Path, run: Counting, **changed: Any) -> TuneOutcome:
     return tune(experiment, plan_of(experiment), Results(folder / "out"), run)
 
 
-def test_what_is_found_beats_the_default_profile_on_seeds_held_out(tmp_path: Path) -> None:
+def test_result_beats_the_default_profile_on_held_out_seeds(tmp_path: Path) -> None:
     outcome = tuned(tmp_path, Counting())
     assert outcome.best is not None
     assert outcome.held_out is not None
@@ -132,12 +132,12 @@ def test_what_is_found_beats_the_default_profile_on_seeds_held_out(tmp_path: Pat
     lines = report_lines(outcome)
     assert any("held out, 6 seeds: nodes.used −" in line for line in lines)
     assert lines[-1].endswith("best.yaml; kube-scheduler takes it as well")
-    written = (tmp_path / "out" / "best.yaml").read_text()
-    assert weights_of(written)[BALANCED] == outcome.best.settings[f"weight of {BALANCED}"]
+    best_config = (tmp_path / "out" / "best.yaml").read_text()
+    assert weights_of(best_config)[BALANCED] == outcome.best.settings[f"weight of {BALANCED}"]
     assert (tmp_path / "out" / "candidates.jsonl").read_bytes().count(b"\n") == 9
 
 
-def test_who_lags_behind_the_median_is_given_up_early(tmp_path: Path) -> None:
+def test_candidates_below_the_median_are_pruned(tmp_path: Path) -> None:
     outcome = tuned(tmp_path, run := Counting(), candidates=10)
     by_state = {candidate.state: candidate for candidate in outcome.candidates}
     assert by_state.keys() == {COMPLETE, PRUNED}
@@ -148,32 +148,34 @@ def test_who_lags_behind_the_median_is_given_up_early(tmp_path: Path) -> None:
     assert report_lines(outcome)[0] == f"10 candidates, {pruned} given up early, 0 failed"
 
 
-def test_a_search_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    whole.mkdir()
+def test_stopped_search_resumes_with_the_same_result(tmp_path: Path) -> None:
+    uninterrupted, parts = tmp_path / "whole", tmp_path / "parts"
+    uninterrupted.mkdir()
     parts.mkdir()
-    all_of_them, rest = Counting(), Counting()
-    expected = tuned(whole, all_of_them, candidates=5)
+    all_of_them, remaining = Counting(), Counting()
+    expected = tuned(uninterrupted, all_of_them, candidates=5)
     with pytest.raises(KeyboardInterrupt) as stopped:
         tuned(parts, Counting(most=11), candidates=5)
     so_far = stopped.value.outcome_so_far  # type: ignore[attr-defined]
     assert 0 < len(so_far.candidates) < 5
     assert (parts / "out" / "candidates.jsonl").exists()
-    found = tuned(parts, rest, candidates=5)
-    assert rest.count == all_of_them.count - 11
-    assert report_lines(found)[:-1] == report_lines(expected)[:-1]
-    assert (parts / "out" / "best.yaml").read_bytes() == (whole / "out" / "best.yaml").read_bytes()
-    assert (parts / "out" / "candidates.jsonl").read_bytes() == (whole / "out" / "candidates.jsonl").read_bytes()
+    resumed = tuned(parts, remaining, candidates=5)
+    assert remaining.count == all_of_them.count - 11
+    assert report_lines(resumed)[:-1] == report_lines(expected)[:-1]
+    assert (parts / "out" / "best.yaml").read_bytes() == (uninterrupted / "out" / "best.yaml").read_bytes()
+    assert (parts / "out" / "candidates.jsonl").read_bytes() == (
+        uninterrupted / "out" / "candidates.jsonl"
+    ).read_bytes()
 
 
-def test_nothing_better_is_said_as_well(tmp_path: Path) -> None:
+def test_missing_improvement_is_reported(tmp_path: Path) -> None:
     outcome = tuned(tmp_path, Counting(), minimize="overcommitted", candidates=2)
     assert outcome.best is None
     assert report_lines(outcome)[-1].startswith("nothing is better than default, which has overcommitted 0")
     assert not (tmp_path / "out" / "best.yaml").exists()
 
 
-def test_a_candidate_that_fails_costs_itself(tmp_path: Path) -> None:
+def test_failing_candidate_does_not_affect_other_candidates(tmp_path: Path) -> None:
     outcome = tuned(
         tmp_path,
         Counting(),
@@ -201,10 +203,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changed", "problem"), WRONG.values(), ids=WRONG)
-def test_what_is_refused(changed: dict[str, Any], problem: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError) as refused:
+def test_invalid_settings_are_rejected(changed: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as raised:
         tuned(tmp_path, Counting(), **changed)
-    assert problem in str(refused.value)
+    assert problem in str(raised.value)
 
 
 def test_an_experiment_that_tunes_nothing(tmp_path: Path) -> None:

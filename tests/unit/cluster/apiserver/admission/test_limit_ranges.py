@@ -124,8 +124,8 @@ def test_limits_of_a_namespace_are_enforced(rule: Data, path: str, obj: Data, pr
 
 
 def test_limit_range_gets_defaults():
-    given = limit_range(max={"cpu": "500m"}, min={"cpu": "50m", "memory": "1Mi"}, default={"memory": "2Mi"})
-    (item,) = ApiHarness().create(LIMITS, given)["spec"]["limits"]
+    spec = limit_range(max={"cpu": "500m"}, min={"cpu": "50m", "memory": "1Mi"}, default={"memory": "2Mi"})
+    (item,) = ApiHarness().create(LIMITS, spec)["spec"]["limits"]
     assert item["default"] == {"cpu": "500m", "memory": "2Mi"}
     assert item["defaultRequest"] == {"cpu": "500m", "memory": "2Mi"}
 

@@ -1,4 +1,4 @@
-"""What new objects get on their way in: limits, overhead, addresses and protection."""
+"""Admission of new objects: limits, overhead, addresses and protection."""
 
 from typing import Any
 

@@ -27,8 +27,8 @@ def asking(name: str = "web", *, requests: Any = None, limits: Any = None, **spe
 
 
 def used(client: ApiHarness, name: str = "most") -> Data:
-    found: Data = client.get(f"{QUOTAS}/{name}")["status"]["used"]
-    return found
+    usage: Data = client.get(f"{QUOTAS}/{name}")["status"]["used"]
+    return usage
 
 
 def test_existing_objects_count_from_the_start():

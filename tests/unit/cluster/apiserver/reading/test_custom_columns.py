@@ -1,4 +1,4 @@
-"""Columns that a definition has printed: fields, places in lists, and what is not there."""
+"""Printer columns of custom resource definitions: fields, list indices, and missing values."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What `kubectl get` prints of the kinds that set up an API server."""
+"""Output of `kubectl get` for the kinds that configure an API server."""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ from moorage.common.virtual_time import run_virtual
 
 
 class Pipe:
-    """A connection whose other end reads only as long as it is told to."""
+    """A connection whose remote end reads only on request."""
 
     def __init__(self) -> None:
         self.is_full = False

@@ -64,8 +64,8 @@ def test_maps_quantities_and_parts_that_are_inlined_in_json():
 
 def test_numbers_and_names_that_share_a_field():
     port = field(2, "TCP") + field(3, 80) + field(4, field(1, 0) + field(2, 8080) + field(3, ""))
-    named = field(2, "TCP") + field(3, 81) + field(4, field(1, 1) + field(2, 0) + field(3, "web"))
-    body = envelope("v1", "Service", field(2, field(1, port) + field(1, named)))
+    named_port = field(2, "TCP") + field(3, 81) + field(4, field(1, 1) + field(2, 0) + field(3, "web"))
+    body = envelope("v1", "Service", field(2, field(1, port) + field(1, named_port)))
     assert [item["targetPort"] for item in decode_protobuf(body)["spec"]["ports"]] == [8080, "web"]
 
 
@@ -92,10 +92,10 @@ def test_invalid_protobuf_is_a_bad_request(body: bytes) -> None:
 def test_definition_has_schemas_within_schemas():
     size = field(5, "integer") + field(8, field(1, b"3"))
     words = field(5, "array") + field(24, field(1, field(5, "string")))
-    others = field(5, "object") + field(30, field(1, 1))
+    object_schema = field(5, "object") + field(30, field(1, 1))
     more = field(5, "object") + field(30, field(2, field(5, "string")))
-    named = ((b"size", size), (b"words", words), (b"others", others), (b"more", more))
-    schema = field(5, "object") + b"".join(field(29, field(1, name) + field(2, below)) for name, below in named)
+    properties = ((b"size", size), (b"words", words), (b"others", object_schema), (b"more", more))
+    schema = field(5, "object") + b"".join(field(29, field(1, name) + field(2, below)) for name, below in properties)
     version = field(1, "v1") + field(2, 1) + field(3, 1) + field(4, field(1, schema))
     names = field(1, "gangs") + field(2, "") + field(4, "Gang")
     spec = field(1, "example.org") + field(3, names) + field(4, "Namespaced") + field(7, version)

@@ -15,8 +15,8 @@ def test_events_expire_an_hour_after_the_last_observation():
     client.create(EVENTS, event("seen-again"))
     client.clock.advance(3000)
     client.create(EVENTS, event("young"))
-    seen = {"lastTimestamp": "2026-01-01T00:50:00Z"}
-    client.request("PATCH", f"{EVENTS}/seen-again", seen, content_type=MERGE)
+    update = {"lastTimestamp": "2026-01-01T00:50:00Z"}
+    client.request("PATCH", f"{EVENTS}/seen-again", update, content_type=MERGE)
     assert forget_old_events(client.api.store, client.clock.now()) == 0
     client.clock.advance(700)
     assert forget_old_events(client.api.store, client.clock.now()) == 1

@@ -1,4 +1,4 @@
-"""A store on disk: what happens when there is no room, and who may read it."""
+"""A store on disk: full disks and file permissions."""
 
 import asyncio
 import sqlite3
@@ -18,7 +18,7 @@ def thing(name: str, size: int = 10) -> dict[str, Any]:
 
 
 def give_room(journal: Journal, pages: int) -> None:
-    """Have the disk be full after so many pages: SQLite then says what it says of a disk."""
+    """Limit the database to a number of pages, so that SQLite reports a full disk."""
     journal._database.execute(f"PRAGMA max_page_count = {pages}")
 
 
@@ -29,8 +29,8 @@ def test_failed_write_is_undone_and_later_writes_succeed(tmp_path: Path) -> None
         journal.start()
         store.put("things", "kept", thing("kept"))
         await journal.settle(store.version)
-        told: list[str] = []
-        store.subscribe(lambda _resource, change: told.append(change.event))
+        events: list[str] = []
+        store.subscribe(lambda _resource, change: events.append(change.event))
 
         give_room(journal, 8)
         store.put("things", "kept", thing("kept", 100_000))
@@ -39,7 +39,7 @@ def test_failed_write_is_undone_and_later_writes_succeed(tmp_path: Path) -> None
             await journal.settle(store.version)
         assert store.get("things", "new") is None
         assert [entry.data["data"] for entry in store.list("things")] == [{"text": "x" * 10}]
-        assert told == ["MODIFIED", "ADDED", "DELETED", "MODIFIED"]
+        assert events == ["MODIFIED", "ADDED", "DELETED", "MODIFIED"]
         store.put("things", "again", thing("again", 100_000))
         with pytest.raises(ServerError):
             await journal.settle(store.version)

@@ -49,11 +49,11 @@ def test_update_of_an_old_version_is_a_conflict():
 
 def test_subscribers_receive_structs():
     objects = ObjectStore(VirtualClock())
-    told: list[ObjectChange] = []
-    objects.subscribe(told.append)
-    made = objects.create(make_pod("a"))
-    objects.remove(made)
-    assert [(change.before, change.after) for change in told] == [(None, made), (made, None)]
+    changes: list[ObjectChange] = []
+    objects.subscribe(changes.append)
+    created = objects.create(make_pod("a"))
+    objects.remove(created)
+    assert [(change.before, change.after) for change in changes] == [(None, created), (created, None)]
 
 
 def test_log_returns_changes_after_a_version_until_they_expire():
@@ -92,7 +92,9 @@ def test_history_is_bounded_in_bytes() -> None:
             "configmaps", "default/big", {"metadata": {"name": "big"}, "data": {"n": str(number), "x": "y" * 10**6}}
         )
     log = store.log("configmaps")
-    held = sum(change.after.size for change in log.since(log.position_after(log.forgotten_version)) if change.after)
-    assert 10**7 < held <= MAX_HISTORY_BYTES
+    retained_bytes = sum(
+        change.after.size for change in log.since(log.position_after(log.forgotten_version)) if change.after
+    )
+    assert 10**7 < retained_bytes <= MAX_HISTORY_BYTES
     with pytest.raises(Gone):
         log.position_after(1)

@@ -23,11 +23,11 @@ UID = "u-1"
 
 def stored(pod: Pod, *, as_json: bool = False) -> tuple[Api, Entry]:
     api = Api(VirtualClock())
-    known = replace(pod, metadata=replace(pod.metadata, uid=UID))
+    identified = replace(pod, metadata=replace(pod.metadata, uid=UID))
     if as_json:
-        return api, api.store.put("pods", known.key, msgspec.json.decode(msgspec.json.encode(encode(known))))
-    api.store.put_typed("pods", known)
-    return api, entry_of(api, known)
+        return api, api.store.put("pods", identified.key, msgspec.json.decode(msgspec.json.encode(encode(identified))))
+    api.store.put_typed("pods", identified)
+    return api, entry_of(api, identified)
 
 
 def entry_of(api: Api, pod: Pod) -> Entry:
@@ -48,7 +48,7 @@ def content(entry: Entry) -> dict[str, Any]:
     data = entry.data
     for name in ("resourceVersion", "managedFields"):
         data["metadata"].pop(name, None)
-    # Only what structs know is compared: the rest of a status is for people.
+    # Only fields of the structs are compared: the other status fields are informational.
     return encode(decode(Pod, msgspec.json.encode(data)))
 
 
@@ -64,11 +64,11 @@ WAITING = {
 @pytest.mark.parametrize("pod", WAITING.values(), ids=WAITING)
 def test_binding(pod: Pod) -> None:
     short, entry = stored(pod)
-    whole, _ = stored(pod, as_json=True)
+    full_api, _ = stored(pod, as_json=True)
 
     assert bind_pod(short.store, entry, UID, "n", short.clock.now())
-    assert bind_by_request(whole, pod, "n") == 201
-    assert content(entry_of(short, pod)) == content(entry_of(whole, pod))
+    assert bind_by_request(full_api, pod, "n") == 201
+    assert content(entry_of(short, pod)) == content(entry_of(full_api, pod))
 
 
 LEFT_TO_THE_API = {
@@ -109,15 +109,17 @@ def test_status_of_kubelets_is_merged(status: Any) -> None:
         make_pod("p", requests={"cpu": "1"}, node="n"), metadata=ObjectMeta(name="p", namespace="default", uid=UID)
     )
     short, entry = stored(pod)
-    whole, _ = stored(pod, as_json=True)
+    full_api, _ = stored(pod, as_json=True)
     patch = status(pod, short.clock.now())
 
     assert merge_status(short.store, entry, patch)
-    asked = build_request(Patch(pod, {"status": patch}, "status"))
-    answer = whole.answer(ApiRequest(asked.method, asked.path, body=asked.body, content_type=asked.content_type))
+    request = build_request(Patch(pod, {"status": patch}, "status"))
+    answer = full_api.answer(
+        ApiRequest(request.method, request.path, body=request.body, content_type=request.content_type)
+    )
     assert isinstance(answer, ApiResponse)
     assert answer.status == 200
-    assert content(entry_of(short, pod)) == content(entry_of(whole, pod))
+    assert content(entry_of(short, pod)) == content(entry_of(full_api, pod))
 
 
 @pytest.mark.parametrize("patch", [{"resources": {"requests": {"cpu": "2"}}}, {"allocatedResources": {"cpu": "2"}}])
@@ -129,9 +131,9 @@ def test_status_with_resources_is_left_to_the_api(patch: dict[str, Any]) -> None
 def test_cached_properties_are_preserved() -> None:
     pod = make_pod("p", requests={"cpu": "1"})
     api, entry = stored(pod)
-    known = entry.typed(Pod).requests
+    cached_requests = entry.typed(Pod).requests
 
     assert bind_pod(api.store, entry, UID, "n", api.clock.now())
     bound = entry_of(api, pod).typed(Pod)
-    assert bound.__dict__["requests"] is known
+    assert bound.__dict__["requests"] is cached_requests
     assert bound.node_name == "n"

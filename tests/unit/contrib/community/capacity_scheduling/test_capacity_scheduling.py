@@ -1,4 +1,4 @@
-"""CapacityScheduling: who may use how much, who may have whom evicted, and what is told."""
+"""CapacityScheduling: quotas, permitted victims, and messages."""
 
 import pytest
 from msgspec.structs import replace
@@ -43,9 +43,9 @@ def nominated(name: str, namespace: str, cpu: str, *, priority: int = 0) -> Pod:
     return replace(there, status=replace(there.status, nominated_node_name="n"))
 
 
-def rig_with(*things: object, used: dict[str, int] | None = None) -> Rig:
-    """Return a cluster of 20 CPUs in which namespaces use so many of them."""
-    rig = Rig(make_node("n", allocatable={"cpu": "20", "memory": "99Gi", "pods": "110"}), *things)  # type: ignore[arg-type]
+def rig_with(*objects: object, used: dict[str, int] | None = None) -> Rig:
+    """Return a cluster of 20 CPUs with the given usage per namespace."""
+    rig = Rig(make_node("n", allocatable={"cpu": "20", "memory": "99Gi", "pods": "110"}), *objects)  # type: ignore[arg-type]
     for namespace, cpu in (used or {}).items():
         if cpu:
             rig.add(pod(f"{namespace}-runs", namespace, str(cpu), node="n"))
@@ -81,7 +81,7 @@ CASES: dict[str, tuple[list[ElasticQuota], dict[str, int], str]] = {
 
 
 @pytest.mark.parametrize(("quotas", "used", "text"), CASES.values(), ids=CASES)
-def test_who_may_be_placed(quotas: list[ElasticQuota], used: dict[str, int], text: str) -> None:
+def test_permitted_placements(quotas: list[ElasticQuota], used: dict[str, int], text: str) -> None:
     rig = rig_with(*quotas, used=used)
     asking = pod("new", "a")
     status = CapacityScheduling(handle=rig).pre_filter(CycleState(), asking, rig.nodes)
@@ -92,7 +92,7 @@ def test_who_may_be_placed(quotas: list[ElasticQuota], used: dict[str, int], tex
         assert ("" if status is None else status.message) == text.format(pod=asking.key)
 
 
-def test_what_is_nominated_and_goes_first_counts() -> None:
+def test_nominated_pods_of_higher_priority_count() -> None:
     rig = rig_with(quota("a"), quota("b"), used={"a": 2})
     plugin = CapacityScheduling(handle=rig)
     rig.nominator = nominations_of(nominated("first", "a", "2", priority=5))
@@ -102,7 +102,7 @@ def test_what_is_nominated_and_goes_first_counts() -> None:
     assert plugin.pre_filter(CycleState(), pod("mine", "a", "3"), rig.nodes) is not None, "b is promised its guarantee"
 
 
-def test_what_ifs_are_followed() -> None:
+def test_pre_filter_extensions_update_quotas() -> None:
     rig = rig_with(quota("a"), quota("b"), used={"a": 6})
     plugin, cycle, asking = CapacityScheduling(handle=rig), CycleState(), pod("new", "a")
     assert plugin.pre_filter(cycle, asking, rig.nodes) is not None
@@ -147,7 +147,7 @@ VICTIMS: dict[str, tuple[dict[str, Quota], Pod, Pod, bool]] = {
 
 
 @pytest.mark.parametrize(("quotas", "preemptor", "victim", "may"), VICTIMS.values(), ids=VICTIMS)
-def test_who_may_be_evicted(quotas: dict[str, Quota], preemptor: Pod, victim: Pod, may: bool) -> None:
+def test_permitted_victims(quotas: dict[str, Quota], preemptor: Pod, victim: Pod, may: bool) -> None:
     rules = BorrowerRules()
     rules.turn_to((preemptor,), quotas)
     assert rules.may_evict(preemptor, victim, victim.priority) is may

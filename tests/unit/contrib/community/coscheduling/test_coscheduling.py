@@ -1,4 +1,4 @@
-"""Coscheduling: gangs by label and by annotation, all or nothing, and what their pods hear when something is wrong."""
+"""Coscheduling: gangs by label and by annotation, all or nothing, and the messages of their pods."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ EITHER = pytest.mark.parametrize("make", [labelled, annotated], ids=["by label",
 
 
 def bench_with(*nodes: int, args: str = "{}", gates: str = "", minimum: int = 3) -> GroupBench:
-    """Return a scheduler over nodes of so many CPUs, and a group that annotated pods have no use for."""
+    """Return a scheduler over nodes with the given CPUs, and a group that annotated pods do not use."""
     bench = coscheduling_bench(args, gates)
     bench.add(pod_group(minimum=minimum), *(a_node(f"n{number}", cpu) for number, cpu in enumerate(nodes)))
     return bench
@@ -51,7 +51,7 @@ async def test_a_gang_that_does_not_fit_holds_nothing(make: Make) -> None:
 
 
 @in_virtual_time
-async def test_both_sorts_of_groups_stand_beside_each_other() -> None:
+async def test_both_kinds_of_groups_coexist() -> None:
     bench = bench_with(9, gates=GATE)
     bench.add(gang(), *(member(f"native-{name}") for name in "abc"))
     bench.add(*(labelled(f"label-{name}") for name in "abc"), *(annotated(f"annotation-{name}") for name in "abc"))
@@ -81,7 +81,7 @@ async def test_a_pod_stays_in_the_group_it_came_with() -> None:
 
 @EITHER
 @in_virtual_time
-async def test_without_nodes_a_gang_says_so(make: Make) -> None:
+async def test_gang_without_nodes_reports_it(make: Make) -> None:
     bench = bench_with()
     bench.add(*map(make, "abc"))
     await bench.settle()
@@ -113,7 +113,7 @@ async def test_a_configuration_may_name_the_points_one_by_one() -> None:
     assert len(bench.placed()) == 3
 
 
-# ── what pods hear ───────────────────────────────────────────────────────────────────────────────────────────────────
+# ── messages of pods ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 WRONG: dict[str, tuple[list[Pod], str]] = {
@@ -175,7 +175,7 @@ WRONG: dict[str, tuple[list[Pod], str]] = {
 
 @pytest.mark.parametrize(("pods", "text"), WRONG.values(), ids=WRONG)
 @in_virtual_time
-async def test_pods_hear_what_is_wrong_with_their_group(pods: list[Pod], text: str) -> None:
+async def test_pods_get_the_problem_of_their_group(pods: list[Pod], text: str) -> None:
     bench = bench_with(9)
     bench.add(*pods)
     await bench.wait(15)
@@ -186,7 +186,7 @@ async def test_pods_hear_what_is_wrong_with_their_group(pods: list[Pod], text: s
 
 
 @in_virtual_time
-async def test_pods_that_come_one_by_one_are_not_told_of_each_other() -> None:
+async def test_pods_that_arrive_one_by_one_do_not_report_each_other() -> None:
     bench = bench_with(9)
     for name in "abc":
         bench.add(labelled(name))
@@ -196,7 +196,7 @@ async def test_pods_that_come_one_by_one_are_not_told_of_each_other() -> None:
 
 
 @in_virtual_time
-async def test_what_stays_wrong_is_told_again_but_not_all_the_time() -> None:
+async def test_permanent_problem_is_repeated_at_intervals() -> None:
     bench = bench_with(9)
     bench.add(labelled("a"))
     await bench.wait(250)
@@ -217,7 +217,7 @@ async def test_a_group_that_comes_late_is_waited_for() -> None:
 
 
 @in_virtual_time
-async def test_a_group_that_is_deleted_meanwhile_is_missed() -> None:
+async def test_deleted_group_is_reported_as_missing() -> None:
     bench = bench_with(2)
     bench.add(*map(labelled, "abc"))
     await bench.settle()
@@ -231,7 +231,7 @@ async def test_a_group_that_is_deleted_meanwhile_is_missed() -> None:
 
 
 @in_virtual_time
-async def test_a_size_that_is_mended_helps() -> None:
+async def test_corrected_size_helps() -> None:
     bench = bench_with(4)
     bench.add(annotated("a", size="two"), annotated("b", size="2"))
     await bench.wait(20)
@@ -260,11 +260,11 @@ async def test_a_group_waits_out_its_backoff() -> None:
     bench = bench_with(2, args="{podGroupBackoffSeconds: 60}")
     bench.add(*map(labelled, "abc"))
     await bench.wait(5)
-    tried = len(bench.notes("a"))
+    attempts = len(bench.notes("a"))
     bench.add(a_node("more", 4))
     await bench.wait(50)
     assert bench.placed() == {}
-    assert len(bench.notes("a")) == tried == 1
+    assert len(bench.notes("a")) == attempts == 1
     await bench.wait(10)
     assert len(bench.placed()) == 3
 
@@ -274,7 +274,7 @@ async def test_a_group_waits_out_its_backoff() -> None:
     [({"cpu": "4"}, True), ({"cpu": "4001m"}, False), ({"memory": "64Gi"}, True), ({"example.com/gpu": 1}, False)],
 )
 @in_virtual_time
-async def test_min_resources_are_what_the_cluster_must_have_left(resources: dict[str, object], fits: bool) -> None:
+async def test_min_resources_must_be_free_in_the_cluster(resources: dict[str, object], fits: bool) -> None:
     bench = coscheduling_bench()
     bench.add(pod_group(min_resources=resources), a_node("n", 4), *map(labelled, "abc"))
     await bench.wait(1)
@@ -285,7 +285,7 @@ async def test_min_resources_are_what_the_cluster_must_have_left(resources: dict
 
 
 @in_virtual_time
-async def test_what_the_group_has_already_counts_for_its_min_resources() -> None:
+async def test_resources_of_running_members_count_for_min_resources() -> None:
     bench = coscheduling_bench()
     bench.add(pod_group(minimum=2, min_resources={"cpu": "3"}), a_node("n", 4))
     bench.add(labelled("a", cpu="2", node="n"), labelled("b", cpu="1"))
@@ -307,7 +307,7 @@ async def test_the_older_group_goes_first_whatever_its_failures() -> None:
 
 
 @in_virtual_time
-async def test_a_gang_makes_room_for_itself() -> None:
+async def test_gang_preempts_lower_priority_pods() -> None:
     bench = bench_with(3)
     bench.add(*(alone(f"low-{name}", priority=1) for name in "xyz"))
     await bench.settle()
@@ -318,7 +318,7 @@ async def test_a_gang_makes_room_for_itself() -> None:
 
 
 @in_virtual_time
-async def test_nobody_is_evicted_for_a_gang_that_lacks_members() -> None:
+async def test_no_pod_is_evicted_for_an_incomplete_gang() -> None:
     bench = bench_with(3)
     bench.add(*(alone(f"low-{name}", priority=1) for name in "xyz"))
     await bench.settle()
