@@ -52,8 +52,8 @@ NUMBERS = {"metadataKey": "k", "metadataSource": "Label", "metadataType": "Numbe
 
 
 def test_empty_values_are_defaulted() -> None:
-    found = loaded("NodeResourcesAllocatable", {"resources": [], "mode": ""})
-    assert found == DEFAULTS["NodeResourcesAllocatable"]
+    args = loaded("NodeResourcesAllocatable", {"resources": [], "mode": ""})
+    assert args == DEFAULTS["NodeResourcesAllocatable"]
     times = {**NUMBERS, "metadataType": "Timestamp", "scoringStrategy": "Newest", "timestampFormat": ""}
     assert loaded("NodeMetadata", times).timestamp_format == "2006-01-02T15:04:05Z07:00"
 
@@ -175,9 +175,9 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("plugin", "args", "problem"), WRONG.values(), ids=WRONG)
 def test_errors_are_reported_with_their_path(plugin: str, args: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ConfigErrors) as refused:
+    with pytest.raises(ConfigErrors) as raised:
         loaded(plugin, args)
-    (error,) = refused.value.errors
+    (error,) = raised.value.errors
     assert str(error).startswith("profiles[0].pluginConfig[0]")
     assert problem in str(error)
 

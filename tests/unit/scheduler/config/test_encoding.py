@@ -32,8 +32,8 @@ def test_printed_output_parses_to_the_same_value() -> None:
     assert to_yaml(completed_view(load_config(once))) == once
 
 
-def args_of(plugin: str, shown: dict[str, Any]) -> Any:
-    return next(entry["args"] for entry in shown["profiles"][0]["pluginConfig"] if entry["name"] == plugin)
+def args_of(plugin: str, config: dict[str, Any]) -> Any:
+    return next(entry["args"] for entry in config["profiles"][0]["pluginConfig"] if entry["name"] == plugin)
 
 
 def configured(plugin: str, args: Any, gates: str = "") -> Any:
@@ -89,12 +89,12 @@ def test_args(plugin: str, args: Any, want: Any) -> None:
 
 
 def test_a_time_out_whose_gate_is_off_is_null() -> None:
-    shown = view("DRASchedulerFilterTimeout=false,DRADeviceBindingConditions=false")
-    assert args_of("DynamicResources", shown) == {**KIND, "kind": "DynamicResourcesArgs", "filterTimeout": None}
+    config = view("DRASchedulerFilterTimeout=false,DRADeviceBindingConditions=false")
+    assert args_of("DynamicResources", config) == {**KIND, "kind": "DynamicResourcesArgs", "filterTimeout": None}
 
 
 def test_arguments_of_plugins_that_are_not_used_are_left_out() -> None:
-    shown = view(
+    config = view(
         profiles=[
             {
                 "plugins": {"multiPoint": {"disabled": [{"name": "VolumeBinding"}]}},
@@ -102,16 +102,16 @@ def test_arguments_of_plugins_that_are_not_used_are_left_out() -> None:
             }
         ]
     )
-    names = [entry["name"] for entry in shown["profiles"][0]["pluginConfig"]]
+    names = [entry["name"] for entry in config["profiles"][0]["pluginConfig"]]
     assert names == sorted(names)
     assert not {"VolumeBinding", "Theirs", "NodeName"} & set(names)
 
 
 def test_merged_plugins_with_the_weights_they_have() -> None:
     plugins = {"score": {"enabled": [{"name": "NodeAffinity", "weight": 5}], "disabled": [{"name": "*"}]}}
-    shown = view(profiles=[{"plugins": plugins, "percentageOfNodesToScore": 40}])["profiles"][0]
-    assert shown["percentageOfNodesToScore"] == 40
-    assert shown["plugins"]["score"] == {
+    profile = view(profiles=[{"plugins": plugins, "percentageOfNodesToScore": 40}])["profiles"][0]
+    assert profile["percentageOfNodesToScore"] == 40
+    assert profile["plugins"]["score"] == {
         "enabled": [{"name": "NodeAffinity", "weight": 5}],
         "disabled": [{"name": "*", "weight": 0}],
     }

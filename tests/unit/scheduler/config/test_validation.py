@@ -253,7 +253,7 @@ def test_accepted(fields: dict[str, Any]) -> None:
 
 def test_upstreams_sample_in_upstreams_order() -> None:
     constraint = {"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": "Foo"}
-    found = problems(
+    messages = problems(
         {
             "parallelism": -1,
             "profiles": [
@@ -269,7 +269,7 @@ def test_upstreams_sample_in_upstreams_order() -> None:
         }
     )
     args = "profiles[0].pluginConfig[0].args"
-    assert found == [
+    assert messages == [
         "parallelism: Invalid value: -1: should be an integer value greater than zero",
         f'profiles[0].plugins.filter.enabled[0]: Invalid value: "EBSLimits": {REMOVED}',
         f'{args}.defaultingType: Invalid value: "System": when .defaultConstraints are not empty',

@@ -28,8 +28,8 @@ def documents(name: str) -> list[dict[str, Any]]:
 
 
 def container() -> dict[str, Any]:
-    found: dict[str, Any] = documents("deployment.yaml")[0]["spec"]["template"]["spec"]["containers"][0]
-    return found
+    spec: dict[str, Any] = documents("deployment.yaml")[0]["spec"]["template"]["spec"]["containers"][0]
+    return spec
 
 
 def watched_kinds() -> set[tuple[str, str]]:
@@ -47,14 +47,14 @@ def watched_kinds() -> set[tuple[str, str]]:
 
 def test_role_allows_exactly_the_watches_of_the_default_profile() -> None:
     rules = documents("rbac.yaml")[0]["rules"]
-    allowed = {
+    role_kinds = {
         (group, resource)
         for rule in rules
         if {*rule["verbs"]} == WATCHING
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    assert allowed == watched_kinds()
+    assert role_kinds == watched_kinds()
 
 
 def test_no_rule_is_for_everything() -> None:
@@ -91,9 +91,9 @@ def test_the_container_may_do_as_little_as_possible() -> None:
 
 @pytest.mark.parametrize("probe", ["livenessProbe", "readinessProbe", "startupProbe"])
 def test_probes_use_public_paths(probe: str) -> None:
-    asked = container()[probe]["httpGet"]
-    assert asked["path"] in load_options([]).authorization.always_allow
-    assert asked["scheme"] == "HTTPS"
+    request = container()[probe]["httpGet"]
+    assert request["path"] in load_options([]).authorization.always_allow
+    assert request["scheme"] == "HTTPS"
 
 
 def test_the_chart_has_the_same_rules() -> None:
@@ -130,13 +130,13 @@ LOCKS = ("requirements.lock", "requirements-build.lock")
 
 def locked(name: str) -> dict[str, list[str]]:
     """Return the lines of each package in a lock file, by name."""
-    found: dict[str, list[str]] = {}
+    packages: dict[str, list[str]] = {}
     package = ""
     for line in (DEPLOY.parent / name).read_text(encoding="utf-8").splitlines():
         if not line.startswith(" "):
             package = re.split(r"[=\[]", line)[0]
-        found.setdefault(package, []).append(line)
-    return found
+        packages.setdefault(package, []).append(line)
+    return packages
 
 
 @pytest.mark.parametrize("name", LOCKS)
@@ -149,8 +149,8 @@ def test_every_package_of_the_image_is_locked_by_hash(name: str) -> None:
 
 def test_lock_file_contains_the_dependencies() -> None:
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    needed = {re.split(r"[<>=\[; ]", line)[0] for line in project["project"]["dependencies"]}
-    assert needed <= locked("requirements.lock").keys(), "run `make lock`"
+    dependencies = {re.split(r"[<>=\[; ]", line)[0] for line in project["project"]["dependencies"]}
+    assert dependencies <= locked("requirements.lock").keys(), "run `make lock`"
     assert {*project["build-system"]["requires"]} <= locked("requirements-build.lock").keys()
 
 

@@ -23,8 +23,8 @@ GROUPED = re.compile(r"by \(([^)]*)\)")
 
 
 def panels() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
-    return found
+    dashboard_panels: list[dict[str, Any]] = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
+    return dashboard_panels
 
 
 def rules() -> list[dict[str, Any]]:
@@ -34,16 +34,16 @@ def rules() -> list[dict[str, Any]]:
 
 def expressions() -> dict[str, str]:
     targets = [(panel["title"], target) for panel in panels() for target in panel.get("targets", ())]
-    found = {f"{title} {target['refId']}": target["expr"] for title, target in targets}
-    return found | {rule["alert"]: rule["expr"] for rule in rules()}
+    panel_expressions = {f"{title} {target['refId']}": target["expr"] for title, target in targets}
+    return panel_expressions | {rule["alert"]: rule["expr"] for rule in rules()}
 
 
 def metrics_in(expression: str) -> Iterator[tuple[str, set[str]]]:
     """Find the names of metrics, and the labels that they are chosen by."""
     plain = GROUPED.sub(" ", re.sub(r"\[[^\]]*\]", " ", expression))
-    for name, chosen in METRIC.findall(re.sub(r'"[^"]*"', '""', plain)):
+    for name, selector in METRIC.findall(re.sub(r'"[^"]*"', '""', plain)):
         if name not in FUNCTIONS | WORDS:
-            yield name, set(re.findall(r"(\w+)\s*(?:=|!)", chosen))
+            yield name, set(re.findall(r"(\w+)\s*(?:=|!)", selector))
 
 
 def spec_of(name: str) -> Any:
@@ -56,11 +56,11 @@ def spec_of(name: str) -> Any:
 
 @pytest.mark.parametrize("expression", expressions().values(), ids=expressions())
 def test_every_metric_and_label_exists(expression: str) -> None:
-    found = dict(metrics_in(expression))
-    assert found, "there is a metric in it"
-    specs = {name: spec_of(name) for name in found}
+    labels_by_metric = dict(metrics_in(expression))
+    assert labels_by_metric, "there is a metric in it"
+    specs = {name: spec_of(name) for name in labels_by_metric}
     assert [name for name, spec in specs.items() if spec is None] == []
-    for name, labels in found.items():
+    for name, labels in labels_by_metric.items():
         assert labels <= set(specs[name].labels) | GIVEN, name
     common = set.intersection(*(set(spec.labels) for spec in specs.values()))
     for names in GROUPED.findall(expression):
@@ -76,8 +76,8 @@ def test_a_name_that_does_not_exist_would_be_found() -> None:
 
 
 def test_our_error_metrics_have_alerts() -> None:
-    named = {name for expression in expressions().values() for name, _ in metrics_in(expression)}
-    assert {name for name in METRICS if name.startswith("moorage_") and name.endswith("_total")} <= named
+    used_metrics = {name for expression in expressions().values() for name, _ in metrics_in(expression)}
+    assert {name for name in METRICS if name.startswith("moorage_") and name.endswith("_total")} <= used_metrics
 
 
 def test_every_alert_has_instructions() -> None:
@@ -87,11 +87,11 @@ def test_every_alert_has_instructions() -> None:
 
 
 def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
-    taken: set[tuple[int, int]] = set()
+    occupied: set[tuple[int, int]] = set()
     for panel in panels():
-        place = panel["gridPos"]
-        across, down = (range(place[at], place[at] + place[size]) for at, size in (("x", "w"), ("y", "h")))
+        position = panel["gridPos"]
+        across, down = (range(position[at], position[at] + position[size]) for at, size in (("x", "w"), ("y", "h")))
         cells = {(x, y) for x in across for y in down}
-        assert not cells & taken, panel["title"]
-        taken |= cells
+        assert not cells & occupied, panel["title"]
+        occupied |= cells
     assert len({panel["id"] for panel in panels()}) == len(panels())

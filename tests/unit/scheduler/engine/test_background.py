@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from moorage.scheduler.engine.binding.task_pool import TaskBackground
 
 
-async def noting(done: list[str], name: str) -> None:
+async def noting(finished_names: list[str], name: str) -> None:
     await asyncio.sleep(0)
-    done.append(name)
+    finished_names.append(name)
 
 
 async def failing() -> None:
@@ -24,12 +24,12 @@ async def failing() -> None:
 
 def test_drain_waits_for_all_work() -> None:
     async def work() -> tuple[list[str], int]:
-        background, done = TaskBackground(), list[str]()
+        background, finished_names = TaskBackground(), list[str]()
         for name in ("a", "b", "c"):
-            background.start(noting(done, name), name=name)
+            background.start(noting(finished_names, name), name=name)
         assert len(background) == 3
         await background.drain()
-        return done, len(background)
+        return finished_names, len(background)
 
     assert asyncio.run(work()) == (["a", "b", "c"], 0)
 
@@ -45,12 +45,12 @@ def _logging() -> Iterator[None]:
 @pytest.mark.usefixtures("_logging")
 def test_failure_is_logged_by_name_and_stops_no_other_work() -> None:
     async def work() -> list[str]:
-        background, done = TaskBackground(), list[str]()
+        background, finished_names = TaskBackground(), list[str]()
         background.start(failing(), name="binding of default/p")
         await background.drain()
-        background.start(noting(done, "next"), name="next")
+        background.start(noting(finished_names, "next"), name="next")
         await background.drain()
-        return done
+        return finished_names
 
     with capture_logs() as logs:
         assert asyncio.run(work()) == ["next"]
@@ -75,15 +75,15 @@ def test_tasks_are_reused_and_named_after_their_current_work() -> None:
 
 
 def test_work_goes_on_in_another_loop() -> None:
-    background, done = TaskBackground(), list[str]()
+    background, finished_names = TaskBackground(), list[str]()
 
     async def work(name: str) -> None:
-        background.start(noting(done, name), name=name)
+        background.start(noting(finished_names, name), name=name)
         await background.drain()
 
     asyncio.run(work("a"))
     asyncio.run(work("b"))
-    assert done == ["a", "b"]
+    assert finished_names == ["a", "b"]
 
 
 def test_tasks_that_are_cancelled_leave_nothing_under_way(recwarn: Any) -> None:
@@ -96,14 +96,14 @@ def test_tasks_that_are_cancelled_leave_nothing_under_way(recwarn: Any) -> None:
         await asyncio.sleep(0)
 
     async def work(begin: Callable[[TaskBackground], Coroutine[Any, Any, None]]) -> list[str]:
-        background, done = TaskBackground(), list[str]()
+        background, finished_names = TaskBackground(), list[str]()
         await begin(background)
-        background.start(noting(done, "cancelled"), name="cancelled")
+        background.start(noting(finished_names, "cancelled"), name="cancelled")
         await cancel_all()
         assert len(background) == 0
-        background.start(noting(done, "later"), name="later")
+        background.start(noting(finished_names, "later"), name="later")
         await background.drain()
-        return done
+        return finished_names
 
     async def nothing(background: TaskBackground) -> None:
         return None

@@ -241,9 +241,9 @@ class RaisesForAll(FilterPlugin):
 def test_a_filter_that_no_node_comes_to_does_not_fail() -> None:
     runner = build_runner(*(make_node(name, cordoned=True) for name in "ab"), plugins=[RaisesForAll])
     for _ in range(2):
-        found = runner.find(POD)
-        assert isinstance(found, NoNode)
-        assert found.diagnosis.unschedulable_plugins == {"NodeUnschedulable"}
+        search_result = runner.find(POD)
+        assert isinstance(search_result, NoNode)
+        assert search_result.diagnosis.unschedulable_plugins == {"NodeUnschedulable"}
 
 
 def test_a_pod_that_is_turned_down_before_comes_to_no_filter() -> None:
@@ -262,9 +262,9 @@ class RaisesElsewhere(FilterPlugin):
 def test_a_nominated_node_that_fits_is_the_only_one_looked_at() -> None:
     pod = make_pod("p", status=PodStatus(nominated_node_name="b"))
     runner = build_runner(*NODES, plugins=[RaisesElsewhere], waiting=[pod])
-    found = runner.find(pod)
-    assert isinstance(found, OneNode)
-    assert (found.is_nominated, found.node.name) == (True, "b")
+    search_result = runner.find(pod)
+    assert isinstance(search_result, OneNode)
+    assert (search_result.is_nominated, search_result.node.name) == (True, "b")
 
 
 class PostFilterRaises(PostFilterPlugin):
@@ -275,14 +275,14 @@ class PostFilterRaises(PostFilterPlugin):
 def test_a_post_filter_that_raises_leaves_the_pod_unschedulable() -> None:
     pod = make_pod(requests={"cpu": "1000"})
     runner = build_runner(*NODES, pod, plugins=[PostFilterRaises])
-    found = runner.find(pod)
-    assert isinstance(found, NoNode)
-    result = asyncio.run(runner.post_filter(found))
+    search_result = runner.find(pod)
+    assert isinstance(search_result, NoNode)
+    result = asyncio.run(runner.post_filter(search_result))
     assert (result.message, result.nominated_node) == ("no tow truck", None)
 
 
 def test_reserve_that_raises() -> None:
     runner = build_runner(*NODES, plugins=[ReserveRaises])
-    found = runner.find(POD)
+    search_result = runner.find(POD)
     with pytest.raises(PluginError, match='running Reserve plugin "ReserveRaises": books are closed'):
-        runner.reserve(found.cycle, POD, "a")
+        runner.reserve(search_result.cycle, POD, "a")

@@ -51,8 +51,8 @@ class WaitsForFriend(PermitPlugin):
 
     def permit(self, _cycle: object, _pod: Pod, _node: str) -> Wait | None:
         waiting = self._handle.waiting_pods()
-        for held in waiting:
-            held.allow(self.name)
+        for waiting_pod in waiting:
+            waiting_pod.allow(self.name)
         return None if waiting else Wait(60.0)
 
 
@@ -129,7 +129,7 @@ def simulate(
     """Place pods on one node with more plugins, for so long."""
     clock, errors = VirtualClock(), list(faults)
 
-    def fault(verb: str, thing: KubeObject) -> ApiError | None:
+    def fault(verb: str, obj: KubeObject) -> ApiError | None:
         return errors.pop() if verb == "bind" and errors else None
 
     async def run() -> tuple[SimulatedCluster, Simulation]:
@@ -145,9 +145,9 @@ def simulate(
 
 
 def pod(world: SimulatedCluster, name: str = "p0") -> Pod:
-    found = world.store.get(Pod, name, "default")
-    assert found is not None
-    return found
+    stored = world.store.get(Pod, name, "default")
+    assert stored is not None
+    return stored
 
 
 def reasons(world: SimulatedCluster) -> list[str]:

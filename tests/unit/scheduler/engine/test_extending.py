@@ -116,8 +116,8 @@ class Bench:
         )
         for name in "abc":
             self.scheduler.handlers.node_added(make_node(name))
-        taken = {"cpu": "3"}
-        self.scheduler.handlers.pod_added(make_pod("big", node="a", requests=taken))
+        requests = {"cpu": "3"}
+        self.scheduler.handlers.pod_added(make_pod("big", node="a", requests=requests))
 
     def place(self, pod: Pod | None = None) -> Outcome | None:
         async def run() -> Outcome | None:
@@ -232,20 +232,20 @@ def test_scores_of_extenders_add_up_without_failed_extenders() -> None:
 
 def test_nodes_sent_back_are_rated_without_their_pods() -> None:
     """Upstream's quirk: the full node a looks empty, so all are equal and draw lots among themselves."""
-    whole = {name: make_node(name) for name in "ab"}
-    winners = {Bench(Service(filtered=Filtered(("a", "b"), stand_ins=whole))).place() for _ in range(1)}
+    stand_ins = {name: make_node(name) for name in "ab"}
+    winners = {Bench(Service(filtered=Filtered(("a", "b"), stand_ins=stand_ins))).place() for _ in range(1)}
     by_name = Bench(Service(filtered=Filtered(("a", "b")))).place()
     assert by_name == Placed("b")
     assert winners <= {Placed("a", ("a", "b")), Placed("b", ("a", "b"))}
-    bench = Bench(Service(filtered=Filtered(("a", "b"), stand_ins=whole), scores={"a": 0, "b": 0}))
+    bench = Bench(Service(filtered=Filtered(("a", "b"), stand_ins=stand_ins), scores={"a": 0, "b": 0}))
 
     async def totals() -> dict[str, int]:
         runner = bench.scheduler.runners["default-scheduler"]
-        found = await runner.find_extended(make_pod("web", requests={"cpu": "1"}))
-        assert isinstance(found, ExtendedNodes)
-        assert found.table is not None
-        window = found.table.take(found.rows)
-        scores = score_all(runner.profile, found.result.cycle, found.result.pod, window)
+        search_result = await runner.find_extended(make_pod("web", requests={"cpu": "1"}))
+        assert isinstance(search_result, ExtendedNodes)
+        assert search_result.table is not None
+        window = search_result.table.take(search_result.rows)
+        scores = score_all(runner.profile, search_result.result.cycle, search_result.result.pod, window)
         return dict(zip("ab", scores.totals, strict=True))
 
     scores = asyncio.run(totals())

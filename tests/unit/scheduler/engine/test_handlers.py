@@ -81,7 +81,7 @@ class Desk:
 
     def _listen(self, event: ClusterEvent) -> Any:
         def hint(pod: Pod, old: Any, new: Any) -> QueueingHint:
-            objects = "→".join(thing.name for thing in (old, new) if thing is not None)
+            objects = "→".join(obj.name for obj in (old, new) if obj is not None)
             sides = ("-" if old is None else "old") + "/" + ("-" if new is None else "new")
             self.heard.append(f"{event.resource} {objects} {sides}")
             return QueueingHint.SKIP
@@ -105,9 +105,9 @@ def pending(name: str = "p", **fields: Any) -> Pod:
     return make_pod(name, uid=name, **fields)
 
 
-def bumped(thing: Any, version: str = "2", **fields: Any) -> Any:
-    metadata = msgspec.structs.replace(thing.metadata, resource_version=version)
-    return msgspec.structs.replace(thing, metadata=metadata, **fields)
+def bumped(obj: Any, version: str = "2", **fields: Any) -> Any:
+    metadata = msgspec.structs.replace(obj.metadata, resource_version=version)
+    return msgspec.structs.replace(obj, metadata=metadata, **fields)
 
 
 def nominated(pod: Pod, node: str) -> Pod:
@@ -212,9 +212,9 @@ def test_a_change_of_a_waiting_pod_goes_to_the_queue() -> None:
     desk.handlers.pod_added(old)
     new = bumped(old)
     desk.handlers.pod_updated(old, new)
-    found = desk.queue.find(old)
-    assert found is not None
-    assert found.pod is new
+    queued = desk.queue.find(old)
+    assert queued is not None
+    assert queued.pod is new
     assert desk.heard == []
 
 
@@ -366,10 +366,10 @@ OTHERS: dict[str, tuple[type[KubeObject], list[str]]] = {
 @pytest.mark.parametrize(("kind", "want"), OTHERS.values(), ids=OTHERS)
 def test_other_objects(kind: type[KubeObject], want: list[str]) -> None:
     desk = Desk()
-    thing = kind(metadata=ObjectMeta(name="x"))
-    desk.handlers.object_added(thing)
-    changed = bumped(thing)
-    desk.handlers.object_updated(thing, changed)
+    obj = kind(metadata=ObjectMeta(name="x"))
+    desk.handlers.object_added(obj)
+    changed = bumped(obj)
+    desk.handlers.object_updated(obj, changed)
     assert desk.objects[kind].get("x") is changed
     desk.handlers.object_deleted(changed)
     assert desk.objects[kind].get("x") is None
@@ -414,8 +414,8 @@ def test_a_change_of_any_kind_finds_its_reaction(changes: list[tuple[Any, Any]],
 
 
 def test_features_that_are_off_hide_their_fields() -> None:
-    whole = ResourceRequirements(requests={"cpu": "3"})
+    pod_resources = ResourceRequirements(requests={"cpu": "3"})
     desk = Desk(features=FeatureGates.parse(OFF))
-    desk.handlers.apply(None, make_pod("q", uid="q", requests={"cpu": "1"}, resources=whole))
+    desk.handlers.apply(None, make_pod("q", uid="q", requests={"cpu": "1"}, resources=pod_resources))
     (queued,) = (item for item in desk.queue if item.pod.name == "q")
     assert queued.pod.requests["cpu"] == 1000

@@ -95,8 +95,8 @@ async def test_a_kind_that_is_defined_later_is_found() -> None:
 
 
 def test_only_kinds_that_are_not_registered_for_anyway_are_added() -> None:
-    found = events_of_listed([Pod, Node, StorageClass, PodDisruptionBudget, PASS.type])
-    assert [registration.event.resource for registration in found] == [
+    registrations = events_of_listed([Pod, Node, StorageClass, PodDisruptionBudget, PASS.type])
+    assert [registration.event.resource for registration in registrations] == [
         "poddisruptionbudgets.v1.policy",
         "boardingpasses.v1.listed.example.org",
     ]

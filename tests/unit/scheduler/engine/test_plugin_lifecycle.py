@@ -73,10 +73,10 @@ async def test_plugin_lifecycle_runs_from_start_to_close() -> None:
         await cluster.sleep(30)
         await cluster.apply(POD | {"metadata": {"name": "q"}})
         await cluster.wait_for(lambda: len(cluster.running()) == 2)
-        plugin, ended = cluster.plugin(Lively), loop.time()
+        plugin, end_time = cluster.plugin(Lively), loop.time()
         assert plugin.ticks >= 30
     # The second pod's cleaning up is waited for, the ticking is not.
-    assert loop.time() - ended <= 2.0
+    assert loop.time() - end_time <= 2.0
     assert plugin.story[0] == "started with 2 priority classes"
     assert plugin.story[-3:] == ["cleaned up", "closed", "ticking ended"]
     await asyncio.sleep(7200)
@@ -141,13 +141,13 @@ def test_error_in_close_does_not_prevent_other_closes(logged: list[Any]) -> None
         loop = asyncio.get_running_loop()
         async with Cluster(nodes=1, plugins=[Closes, FailsToClose, NeverCloses]) as cluster:
             await cluster.sleep(1)
-            first, ended = cluster.plugin(Closes), loop.time()
+            first, end_time = cluster.plugin(Closes), loop.time()
         assert first.story == ["closed"]
-        assert loop.time() - ended == pytest.approx(CLOSE_SECONDS, abs=0.5)
+        assert loop.time() - end_time == pytest.approx(CLOSE_SECONDS, abs=0.5)
 
     story()
-    said = [(line["event"], line["plugin"]) for line in logged if "close" in line["event"]]
-    assert said == [("plugin takes too long to close", "NeverCloses"), ("plugin failed to close", "FailsToClose")]
+    messages = [(line["event"], line["plugin"]) for line in logged if "close" in line["event"]]
+    assert messages == [("plugin takes too long to close", "NeverCloses"), ("plugin failed to close", "FailsToClose")]
 
 
 class Careless(Accepting):
@@ -226,5 +226,5 @@ class ListsTooLate(Accepting):
 async def test_kind_requested_too_late_raises_an_error() -> None:
     async with Cluster(nodes=1, plugins=[ListsTooLate]) as cluster:
         await cluster.apply(POD)
-        wanted = "CronJob is listed by nobody: ask for the lister in the constructor of ListsTooLate"
-        await cluster.wait_for(lambda: wanted in cluster.why_pending("p"))
+        message = "CronJob is listed by nobody: ask for the lister in the constructor of ListsTooLate"
+        await cluster.wait_for(lambda: message in cluster.why_pending("p"))

@@ -354,12 +354,12 @@ def test_signatures_that_cannot_be_compared_cost_attempts_only(answer: Any) -> N
 
 
 def test_unexpected_error_is_reported_and_fails_only_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Cache.assume
+    assume = Cache.assume
 
     def fail(cache: Cache, pod: Pod) -> None:
         if "unlucky" in pod.labels:
             raise ZeroDivisionError("ours")
-        place(cache, pod)
+        assume(cache, pod)
 
     monkeypatch.setattr(Cache, "assume", fail)
     world = schedule(pods=PODS, is_expected=False)

@@ -54,9 +54,9 @@ def test_waiting(speak: Callable[[PermitWait], object], want: tuple[Code, str, s
     clock = VirtualClock()
 
     async def wait() -> Status | None:
-        held = WaitingPods().hold(POD, TWO)
-        speak(held)
-        return await held.decision()
+        waiting_pod = WaitingPods().hold(POD, TWO)
+        speak(waiting_pod)
+        return await waiting_pod.decision()
 
     began = clock.now()
     status = run_virtual(wait(), clock)
@@ -67,14 +67,14 @@ def test_waiting(speak: Callable[[PermitWait], object], want: tuple[Code, str, s
 def test_all_waiting_pods_can_be_found_until_they_are_released() -> None:
     async def look() -> None:
         waiting = WaitingPods()
-        held = waiting.hold(POD, TWO)
-        assert waiting.get(POD.uid) is held
-        assert list(waiting.all()) == [held]
-        assert held.pending_plugins == ("Quorum", "Budget")
-        held.allow("Quorum")
-        assert held.pending_plugins == ("Budget",)
+        waiting_pod = waiting.hold(POD, TWO)
+        assert waiting.get(POD.uid) is waiting_pod
+        assert list(waiting.all()) == [waiting_pod]
+        assert waiting_pod.pending_plugins == ("Quorum", "Budget")
+        waiting_pod.allow("Quorum")
+        assert waiting_pod.pending_plugins == ("Budget",)
         assert waiting.reject_waiting(POD.uid, "deleted")
-        assert not held.preempt("Late", "too late")
+        assert not waiting_pod.preempt("Late", "too late")
         waiting.release(POD.uid)
         assert waiting.get(POD.uid) is None
         assert not waiting.reject_waiting(POD.uid, "deleted")

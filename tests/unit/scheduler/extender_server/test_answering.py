@@ -49,12 +49,14 @@ class Picky(FilterPlugin, ScorePlugin):
 
 
 def scheduler_with(plugins: Iterable[type[Plugin]], *objects: KubeObject, config: str | None = None) -> Scheduler:
-    chosen = tuple(plugins)
-    policy = load_policy(collect_plugins(chosen), config, enabled=[each for each in chosen if each not in IN_TREE])
-    served = served_by(policy, [plugin.name for plugin in chosen])
+    plugin_types = tuple(plugins)
+    policy = load_policy(
+        collect_plugins(plugin_types), config, enabled=[each for each in plugin_types if each not in IN_TREE]
+    )
+    served = served_by(policy, [plugin.name for plugin in plugin_types])
     scheduler = assemble(served.policy, DiscardingApi(), VirtualClock()).scheduler
-    for thing in objects:
-        scheduler.handlers.apply(None, thing)
+    for obj in objects:
+        scheduler.handlers.apply(None, obj)
     return scheduler
 
 
@@ -74,8 +76,8 @@ def kinds(**kinds: str) -> list[KubeObject]:
 def test_nodes_keep_the_order_of_the_request_and_rejected_nodes_have_reasons() -> None:
     def work() -> None:
         answering = Answering(scheduler_with([Picky], *kinds(a="good", b="bad", c="full", d="good", e="good")))
-        kept, rejected = answering.filter(NodeQuestion(make_pod("web"), ("d", "b", "nowhere", "c", "a")))
-        assert kept == ["d", "a"]
+        feasible, rejected = answering.filter(NodeQuestion(make_pod("web"), ("d", "b", "nowhere", "c", "a")))
+        assert feasible == ["d", "a"]
         assert split_by_code(rejected) == (
             {"c": "node(s) were full", "nowhere": "node(s) were not known to the extender yet"},
             {"b": "node(s) were not good"},
@@ -89,8 +91,8 @@ def test_no_node_at_all_is_no_trouble() -> None:
         answering = Answering(scheduler_with([Picky], *kinds(a="good")))
         assert answering.filter(NodeQuestion(make_pod("web"), ())) == ([], {})
         assert answering.prioritize(NodeQuestion(make_pod("web"), ())) == []
-        kept, rejected = Answering(scheduler_with([Picky])).filter(NodeQuestion(make_pod("web"), ("a",)))
-        assert (kept, [*rejected]) == ([], ["a"])
+        feasible, rejected = Answering(scheduler_with([Picky])).filter(NodeQuestion(make_pod("web"), ("a",)))
+        assert (feasible, [*rejected]) == ([], ["a"])
 
     run(work)
 
@@ -153,16 +155,16 @@ def test_any_subset_of_any_cluster_is_evaluated_as_without_caches(
             question = NodeQuestion(pod, tuple(nodes[row].name for row in rows))
             table = StatusTable()
             cycle = pre_filtered_cycle(profile, pod, nodes)
-            found = filter_all(profile, cycle, pod, nodes, table)
-            kept, rejected = answering.filter(question)
-            assert kept == [nodes[row].name for row in rows if not found[row]]
-            want = {nodes[row].name: table[int(found[row])] for row in rows if found[row]}
+            status_rows = filter_all(profile, cycle, pod, nodes, table)
+            feasible, rejected = answering.filter(question)
+            assert feasible == [nodes[row].name for row in rows if not status_rows[row]]
+            want = {nodes[row].name: table[int(status_rows[row])] for row in rows if status_rows[row]}
             assert rejected.keys() == want.keys()
             for name, status in rejected.items():
                 # Nodes that PreFilter left out were not filtered: they have the words for that, and no plugin.
                 assert status == want[name] or (status.plugin, status.reasons) == ("", LEFT_OUT)
-            fitting = [row for row in rows if not found[row]]
-            scores = dict(answering.prioritize(NodeQuestion(pod, tuple(kept))))
+            fitting = [row for row in rows if not status_rows[row]]
+            scores = dict(answering.prioritize(NodeQuestion(pod, tuple(feasible))))
             if fitting:
                 totals = score_all(profile, cycle, pod, nodes.take(fitting)).totals
                 assert scores == {nodes[row].name: int(total) for row, total in zip(fitting, totals, strict=True)}
@@ -177,7 +179,7 @@ class NoNeighbours(PreFilterPlugin, FilterPlugin):
         return Status.unresolvable("not today") if pod.labels.get("day") == "sunday" else None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        if any(other.labels.get("noisy") for other in node.pods.values()):
+        if any(neighbour.labels.get("noisy") for neighbour in node.pods.values()):
             return Status.unschedulable("node(s) were noisy")
         return None
 
@@ -213,8 +215,8 @@ def test_preempt(there: list[Pod], proposed: dict[str, list[str]], agreed: dict[
     def work() -> None:
         answering = Answering(scheduler_with([NoNeighbours], make_node("a"), make_node("b"), *there))
         victims = {name: ProposedVictims(tuple(uids)) for name, uids in proposed.items()}
-        found = answering.preempt(VictimQuestion(make_pod("urgent", priority=10), victims))
-        assert {name: ([*each.uids], each.violations) for name, each in found.items()} == agreed
+        victims_by_node = answering.preempt(VictimQuestion(make_pod("urgent", priority=10), victims))
+        assert {name: ([*each.uids], each.violations) for name, each in victims_by_node.items()} == agreed
 
     run(work)
 

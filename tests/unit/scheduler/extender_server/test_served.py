@@ -87,10 +87,10 @@ REFUSED = {
 
 @pytest.mark.parametrize(("base", "reason"), REFUSED.values(), ids=REFUSED)
 def test_plugins_without_a_verb_are_rejected_with_the_reason(base: type[Plugin], reason: str) -> None:
-    mine = plugin("Mine", base, FilterPlugin)
+    plugin_type = plugin("Mine", base, FilterPlugin)
     with pytest.raises(ConfigError) as refusal:
-        serve(mine)
-    point = next(iter(extension_points(mine) - {"filter"}))
+        serve(plugin_type)
+    point = next(iter(extension_points(plugin_type) - {"filter"}))
     assert f"--plugin Mine: it cannot take part in {point} as an extender: " in str(refusal.value)
     assert reason in str(refusal.value)
     assert "\n  hint: " in str(refusal.value)
@@ -118,12 +118,12 @@ def test_weights_and_arguments_come_from_the_configuration_and_no_other_plugin_r
     class MineArgs(msgspec.Struct, frozen=True):
         label: str = "a"
 
-    mine = plugin("Mine", FilterPlugin, ScorePlugin, Args=MineArgs)
+    plugin_type = plugin("Mine", FilterPlugin, ScorePlugin, Args=MineArgs)
     config = HEAD + (
         "profiles: [{schedulerName: other, plugins: {multiPoint: {enabled: [{name: Mine, weight: 3}]}},"
         " pluginConfig: [{name: Mine, args: {label: b}}]}]\n"
     )
-    served = serve(mine, config=config)
+    served = serve(plugin_type, config=config)
     (profile,) = served.policy.config.profiles
     enabled = expand_plugins(profile, lambda name: extension_points(served.policy.registry[name]))
     assert profile.scheduler_name == "other"
@@ -138,14 +138,14 @@ def test_a_plugin_that_the_configuration_does_not_enable_is_refused() -> None:
 
 
 def test_of_several_profiles_one_is_to_be_named() -> None:
-    mine = plugin("Mine", FilterPlugin)
+    plugin_type = plugin("Mine", FilterPlugin)
     enabling = "plugins: {filter: {enabled: [{name: Mine}]}}"
     config = HEAD + f"profiles: [{{schedulerName: one, {enabling}}}, {{schedulerName: two, {enabling}}}]\n"
     with pytest.raises(ConfigError, match="say which one to serve: one, two"):
-        serve(mine, config=config)
+        serve(plugin_type, config=config)
     with pytest.raises(ConfigError, match="did you mean 'two'"):
-        serve(mine, config=config, profile="twoo")
-    assert serve(mine, config=config, profile="two").policy.config.profiles[0].scheduler_name == "two"
+        serve(plugin_type, config=config, profile="twoo")
+    assert serve(plugin_type, config=config, profile="two").policy.config.profiles[0].scheduler_name == "two"
 
 
 def extender_in(text: str) -> ExtenderConfig:
@@ -156,16 +156,20 @@ def extender_in(text: str) -> ExtenderConfig:
 
 def test_the_stanza_can_be_pasted() -> None:
     served = serve(plugin("Mine", FilterPlugin, ScorePlugin))
-    found = extender_in(stanza(served, Address("http://127.0.0.1:8890")))
-    assert (found.filter_verb, found.preempt_verb, found.prioritize_verb) == ("filter", "preempt", "prioritize")
-    assert (found.weight, found.bind_verb, found.node_cache_capable) == (1, "", True)
+    extender = extender_in(stanza(served, Address("http://127.0.0.1:8890")))
+    assert (extender.filter_verb, extender.preempt_verb, extender.prioritize_verb) == (
+        "filter",
+        "preempt",
+        "prioritize",
+    )
+    assert (extender.weight, extender.bind_verb, extender.node_cache_capable) == (1, "", True)
 
 
 def test_the_stanza_of_a_secured_extender_names_certificates() -> None:
     text = stanza(serve(plugin("Mine", BindPlugin)), Address("https://here:1", wants_certificate=True))
-    found = yaml.safe_load(text)["extenders"][0]
-    assert found["enableHTTPS"] is True
-    assert sorted(found["tlsConfig"]) == ["caFile", "certFile", "keyFile"]
-    assert found["bindVerb"] == "bind"
-    assert "filterVerb" not in found
-    assert "weight" not in found
+    extender = yaml.safe_load(text)["extenders"][0]
+    assert extender["enableHTTPS"] is True
+    assert sorted(extender["tlsConfig"]) == ["caFile", "certFile", "keyFile"]
+    assert extender["bindVerb"] == "bind"
+    assert "filterVerb" not in extender
+    assert "weight" not in extender

@@ -22,12 +22,16 @@ POD = {"metadata": {"name": "web", "namespace": "default", "uid": "u"}, "spec": 
 
 def test_both_cases_are_read() -> None:
     go = node_question(json.dumps({"Pod": POD, "Nodes": None, "NodeNames": ["a", "b", "a"]}).encode())
-    other = node_question(json.dumps({"pod": POD, "nodenames": ["a", "b"]}).encode())
-    assert go.nodes == other.nodes == ("a", "b")
-    assert go.pod.name == other.pod.name == "web"
+    lower_case = node_question(json.dumps({"pod": POD, "nodenames": ["a", "b"]}).encode())
+    assert go.nodes == lower_case.nodes == ("a", "b")
+    assert go.pod.name == lower_case.pod.name == "web"
     victims = {"a": {"Pods": [{"UID": "1"}], "NumPDBViolations": 2}, "b": {"pods": [{"uid": "3"}]}, "c": None}
-    asked = victim_question(json.dumps({"Pod": POD, "NodeNameToMetaVictims": victims}).encode())
-    assert asked.victims == {"a": ProposedVictims(("1",), 2), "b": ProposedVictims(("3",)), "c": ProposedVictims(())}
+    preemption = victim_question(json.dumps({"Pod": POD, "NodeNameToMetaVictims": victims}).encode())
+    assert preemption.victims == {
+        "a": ProposedVictims(("1",), 2),
+        "b": ProposedVictims(("3",)),
+        "c": ProposedVictims(()),
+    }
     binding = {"PodName": "web", "PodNamespace": "default", "PodUID": "u", "Node": "a"}
     assert bind_request(json.dumps(binding).encode()).node == "a"
 
@@ -66,7 +70,7 @@ BAD: dict[str, tuple[Read, Any, str]] = {
 
 
 @pytest.mark.parametrize(("read", "body", "message"), BAD.values(), ids=BAD)
-def test_nonsense_is_one_message(read: Read, body: Any, message: str) -> None:
+def test_invalid_request_causes_one_message(read: Read, body: Any, message: str) -> None:
     with pytest.raises(InputError) as refusal:
         read(body if isinstance(body, bytes) else json.dumps(body).encode())
     assert message in str(refusal.value)

@@ -18,16 +18,16 @@ def metrics_of(meter: PluginMeter, profile: str = "default-scheduler") -> Plugin
 @pytest.mark.parametrize("meter", [SILENT_METER, CellRegistry()], ids=["without a server", "with one"])
 def test_counted_values_can_be_read(meter: PluginMeter) -> None:
     metrics = metrics_of(meter)
-    asked = metrics.counter("requests", "Requests.", labels=("result",))
-    asked.inc(result="success")
-    asked.inc(2, result="error")
+    requests = metrics.counter("requests", "Requests.", labels=("result",))
+    requests.inc(result="success")
+    requests.inc(2, result="error")
     load = metrics.gauge("load", "The load.", labels=("node",))
     load.set(0.5, node="a")
     load.inc(-0.25, node="a")
     took = metrics.histogram("seconds", "Time.", buckets=(1.0, 0.1))
     for value in (0.05, 0.5, 5.0):
         took.observe(value)
-    assert (asked.value(result="success"), asked.value(result="error")) == (1.0, 2.0)
+    assert (requests.value(result="success"), requests.value(result="error")) == (1.0, 2.0)
     assert load.value(node="a") == 0.25
     assert (took.count(), took.sum()) == (3, pytest.approx(5.55))
 
@@ -44,11 +44,11 @@ def test_profiles_share_a_metric_and_have_a_label_each() -> None:
         metrics = metrics_of(registry, profile)
         metrics.counter("polls_total", "Polls.").inc()
         metrics.histogram("age_seconds", "Age.", buckets=(1.0,)).observe(2.0)
-    shown = page(registry)
-    assert 'moorage_plugin_load_aware_polls_total{profile="first"} 1.0' in shown
-    assert 'moorage_plugin_load_aware_polls_total{profile="second"} 1.0' in shown
-    assert 'moorage_plugin_load_aware_age_seconds_bucket{le="1.0",profile="first"} 0.0' in shown
-    assert 'moorage_plugin_load_aware_age_seconds_sum{profile="second"} 2.0' in shown
+    text = page(registry)
+    assert 'moorage_plugin_load_aware_polls_total{profile="first"} 1.0' in text
+    assert 'moorage_plugin_load_aware_polls_total{profile="second"} 1.0' in text
+    assert 'moorage_plugin_load_aware_age_seconds_bucket{le="1.0",profile="first"} 0.0' in text
+    assert 'moorage_plugin_load_aware_age_seconds_sum{profile="second"} 2.0' in text
 
 
 def test_a_metric_that_is_disabled_is_not_shown() -> None:
@@ -73,7 +73,7 @@ def test_mistakes_are_named(mistake: Any, message: str) -> None:
         mistake(metrics_of(SILENT_METER))
 
 
-def test_a_name_means_one_metric() -> None:
+def test_metric_name_is_unique() -> None:
     metrics = metrics_of(CellRegistry())
     metrics.counter("polls", "Polls.", labels=["a"])
     with pytest.raises(ValueError, match="polls_total is already registered as a counter with the labels profile, a"):

@@ -58,8 +58,8 @@ CASES = {
 @pytest.mark.parametrize(("wanted", "names"), CASES.values(), ids=CASES)
 def test_selection(wanted: NodeSelector, names: str) -> None:
     nodes = Rig(*NODES).nodes
-    found = matching_nodes(node_matcher(wanted), nodes)
-    assert "".join(node.name for node, hit in zip(nodes, found, strict=True) if hit) == names
+    matches = matching_nodes(node_matcher(wanted), nodes)
+    assert "".join(node.name for node, hit in zip(nodes, matches, strict=True) if hit) == names
 
 
 REQUIREMENTS = st.builds(
@@ -89,5 +89,5 @@ def test_columns_agree_with_the_matcher_in_any_window(
 ) -> None:
     matcher = node_matcher(selector(*terms))
     window = Rig(*NODES).nodes.take(np.array(rows[:size], dtype=np.int64))
-    found = matching_nodes(matcher, window)
-    assert found.tolist() == [matcher.matches(node.labels, node.name) for node in window]
+    matches = matching_nodes(matcher, window)
+    assert matches.tolist() == [matcher.matches(node.labels, node.name) for node in window]

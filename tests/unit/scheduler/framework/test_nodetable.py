@@ -42,15 +42,15 @@ def test_a_window_shows_the_rows_it_was_given(rows: list[int]) -> None:
 
 @given(st.lists(st.integers(0, len(SIZES) - 1), min_size=1, max_size=8), st.data())
 def test_a_window_on_a_window(rows: list[int], data: st.DataObject) -> None:
-    places = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=8))
-    inner = TABLE.take(np.array(rows, dtype=np.int64)).take(np.array(places, dtype=np.int64))
-    assert list(inner.names) == [f"n{rows[place]}" for place in places]
+    positions = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=8))
+    inner = TABLE.take(np.array(rows, dtype=np.int64)).take(np.array(positions, dtype=np.int64))
+    assert list(inner.names) == [f"n{rows[position]}" for position in positions]
 
 
 def test_candidates_are_those_still_in_the_running() -> None:
     alive = np.array([True, False, True])
     window = TABLE.take(np.array([4, 0, 2])).among(alive)
-    assert [(place, node.name) for place, node in window.candidates()] == [(0, "n4"), (2, "n2")]
+    assert [(position, node.name) for position, node in window.candidates()] == [(0, "n4"), (2, "n2")]
     assert len(window) == 3
     assert window.in_running is alive
 
@@ -66,9 +66,9 @@ def test_the_cluster_stays_in_sight() -> None:
     assert not window.shows_all
     assert TABLE.shows_all
     assert window.is_window_of(TABLE)
-    found = window.find("n4")
-    assert found is not None
-    assert found.allocatable["cpu"] == 16_000
+    node = window.find("n4")
+    assert node is not None
+    assert node.allocatable["cpu"] == 16_000
     assert window.find("n9") is None
 
 

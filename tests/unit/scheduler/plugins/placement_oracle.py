@@ -51,21 +51,21 @@ class World:
     def pods(self) -> Iterator[tuple[Mapping[str, str], Pod]]:
         return ((labels, pod) for labels, pods, _ in self.nodes for pod in pods)
 
-    def means(self, term: PodAffinityTerm, owner: Pod, other: Pod, *, owner_is_incoming: bool) -> bool:
+    def means(self, term: PodAffinityTerm, owner: Pod, candidate: Pod, *, owner_is_incoming: bool) -> bool:
         if not term.namespaces and term.namespace_selector is None:
-            in_namespace = other.namespace == owner.namespace
+            in_namespace = candidate.namespace == owner.namespace
         else:
             # An incoming pod's selector selects among the known namespaces. An existing pod's selector is matched with
             # the incoming pod's namespace, which has no labels if it is unknown.
             existing = (
-                other.namespace in self.namespaces
+                candidate.namespace in self.namespaces
                 or not owner_is_incoming
                 or term.namespace_selector == LabelSelector()
             )
-            in_namespace = other.namespace in term.namespaces or (
-                existing and selects(term.namespace_selector, self.namespaces.get(other.namespace, {}))
+            in_namespace = candidate.namespace in term.namespaces or (
+                existing and selects(term.namespace_selector, self.namespaces.get(candidate.namespace, {}))
             )
-        return in_namespace and selects(term.label_selector, other.labels)
+        return in_namespace and selects(term.label_selector, candidate.labels)
 
 
 def required(pod: Pod) -> tuple[tuple[PodAffinityTerm, ...], tuple[PodAffinityTerm, ...]]:

@@ -43,7 +43,7 @@ def test_a_plugin_is_found_by_its_name(plugin: type[Plugin]) -> None:
     assert plugin.__module__ in (f"moorage.scheduler.plugins.{module}", f"moorage.scheduler.plugins.{module}.plugin")
 
 
-def test_packages_hold_nothing_themselves() -> None:
+def test_package_init_files_contain_only_a_docstring() -> None:
     for source in Path(plugins.__file__).parent.rglob("__init__.py"):
         statements = ast.parse(source.read_text()).body
         assert [type(statement) for statement in statements] == [ast.Expr], f"{source} holds more than a docstring"

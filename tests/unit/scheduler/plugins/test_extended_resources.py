@@ -34,7 +34,7 @@ def test_find(classes: list[DeviceClass], resource: str, want: str | None) -> No
     assert (result.name if result else None) == want
 
 
-def test_it_follows_changes() -> None:
+def test_classes_follow_changes() -> None:
     rig = Rig(device_class("a"))
     classes = ExtendedResourceClasses(rig.lister(DeviceClass))
     before = classes.version

@@ -18,8 +18,8 @@ from moorage.testing.rig import Rig
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
 
 
-def plugin_over(*things: object, gates: str = GATE) -> tuple[GangScheduling, Rig]:
-    rig = Rig(make_node("n"), *things, features=FeatureGates.parse(gates))  # type: ignore[arg-type]
+def plugin_over(*objects: object, gates: str = GATE) -> tuple[GangScheduling, Rig]:
+    rig = Rig(make_node("n"), *objects, features=FeatureGates.parse(gates))  # type: ignore[arg-type]
     return GangScheduling(handle=rig), rig
 
 

@@ -126,15 +126,15 @@ FIXED = (
 )
 
 
-def remove(rig: Rig, thing: KubeObject) -> None:
+def remove(rig: Rig, obj: KubeObject) -> None:
     """Take something out again, if it is of a kind that comes and goes."""
-    match thing:
-        case Node() if rig.nodes.find(thing.name) is not None:
-            rig.cache.remove_node(thing.name)
-        case Pod() if rig.cache.pod(thing.uid) is not None:
-            rig.cache.remove_pod(thing)
+    match obj:
+        case Node() if rig.nodes.find(obj.name) is not None:
+            rig.cache.remove_node(obj.name)
+        case Pod() if rig.cache.pod(obj.uid) is not None:
+            rig.cache.remove_pod(obj)
         case CSINode() | PersistentVolume() | PersistentVolumeClaim() | StorageClass():
-            rig.objects[type(thing)].drop(thing)
+            rig.objects[type(obj)].drop(obj)
         case _:
             pass
 

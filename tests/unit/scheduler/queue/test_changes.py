@@ -22,8 +22,8 @@ BASE = make_pod("p", uid="u", requests={"cpu": "500m", "memory": "1Gi"}, labels=
 
 
 def pod(**fields: Any) -> Pod:
-    kept: dict[str, Any] = {"requests": {"cpu": "500m", "memory": "1Gi"}, "labels": {"app": "web"}}
-    return make_pod("p", uid="u", **(kept | fields))
+    defaults: dict[str, Any] = {"requests": {"cpu": "500m", "memory": "1Gi"}, "labels": {"app": "web"}}
+    return make_pod("p", uid="u", **(defaults | fields))
 
 
 def resized(cpu: str) -> PodStatus:

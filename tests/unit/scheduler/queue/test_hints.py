@@ -211,8 +211,8 @@ class Scores(ScorePlugin):
 
 
 def test_only_plugins_that_can_reject_pods_register() -> None:
-    found = dict(build_runner(plugins=[Filters, Permits, Scores]).profile.registrations())
-    assert {name: found[name] for name in found if name in ("Filters", "Permits", "Scores")} == {
+    registrations = dict(build_runner(plugins=[Filters, Permits, Scores]).profile.registrations())
+    assert {name: registrations[name] for name in registrations if name in ("Filters", "Permits", "Scores")} == {
         "Filters": (EventRegistration(NODE_ADD),),
         "Permits": EVERY_EVENT,
     }
@@ -220,7 +220,7 @@ def test_only_plugins_that_can_reject_pods_register() -> None:
 
 def test_extenders_register_for_every_event_under_one_name() -> None:
     profile = ProfileQueueing((), {EXTENDER: EVERY_EVENT})
-    found = Hints({"default-scheduler": profile}, None)
+    hints = Hints({"default-scheduler": profile}, None)
     info = QueuedPodInfo(make_pod("p"), 0.0)
     info.rejected_by({EXTENDER})
-    assert found.strategy_for(info, POD_ADD, None, ref("x")) is LATER
+    assert hints.strategy_for(info, POD_ADD, None, ref("x")) is LATER

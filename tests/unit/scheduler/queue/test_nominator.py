@@ -78,8 +78,8 @@ def test_nominated_pods_are_current_and_stubs_while_in_flight() -> None:
     bench = Bench()
     nominator = bench.queue.nominator
     bench.queue.add(pod("n1"))
-    (shown,) = nominator.nominated_pods("n1")
-    assert shown.priority == 5
+    (nominated,) = nominator.nominated_pods("n1")
+    assert nominated.priority == 5
     changed = pod("n1", priority=7)
     bench.update(pod("n1"), changed)
     assert list(nominator.nominated_pods("n1")) == [changed]

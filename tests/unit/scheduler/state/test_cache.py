@@ -183,8 +183,8 @@ STEPS = st.lists(
 @settings(max_examples=200, deadline=None)
 def test_incremental_cache_equals_a_rebuilt_cache(steps: list[tuple[str, str]]) -> None:
     cache, nodes, pods = Cache(), dict[str, Node](), dict[str, Pod]()
-    for what, name in steps:
-        take(cache, nodes, pods, what, name)
+    for action, name in steps:
+        take(cache, nodes, pods, action, name)
     fresh = Cache()
     for node in nodes.values():
         fresh.add_node(node)
@@ -193,12 +193,12 @@ def test_incremental_cache_equals_a_rebuilt_cache(steps: list[tuple[str, str]]) 
     assert state(cache) == state(fresh)
 
 
-def take(cache: Cache, nodes: dict[str, Node], pods: dict[str, Pod], what: str, name: str) -> None:
+def take(cache: Cache, nodes: dict[str, Node], pods: dict[str, Pod], action: str, name: str) -> None:
     """Apply one step to the cache and to its expected content, if the step is possible."""
-    match what:
+    match action:
         case "node" | "cordon":
             node = NODES[name]
-            nodes[name] = replace(node, spec=replace(node.spec, unschedulable=what == "cordon"))
+            nodes[name] = replace(node, spec=replace(node.spec, unschedulable=action == "cordon"))
             cache.update_node(nodes[name])
         case "no node" if name in nodes:
             del nodes[name]

@@ -32,5 +32,5 @@ def test_images_are_those_of_the_nodes_there_are(history: list[Step]) -> None:
     anew = NodeTable.of(*cache.nodes)
     for image in IMAGES:
         assert cache.nodes.holds_image(image).tolist() == anew.holds_image(image).tolist()
-        known, counted = cache.nodes.image(image), anew.image(image)
-        assert (known and (known.size, known.node_count)) == (counted and (counted.size, counted.node_count))
+        cached, counted = cache.nodes.image(image), anew.image(image)
+        assert (cached and (cached.size, cached.node_count)) == (counted and (counted.size, counted.node_count))

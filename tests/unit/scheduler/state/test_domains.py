@@ -46,8 +46,8 @@ def test_sums_follow_the_pods_by_domain() -> None:
     tally = tally_of(cache, (WEB, 3), (EVERYTHING, -1))
     assert refreshed(tally, cache).counted == 0
 
-    for place, node in enumerate(("n0", "n1", "n2", "n3")):
-        cache.add_pod(pod(f"p{place}", "web" if place else "db", node))
+    for index, node in enumerate(("n0", "n1", "n2", "n3")):
+        cache.add_pod(pod(f"p{index}", "web" if index else "db", node))
     refreshed(tally, cache)
 
     assert (tally["a"], tally["b"], tally[None], tally["c"]) == (1, 2, 0, 0)
@@ -69,12 +69,12 @@ def test_rows_keep_their_version_until_others_have_a_sum_above_zero() -> None:
     cache = cluster("a", "b")
     tally = tally_of(cache, (WEB, 1))
     cache.add_pod(pod("first", "web", "n0"))
-    known = refreshed(tally, cache).positive_version
+    version = refreshed(tally, cache).positive_version
 
     cache.add_pod(pod("second", "web", "n0"))
-    assert refreshed(tally, cache).positive_version == known
+    assert refreshed(tally, cache).positive_version == version
     cache.add_pod(pod("third", "web", "n1"))
-    assert refreshed(tally, cache).positive_version > known
+    assert refreshed(tally, cache).positive_version > version
 
 
 def test_snapshot_does_not_change() -> None:
@@ -129,23 +129,23 @@ def test_tally_equals_a_full_count_after_any_history(most_steps: int, steps) -> 
 
 
 def take(step, number: int, cache: Cache, tally: DomainTally) -> None:  # type: ignore[no-untyped-def]
-    what, value, place = step
-    pods = [known for info in cache.nodes for known in info.pods.values()]
-    if what == "add pod" and len(cache):
-        cache.assume(pod(f"p{number}", value, cache.nodes[place % len(cache)].name))
-    elif what == "confirm pod" and pods:
-        known = pods[place % len(pods)]
-        if cache.is_assumed(known):
-            cache.add_pod(pod(known.name, known.labels["app"], known.node_name, zone="a"))
-    elif what == "remove pod" and pods:
-        cache.remove_pod(pods[place % len(pods)])
-    elif what == "add node":
+    action, value, position = step
+    pods = [placed for info in cache.nodes for placed in info.pods.values()]
+    if action == "add pod" and len(cache):
+        cache.assume(pod(f"p{number}", value, cache.nodes[position % len(cache)].name))
+    elif action == "confirm pod" and pods:
+        placed = pods[position % len(pods)]
+        if cache.is_assumed(placed):
+            cache.add_pod(pod(placed.name, placed.labels["app"], placed.node_name, zone="a"))
+    elif action == "remove pod" and pods:
+        cache.remove_pod(pods[position % len(pods)])
+    elif action == "add node":
         cache.add_node(make_node(f"m{number}", labels={"zone": value} if value else {}))
-    elif what == "move node" and len(cache):
-        cache.update_node(make_node(cache.nodes[place % len(cache)].name, labels={"zone": value} if value else {}))
-    elif what == "remove node" and len(cache):
-        cache.remove_node(cache.nodes[place % len(cache)].name)
-    elif what == "ask":
+    elif action == "move node" and len(cache):
+        cache.update_node(make_node(cache.nodes[position % len(cache)].name, labels={"zone": value} if value else {}))
+    elif action == "remove node" and len(cache):
+        cache.remove_node(cache.nodes[position % len(cache)].name)
+    elif action == "ask":
         assert_counted(refreshed(tally, cache), cache)
 
 
@@ -154,9 +154,9 @@ def assert_counted(tally: DomainTally, cache: Cache) -> None:
     counted = 0
     for info in cache.nodes:
         if "zone" in info.labels:
-            for known in info.pods.values():
-                sums[info.labels["zone"]] += 3 if known.labels["app"] == "web" else 1
-                counted += 2 if known.labels["app"] == "web" else 1
+            for placed in info.pods.values():
+                sums[info.labels["zone"]] += 3 if placed.labels["app"] == "web" else 1
+                counted += 2 if placed.labels["app"] == "web" else 1
     want = [sums[info.labels.get("zone")] for info in cache.nodes]
     assert tally.at(None).tolist() == want
     assert tally.at(np.arange(len(want))[::-2]).tolist() == want[::-2]

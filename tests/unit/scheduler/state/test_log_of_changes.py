@@ -15,6 +15,6 @@ def test_reader_gets_all_changes_since_its_position_or_none_if_too_late(
         log.note(change)
     assert log.position == len(changes)
     position = data.draw(st.integers(0, len(changes)))
-    found = log.since(position)
-    assert found is None or found == changes[position:]
-    assert found is not None or len(changes) - position > length // 2
+    new_changes = log.since(position)
+    assert new_changes is None or new_changes == changes[position:]
+    assert new_changes is not None or len(changes) - position > length // 2

@@ -10,19 +10,19 @@ def volume(name: str) -> PersistentVolume:
 
 
 def test_changes_are_named_in_order() -> None:
-    kept: ObjectCache[PersistentVolume] = ObjectCache()
-    kept.put(volume("a"))
-    before = kept.version
-    assert kept.changed_since(before) == []
-    kept.put(volume("b"))
-    kept.drop(volume("a"))
-    kept.drop(volume("unknown"))
-    assert kept.changed_since(before) == ["b", "a"]
+    cache: ObjectCache[PersistentVolume] = ObjectCache()
+    cache.put(volume("a"))
+    before = cache.version
+    assert cache.changed_since(before) == []
+    cache.put(volume("b"))
+    cache.drop(volume("a"))
+    cache.drop(volume("unknown"))
+    assert cache.changed_since(before) == ["b", "a"]
 
 
 def test_changes_beyond_the_log_are_unavailable() -> None:
-    kept: ObjectCache[PersistentVolume] = ObjectCache()
+    cache: ObjectCache[PersistentVolume] = ObjectCache()
     for _ in range(MAX_LENGTH + 1):
-        kept.put(volume("a"))
-    assert kept.changed_since(0) is None
-    assert kept.changed_since(kept.version - 3) == ["a", "a", "a"]
+        cache.put(volume("a"))
+    assert cache.changed_since(0) is None
+    assert cache.changed_since(cache.version - 3) == ["a", "a", "a"]

@@ -86,10 +86,10 @@ def test_groups_in_a_circle_have_no_root_and_no_end_of_work(names: tuple[str, ..
     groups.put(gang(parent="a"))
     assert groups.root_of(member("p")) is None
     for name in names:
-        found = groups.composite(f"default/{name}")
-        assert found is not None
-        assert groups.leaf_keys(found) == [KEY]
-        assert groups.tree(found)
+        parent_group = groups.composite(f"default/{name}")
+        assert parent_group is not None
+        assert groups.leaf_keys(parent_group) == [KEY]
+        assert groups.tree(parent_group)
 
 
 @given(st.lists(st.tuples(st.sampled_from("wufad"), st.integers(0, 3)), max_size=40))
@@ -115,9 +115,9 @@ def test_counts_follow_any_history(steps: list[tuple[str, int]]) -> None:
                 assumed.add(number)
             case "d":
                 groups.assign(pod.on_node("n"))
-                for place in (waiting, assumed):
-                    place.discard(number)
+                for numbers in (waiting, assumed):
+                    numbers.discard(number)
                 assigned.add(number)
-        known = waiting | assumed | assigned
-        wanted = (len(known), len(assumed) + len(assigned), len(waiting - assumed)) if known else None
-        assert counts(groups) == wanted
+        members = waiting | assumed | assigned
+        expected = (len(members), len(assumed) + len(assigned), len(waiting - assumed)) if members else None
+        assert counts(groups) == expected

@@ -191,9 +191,9 @@ def test_a_term_means(
     index.resize(1)
     index.add(pod, 0)
 
-    found = index.anti_affinity.about(namespace, labels, namespace_labels)
+    terms = index.anti_affinity.about(namespace, labels, namespace_labels)
 
-    assert bool(found) == want
+    assert bool(terms) == want
     assert affinity_terms(pod).anti_affinity[0].matches(namespace, labels, namespace_labels) == want
 
 
@@ -306,25 +306,25 @@ def test_index_equals_a_rebuilt_index_after_any_history(steps, questions) -> Non
     cache = Cache()
     for number in range(3):
         cache.add_node(make_node(f"n{number}"))
-    born, pods = 3, {}
-    for what, subject, place in steps:
-        if what == "add" and len(cache):
-            pod = subject.on_node(cache.nodes[place % len(cache)].name)
+    node_number, pods = 3, {}
+    for action, subject, position in steps:
+        if action == "add" and len(cache):
+            pod = subject.on_node(cache.nodes[position % len(cache)].name)
             if cache.pod(pod.uid) is None:
                 cache.add_pod(pod)
                 pods[pod.uid] = pod
-        elif what in ("shuffle", "relabel") and pods:
-            pod = turned_round(pods[sorted(pods)[subject % len(pods)]], {"app": place} if place else {})
+        elif action in ("shuffle", "relabel") and pods:
+            pod = turned_round(pods[sorted(pods)[subject % len(pods)]], {"app": position} if position else {})
             cache.update_pod(pod)
             pods[pod.uid] = pod
-        elif what == "remove pod" and pods:
+        elif action == "remove pod" and pods:
             cache.remove_pod(pods.pop(sorted(pods)[subject % len(pods)]))
-        elif what == "remove node" and len(cache):
+        elif action == "remove node" and len(cache):
             cache.remove_node(cache.nodes[subject % len(cache)].name)
-        elif what == "add node":
-            cache.add_node(make_node(f"n{born}"))
-            born += 1
-        elif what == "ask":
+        elif action == "add node":
+            cache.add_node(make_node(f"n{node_number}"))
+            node_number += 1
+        elif action == "ask":
             namespaces, matcher, terminating = subject
             counts(cache.pods, namespaces, matcher, terminating=terminating)
     assert_same(cache, questions)

@@ -58,8 +58,8 @@ STEPS = st.lists(
 def test_columns_follow_everything(steps: list[tuple[str, str]]) -> None:
     rig = Rig()
     columns = DriversAndPods(rig)
-    for number, (what, name) in enumerate(steps):
-        match what:
+    for number, (action, name) in enumerate(steps):
+        match action:
             case "node":
                 rig.add(make_node(name))
             case "gone" if rig.nodes.find(name) is not None:

@@ -140,9 +140,9 @@ def test_condition_has_its_transition_time(bench: Bench) -> None:
 
 
 def test_a_condition_whose_status_stays_keeps_its_time(bench: Bench) -> None:
-    known = PodStatus(conditions=(Condition(type="PodScheduled", status="False"),))
+    status = PodStatus(conditions=(Condition(type="PodScheduled", status="False"),))
     patch = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "still no"}]}
-    bench.run(bench.cluster.patch_status(make_pod("web", namespace="shop", status=known), patch))
+    bench.run(bench.cluster.patch_status(make_pod("web", namespace="shop", status=status), patch))
     (condition,) = msgspec.json.decode(bench.server.requests[-1].body)["status"]["conditions"]
     assert "lastTransitionTime" not in condition
 
@@ -160,8 +160,8 @@ def test_binding_waits_for_earlier_writes_of_the_pod(bench: Bench) -> None:
         await asyncio.sleep(0)
         await bench.cluster.bind(bench.pod, "n1")
         await asyncio.gather(*patches)
-        other = make_pod("web", namespace="shop", uid="u1")
-        assert other.uid not in bench.cluster._locks
+        same_pod = make_pod("web", namespace="shop", uid="u1")
+        assert same_pod.uid not in bench.cluster._locks
 
     bench.run(work())
     assert [request.method for request in bench.server.requests] == ["PATCH"] * 4 + ["POST"]
@@ -205,9 +205,9 @@ UPDATE_TROUBLE = {
 @pytest.mark.parametrize("spoil", UPDATE_TROUBLE.values(), ids=UPDATE_TROUBLE)
 def test_update_with_lost_response_counts(bench: Bench, spoil: Any) -> None:
     volume = stored_volume(bench)
-    wanted = replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))
+    changed = replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))
     spoil(bench.server)
-    stored = bench.run(bench.cluster.update(wanted))
+    stored = bench.run(bench.cluster.update(changed))
     assert stored.labels == {"zone": "b"}
     assert stored.metadata.resource_version != volume.metadata.resource_version
 
@@ -218,8 +218,8 @@ def test_an_update_that_arrives_late_counts_once(bench: Bench, seconds: float) -
     bench.server.delay(UPDATE, seconds)
 
     async def work() -> PersistentVolume:
-        wanted = replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))
-        stored = await bench.cluster.update(wanted)
+        changed = replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))
+        stored = await bench.cluster.update(changed)
         await asyncio.sleep(2 * seconds)
         return stored
 
@@ -278,7 +278,7 @@ def events(bench: Bench) -> list[dict[str, Any]]:
     return list(bench.server.stored(EVENTS).values())
 
 
-def test_a_note_is_no_format(bench: Bench) -> None:
+def test_note_is_not_a_format_string(bench: Bench) -> None:
     text = "0/1 nodes are available: 1 disk 100% full, %s %d %% %."
 
     async def work() -> None:

@@ -107,10 +107,10 @@ def test_objects_are_sent_with_every_field_the_api_gave(verb: str) -> None:
 
 def test_a_pod_placed_since_is_sent_with_its_node() -> None:
     victim = told_by_the_api(Pod, POD_TEXT, bool).on_node("a")
-    told = msgspec.json.decode(msgspec.json.encode(whole(victim)))
-    assert told == {**POD_TEXT, "spec": {**POD_TEXT["spec"], "nodeName": "a"}}
-    bound = told_by_the_api(Pod, told, bool)
-    assert msgspec.json.decode(msgspec.json.encode(whole(bound))) == told
+    sent = msgspec.json.decode(msgspec.json.encode(whole(victim)))
+    assert sent == {**POD_TEXT, "spec": {**POD_TEXT["spec"], "nodeName": "a"}}
+    bound = told_by_the_api(Pod, sent, bool)
+    assert msgspec.json.decode(msgspec.json.encode(whole(bound))) == sent
 
 
 def test_nodes_that_were_sent_back_are_rated_as_they_came() -> None:
@@ -132,8 +132,8 @@ KEPT: dict[str, tuple[dict[str, Any], list[bool]]] = {
 @pytest.mark.parametrize(("config", "want"), KEPT.values(), ids=KEPT)
 def test_only_objects_that_are_sent_are_kept_complete(config: dict[str, Any], want: list[bool]) -> None:
     keeps = kept_whole([ExtenderConfig(url_prefix="http://x", **config)])
-    things = (WAITING, BOUND, NODE)
-    assert [type(thing) in keeps and keeps[type(thing)](thing) for thing in things] == want
+    objects = (WAITING, BOUND, NODE)
+    assert [type(obj) in keeps and keeps[type(obj)](obj) for obj in objects] == want
 
 
 def test_keys_are_read_in_any_case_as_go_does() -> None:
@@ -203,21 +203,21 @@ CLUSTER = NodeTable.of(NodeInfo(make_node("a"), [VICTIM]), NodeInfo(make_node("b
 def ask_preemption(answer: Any, **config: Any) -> tuple[Any, dict[str, Any]]:
     service = ExtenderService(preempt=lambda _: answer)
     candidates = {"a": Victims((VICTIM,), 1)}
-    found = with_extender(service, lambda e: e.process_preemption(POD, candidates, CLUSTER), **config)
-    return found, service.requests[0][1]
+    victims = with_extender(service, lambda e: e.process_preemption(POD, candidates, CLUSTER), **config)
+    return victims, service.requests[0][1]
 
 
 AGREED = {"NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "v1"}], "NumPDBViolations": 1}}}
 
 
 def test_victims_are_sent_by_uid_to_an_extender_with_a_cache() -> None:
-    found, sent = ask_preemption(AGREED, node_cache_capable=True)
+    victims, sent = ask_preemption(AGREED, node_cache_capable=True)
     assert sent["NodeNameToVictims"] is None
     assert sent["NodeNameToMetaVictims"] == AGREED["NodeNameToMetaVictims"]
-    assert found == {"a": Victims((VICTIM,), 1)}
+    assert victims == {"a": Victims((VICTIM,), 1)}
 
 
-def test_victims_are_sent_whole_to_others() -> None:
+def test_complete_victims_are_sent_to_extenders_without_a_cache() -> None:
     _, sent = ask_preemption(AGREED)
     assert sent["NodeNameToMetaVictims"] is None
     assert sent["NodeNameToVictims"]["a"]["Pods"][0]["metadata"]["name"] == "victim"
@@ -294,7 +294,7 @@ def test_tls(case: Handshake, tmp_path: Path) -> None:
     context.load_verify_locations(authority.file)
     context.verify_mode = ssl.CERT_REQUIRED if shows else ssl.CERT_NONE
     files = {"ca": authority.file, **dict(zip(("cert", "key"), authority.issue("joe"), strict=True))}
-    options = {name: _filled(name, given, files) for name, given in case.tls.items()}
+    options = {name: _filled(name, value, files) for name, value in case.tls.items()}
 
     async def main() -> Mapping[str, int]:
         async with ExtenderService(rate=lambda _: [{"Host": "a", "Score": 1}]).running(context) as service:
@@ -315,10 +315,10 @@ def test_tls(case: Handshake, tmp_path: Path) -> None:
         assert asyncio.run(main()) == {"a": 1}
 
 
-def _filled(name: str, given: Any, files: Mapping[str, Path]) -> Any:
-    if given not in files:
-        return given
-    return files[given].read_bytes() if name.endswith("data") else str(files[given])
+def _filled(name: str, value: Any, files: Mapping[str, Path]) -> Any:
+    if value not in files:
+        return value
+    return files[value].read_bytes() if name.endswith("data") else str(files[value])
 
 
 SECRET = "s3cret-word"

@@ -21,8 +21,8 @@ WITHOUT = f"profiles: [{{plugins: {{multiPoint: {{disabled: [{{name: {LACKED}}}]
 
 @pytest.fixture(autouse=True)
 def _lack_a_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
-    others = tuple(plugin for plugin in IN_TREE if plugin.name != LACKED)
-    monkeypatch.setattr("moorage.scheduler.wiring.policy.IN_TREE", others)
+    remaining = tuple(plugin for plugin in IN_TREE if plugin.name != LACKED)
+    monkeypatch.setattr("moorage.scheduler.wiring.policy.IN_TREE", remaining)
 
 
 COMMANDS = {

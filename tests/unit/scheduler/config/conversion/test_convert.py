@@ -30,14 +30,14 @@ def old(version: str, **fields: Any) -> str:
 
 
 def only(text: str) -> dict[str, Any]:
-    (found,) = convert_text(text, "f")
-    return found.data
+    (converted,) = convert_text(text, "f")
+    return converted.data
 
 
 def only_profile(text: str) -> dict[str, Any]:
     (profile,) = only(text)["profiles"]
-    found: dict[str, Any] = profile
-    return found
+    fields: dict[str, Any] = profile
+    return fields
 
 
 def args_of(profile: dict[str, Any], plugin: str) -> Any:
@@ -45,8 +45,8 @@ def args_of(profile: dict[str, Any], plugin: str) -> Any:
 
 
 def lost(text: str) -> list[str]:
-    (found,) = convert_text(text, "f")
-    return [note.where for note in found.notes if note.effect is Effect.LOST]
+    (converted,) = convert_text(text, "f")
+    return [note.where for note in converted.notes if note.effect is Effect.LOST]
 
 
 def score(**sets: Any) -> dict[str, Any]:
@@ -95,9 +95,9 @@ def test_lock_fields_are_renamed() -> None:
 
 def test_post_filter_means_something_else_since_v1alpha2() -> None:
     plugins = {"postFilter": {"disabled": [{"name": "DefaultPreemption"}]}, "unreserve": {"enabled": [{"name": "x"}]}}
-    found = only_profile(old("v1alpha2", profiles=[{"plugins": plugins}]))["plugins"]
-    assert found["postFilter"] == {"disabled": [{"name": "DefaultPreemption"}]}
-    assert found["reserve"] == {"enabled": [{"name": "x"}]}
+    points = only_profile(old("v1alpha2", profiles=[{"plugins": plugins}]))["plugins"]
+    assert points["postFilter"] == {"disabled": [{"name": "DefaultPreemption"}]}
+    assert points["reserve"] == {"enabled": [{"name": "x"}]}
 
 
 RESOURCE_SCORERS = {
@@ -177,8 +177,8 @@ def test_default_constraints_set_the_list_defaulting_type() -> None:
 
 def test_policy_in_a_separate_source_is_lost() -> None:
     source = {"policy": {"configMap": {"namespace": "kube-system", "name": "p"}}}
-    (found,) = convert_text(old("v1alpha1", algorithmSource=source), "f")
-    assert [str(note) for note in found.notes if note.effect is Effect.LOST] == [
+    (converted,) = convert_text(old("v1alpha1", algorithmSource=source), "f")
+    assert [str(note) for note in converted.notes if note.effect is Effect.LOST] == [
         "lost: algorithmSource.policy.configMap: the Policy in kube-system/p is not in this file: convert it"
     ]
 
@@ -214,13 +214,15 @@ def test_removed_fields_of_extenders() -> None:
     (converted,) = convert_text(policy(extenders=[extender]), "old")
     assert converted.data["extenders"] == [{"urlPrefix": "http://x", "filterVerb": "f", "nodeCacheCapable": True}]
     assert converted.notes.are_faithful
-    (other,) = convert_text(policy(extenders=[{**extender, "colour": "red"}]), "old")
-    assert [note.where for note in other.notes if note.effect is Effect.LOST] == ["extenders[0].colour"]
+    (converted_with_unknown,) = convert_text(policy(extenders=[{**extender, "colour": "red"}]), "old")
+    assert [note.where for note in converted_with_unknown.notes if note.effect is Effect.LOST] == [
+        "extenders[0].colour"
+    ]
 
 
 @pytest.mark.parametrize("version", ["v1beta3", "v1"])
 @pytest.mark.parametrize("disabled", [[], ["PrioritySort"], ["*"]])
-def test_plugins_of_others_at_all_points(version: str, disabled: list[str]) -> None:
+def test_third_party_plugins_at_all_points(version: str, disabled: list[str]) -> None:
     """A third-party plugin sorts the queue only if no other enabled plugin does."""
     point = {"enabled": [{"name": "Coscheduler"}, {"name": "Other"}], "disabled": [{"name": name} for name in disabled]}
     enabled = [{"name": name} for name in ("NodeResourcesFit", "DefaultBinder")] if "*" in disabled else []
@@ -246,8 +248,8 @@ def test_of_two_ways_to_score_resources_the_heavier_one_stays_whole() -> None:
 
 def test_extenders_of_a_policy() -> None:
     extender = {"urlPrefix": "https://x", "filterVerb": "f", "enableHttps": True, "httpTimeout": 1_500_000_000}
-    (found,) = only(policy(extenders=[extender]))["extenders"]
-    assert found == {"urlPrefix": "https://x", "filterVerb": "f", "enableHTTPS": True, "httpTimeout": "1.5s"}
+    (converted,) = only(policy(extenders=[extender]))["extenders"]
+    assert converted == {"urlPrefix": "https://x", "filterVerb": "f", "enableHTTPS": True, "httpTimeout": "1.5s"}
 
 
 LOST_OF_POLICIES = {
@@ -315,12 +317,14 @@ VERSIONS = st.sampled_from(["v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1bet
 def test_converted_configurations_are_valid(version: str, sets: dict[str, list[str]]) -> None:
     ratio = {"name": "RequestedToCapacityRatio", "args": {"shape": [{"utilization": 1, "score": 1}]}}
     profile = {"plugins": score(**sets), "pluginConfig": [ratio]}
-    (found,) = convert_text(old(version, **(profile if version == "v1alpha1" else {"profiles": [profile]})), "f")
-    (made,) = found.data["profiles"]
-    known = {entry["name"] for rows in made.get("plugins", {}).values() for entry in rows.get("enabled", ())}
-    assert known.isdisjoint(GONE)
-    if "Mine" not in known:
-        load_config(to_yaml(found.data))
+    (converted,) = convert_text(old(version, **(profile if version == "v1alpha1" else {"profiles": [profile]})), "f")
+    (converted_profile,) = converted.data["profiles"]
+    plugin_names = {
+        entry["name"] for rows in converted_profile.get("plugins", {}).values() for entry in rows.get("enabled", ())
+    }
+    assert plugin_names.isdisjoint(GONE)
+    if "Mine" not in plugin_names:
+        load_config(to_yaml(converted.data))
 
 
 def test_the_page_names_everything() -> None:

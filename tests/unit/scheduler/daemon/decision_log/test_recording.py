@@ -113,12 +113,12 @@ def test_near_misses_equal_scores_without_caches() -> None:
     lines, reference = run(*nodes, *pods)
     several = 0
     for key, line in lines.items():
-        whole = {name: entry for name, entry in reference.entries[key].items() if entry.total is not None}
-        if not whole:
+        scored = {name: entry for name, entry in reference.entries[key].items() if entry.total is not None}
+        if not scored:
             continue
         several += 1
-        assert {name: whole[name] for name in line.nodes} == line.nodes
-        totals = sorted((entry.total or 0 for entry in whole.values()), reverse=True)
+        assert {name: scored[name] for name in line.nodes} == line.nodes
+        totals = sorted((entry.total or 0 for entry in scored.values()), reverse=True)
         assert next(iter(line.nodes)) == line.node
         assert [entry.total for entry in line.nodes.values()] == totals[: RUNNERS_UP + 1]
     assert several >= 20
@@ -127,6 +127,6 @@ def test_near_misses_equal_scores_without_caches() -> None:
 def test_preemption_victims_are_logged() -> None:
     high = pod("high", "4", priority=100)
     lines, _ = run(node("n1"), pod("low", "3", node="n1"), high)
-    found = lines["shop/high"].post_filter
-    assert found is not None
-    assert (found.nominated_node, found.victims) == ("n1", ("shop/low",))
+    post_filter = lines["shop/high"].post_filter
+    assert post_filter is not None
+    assert (post_filter.nominated_node, post_filter.victims) == ("n1", ("shop/low",))

@@ -46,7 +46,7 @@ def test_lines_are_read_back_over_all_rotated_files(tmp_path: Path) -> None:
     assert not dropped
     assert len(log_files(path)) > 5
     assert all(file.stat().st_size <= size for file in log_files(path))
-    assert [found.pod for found in read_log(path)] == [f"default/p{number}" for number in range(100, 130)]
+    assert [decision.pod for decision in read_log(path)] == [f"default/p{number}" for number in range(100, 130)]
 
 
 def test_number_of_files_is_limited(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_number_of_files_is_limited(tmp_path: Path) -> None:
     for number in range(8):
         file.write(b"%d-345678\n" % number)
     file.close()
-    kept = {found.name: found.read_bytes() for found in tmp_path.iterdir()}
-    assert kept == {"log": b"7-345678\n", "log.1": b"6-345678\n", "log.2": b"5-345678\n"}
+    contents = {path_in_folder.name: path_in_folder.read_bytes() for path_in_folder in tmp_path.iterdir()}
+    assert contents == {"log": b"7-345678\n", "log.1": b"6-345678\n", "log.2": b"5-345678\n"}
 
 
 def test_half_a_line_that_a_kill_left_is_cut_off(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[5]
 
 
 def test_every_gate_can_be_enabled() -> None:
-    needed = ",".join(f"{name}=true" for name in GATES)
-    choice = choose_gates([needed])
+    all_enabled = ",".join(f"{name}=true" for name in GATES)
+    choice = choose_gates([all_enabled])
     assert all(choice.features.enabled(name) for name in GATES)
     assert choose_gates(["AllAlpha=true,AllBeta=true"]).features.enabled("CompositePodGroup")
 
@@ -132,7 +132,7 @@ def test_every_gate_is_classified_once() -> None:
 
 
 def test_documentation_matches_the_table() -> None:
-    written = (ROOT / "docs/reference/feature-gates.md").read_text(encoding="utf-8")
-    assert written == reference_page(), (
+    page = (ROOT / "docs/reference/feature-gates.md").read_text(encoding="utf-8")
+    assert page == reference_page(), (
         "run python -m moorage.scheduler.daemon.feature_gates.reference_page > docs/reference/feature-gates.md"
     )

@@ -34,14 +34,12 @@ FLAGZ = {
 
 @pytest.mark.parametrize(("name", "value"), FLAGZ.values(), ids=FLAGZ)
 def test_flagz_has_every_value_as_upstream_prints_it(name: str, value: str) -> None:
-    given = ["--v=3", "--tls-sni-cert-key=a,b:c", "--leader-elect=false", "--vmodule=a=3"]
-    values = flagz_values(parse([*given, "--feature-gates=A=true,B=false", "--feature-gates=C=true"]))
+    arguments = ["--v=3", "--tls-sni-cert-key=a,b:c", "--leader-elect=false", "--vmodule=a=3"]
+    values = flagz_values(parse([*arguments, "--feature-gates=A=true,B=false", "--feature-gates=C=true"]))
     assert list(values) == sorted(FLAGS)
     assert values[name] == value
 
 
 def test_documentation_matches_the_table() -> None:
-    written = (ROOT / "docs/reference/flags.md").read_text(encoding="utf-8")
-    assert written == reference_page(), (
-        "run python -m moorage.scheduler.daemon.flags.printing > docs/reference/flags.md"
-    )
+    page = (ROOT / "docs/reference/flags.md").read_text(encoding="utf-8")
+    assert page == reference_page(), "run python -m moorage.scheduler.daemon.flags.printing > docs/reference/flags.md"

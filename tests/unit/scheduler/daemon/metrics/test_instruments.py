@@ -64,8 +64,8 @@ def scheduled(
     return exposing(cells)
 
 
-def value(found: CollectorRegistry, name: str, /, **labels: str) -> float | None:
-    return found.get_sample_value(name, labels)
+def value(registry: CollectorRegistry, name: str, /, **labels: str) -> float | None:
+    return registry.get_sample_value(name, labels)
 
 
 PROFILE = "default-scheduler"
@@ -79,15 +79,15 @@ BUSY = [
 
 
 def test_attempts_are_counted_by_result() -> None:
-    found = scheduled(BUSY)
-    assert value(found, "scheduler_schedule_attempts_total", result="scheduled", profile=PROFILE) == 2
-    assert value(found, "scheduler_schedule_attempts_total", result="unschedulable", profile=PROFILE) == 1
+    registry = scheduled(BUSY)
+    assert value(registry, "scheduler_schedule_attempts_total", result="scheduled", profile=PROFILE) == 2
+    assert value(registry, "scheduler_schedule_attempts_total", result="unschedulable", profile=PROFILE) == 1
     timed = "scheduler_scheduling_attempt_duration_seconds_count"
-    assert value(found, timed, result="scheduled", profile=PROFILE) == 2
-    assert value(found, "scheduler_scheduling_algorithm_duration_seconds_count") == 3
-    assert value(found, "scheduler_pod_scheduling_attempts_count") == 2
-    assert value(found, "scheduler_pod_scheduling_sli_duration_seconds_count", attempts="1") == 2
-    assert value(found, "scheduler_preemption_attempts_total") == 1
+    assert value(registry, timed, result="scheduled", profile=PROFILE) == 2
+    assert value(registry, "scheduler_scheduling_algorithm_duration_seconds_count") == 3
+    assert value(registry, "scheduler_pod_scheduling_attempts_count") == 2
+    assert value(registry, "scheduler_pod_scheduling_sli_duration_seconds_count", attempts="1") == 2
+    assert value(registry, "scheduler_preemption_attempts_total") == 1
 
 
 def test_a_binding_that_fails_is_an_error() -> None:
@@ -96,73 +96,73 @@ def test_a_binding_that_fails_is_an_error() -> None:
     def fault(verb: str, _: KubeObject) -> ApiError | None:
         return next(failures, None) if verb == "bind" else None
 
-    found = scheduled([make_node("n1"), make_pod("p")], fault=fault)
-    assert value(found, "scheduler_schedule_attempts_total", result="error", profile=PROFILE) == 1
-    assert value(found, "scheduler_schedule_attempts_total", result="scheduled", profile=PROFILE) == 1
-    assert value(found, "scheduler_pod_scheduling_attempts_sum") == 2
+    registry = scheduled([make_node("n1"), make_pod("p")], fault=fault)
+    assert value(registry, "scheduler_schedule_attempts_total", result="error", profile=PROFILE) == 1
+    assert value(registry, "scheduler_schedule_attempts_total", result="scheduled", profile=PROFILE) == 1
+    assert value(registry, "scheduler_pod_scheduling_attempts_sum") == 2
     incoming = "scheduler_queue_incoming_pods_total"
-    assert value(found, incoming, queue="backoff", event="ScheduleAttemptFailure") == 1
+    assert value(registry, incoming, queue="backoff", event="ScheduleAttemptFailure") == 1
 
 
 def test_the_queue_is_counted() -> None:
-    found = scheduled(BUSY)
-    assert value(found, "scheduler_pending_pods", queue="unschedulable") == 1
-    assert value(found, "scheduler_pending_pods", queue="active") == 0
-    assert value(found, "scheduler_queued_entities", queue="unschedulable", type="pod") == 1
+    registry = scheduled(BUSY)
+    assert value(registry, "scheduler_pending_pods", queue="unschedulable") == 1
+    assert value(registry, "scheduler_pending_pods", queue="active") == 0
+    assert value(registry, "scheduler_queued_entities", queue="unschedulable", type="pod") == 1
     incoming = "scheduler_queue_incoming_pods_total"
-    assert value(found, incoming, queue="active", event=POD_ADDED) == 3
-    assert value(found, incoming, queue="unschedulable", event="ScheduleAttemptFailure") == 1
-    assert value(found, "scheduler_unschedulable_pods", plugin="NodeResourcesFit", profile=PROFILE) == 1
-    assert value(found, "scheduler_inflight_events", event="PodPopped") == 0
+    assert value(registry, incoming, queue="active", event=POD_ADDED) == 3
+    assert value(registry, incoming, queue="unschedulable", event="ScheduleAttemptFailure") == 1
+    assert value(registry, "scheduler_unschedulable_pods", plugin="NodeResourcesFit", profile=PROFILE) == 1
+    assert value(registry, "scheduler_inflight_events", event="PodPopped") == 0
 
 
 def test_extension_points_are_timed() -> None:
-    found = scheduled(BUSY)
+    registry = scheduled(BUSY)
     name = "scheduler_framework_extension_point_duration_seconds_count"
     for point in ("Reserve", "Permit", "Bind", "PostBind", "PreBindPreFlight"):
-        assert value(found, name, extension_point=point, status="Success", profile=PROFILE) == 2, point
+        assert value(registry, name, extension_point=point, status="Success", profile=PROFILE) == 2, point
     for point in ("PreFilter", "Filter"):
-        assert value(found, name, extension_point=point, status="Success", profile=PROFILE) == 3, point
-    assert value(found, name, extension_point="Score", status="Success", profile=PROFILE) == 2
-    assert value(found, name, extension_point="PostFilter", status="Unschedulable", profile=PROFILE) == 1
+        assert value(registry, name, extension_point=point, status="Success", profile=PROFILE) == 3, point
+    assert value(registry, name, extension_point="Score", status="Success", profile=PROFILE) == 2
+    assert value(registry, name, extension_point="PostFilter", status="Unschedulable", profile=PROFILE) == 1
 
 
 def test_plugins_are_timed_in_sampled_cycles() -> None:
-    found = scheduled(BUSY)
+    registry = scheduled(BUSY)
     name = "scheduler_plugin_execution_duration_seconds_count"
-    assert value(found, name, plugin="DefaultBinder", extension_point="Bind", status="Success") == 2
+    assert value(registry, name, plugin="DefaultBinder", extension_point="Bind", status="Success") == 2
     # Measuring adds no calls: this plugin skips pods without volumes.
-    assert value(found, name, plugin="VolumeBinding", extension_point="Reserve", status="Success") is None
-    fit = value(found, name, plugin="NodeResourcesFit", extension_point="Filter", status="Success")
+    assert value(registry, name, plugin="VolumeBinding", extension_point="Reserve", status="Success") is None
+    fit = value(registry, name, plugin="NodeResourcesFit", extension_point="Filter", status="Success")
     assert fit is not None
     assert fit >= 1
 
 
 def test_evaluations_count_cycles_that_called_the_plugin() -> None:
-    found = scheduled(BUSY)
+    registry = scheduled(BUSY)
     name = "scheduler_plugin_evaluation_total"
-    assert value(found, name, plugin="NodeResourcesFit", extension_point="Filter", profile=PROFILE) == 3
-    assert value(found, name, plugin="NodePorts", extension_point="Filter", profile=PROFILE) is None
-    assert value(found, name, plugin="NodeResourcesFit", extension_point="Score", profile=PROFILE) == 2
+    assert value(registry, name, plugin="NodeResourcesFit", extension_point="Filter", profile=PROFILE) == 3
+    assert value(registry, name, plugin="NodePorts", extension_point="Filter", profile=PROFILE) is None
+    assert value(registry, name, plugin="NodeResourcesFit", extension_point="Score", profile=PROFILE) == 2
 
 
 def test_hints_are_timed() -> None:
-    found = scheduled(
+    registry = scheduled(
         [make_node("n1"), make_pod("p", requests={"cpu": "8"})], later=[make_node("n2", allocatable={"cpu": 9})]
     )
     name = "scheduler_queueing_hint_execution_duration_seconds_count"
-    assert value(found, name, plugin="NodeResourcesFit", event="NodeAdd", hint="Queue") == 1
-    assert value(found, "scheduler_pod_scheduling_attempts_sum") == 2
+    assert value(registry, name, plugin="NodeResourcesFit", event="NodeAdd", hint="Queue") == 1
+    assert value(registry, "scheduler_pod_scheduling_attempts_sum") == 2
 
 
 def test_gauges_read_the_scheduler_state() -> None:
-    found = scheduled(BUSY)
-    assert value(found, "scheduler_cache_size", type="nodes") == 2
-    assert value(found, "scheduler_cache_size", type="pods") == 2
-    assert value(found, "scheduler_cache_size", type="assumed_pods") == 0
-    assert value(found, "moorage_plugin_form", plugin="NodeResourcesFit", profile=PROFILE, form="columns") == 1
-    assert value(found, "kubernetes_feature_enabled", name="SchedulerAsyncPreemption", stage="BETA") == 1
-    assert value(found, "kubernetes_feature_enabled", name="GenericWorkload", stage="BETA") == 0
+    registry = scheduled(BUSY)
+    assert value(registry, "scheduler_cache_size", type="nodes") == 2
+    assert value(registry, "scheduler_cache_size", type="pods") == 2
+    assert value(registry, "scheduler_cache_size", type="assumed_pods") == 0
+    assert value(registry, "moorage_plugin_form", plugin="NodeResourcesFit", profile=PROFILE, form="columns") == 1
+    assert value(registry, "kubernetes_feature_enabled", name="SchedulerAsyncPreemption", stage="BETA") == 1
+    assert value(registry, "kubernetes_feature_enabled", name="GenericWorkload", stage="BETA") == 0
 
 
 def test_only_the_leader_reports_pod_resources() -> None:
@@ -172,7 +172,7 @@ def test_only_the_leader_reports_pod_resources() -> None:
     assert list(resources.collect()) == []
     resources.is_leading = True
     about = {"namespace": "default", "pod": "p", "node": "n1", "scheduler": PROFILE, "priority": "7"}
-    found = exposing(resources)
+    registry = exposing(resources)
     name = "kube_pod_resource_request"
-    assert value(found, name, **about, resource="cpu", unit="cores") == 0.25
-    assert value(found, name, **about, resource="memory", unit="bytes") == 1024
+    assert value(registry, name, **about, resource="cpu", unit="cores") == 0.25
+    assert value(registry, name, **about, resource="memory", unit="bytes") == 1024

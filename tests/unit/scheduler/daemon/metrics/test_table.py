@@ -96,8 +96,8 @@ def test_every_upstream_metric_is_as_upstream_has_it(line: str) -> None:
 
 
 def test_every_metric_but_our_own_is_upstreams() -> None:
-    known = {line.split()[0] for line in UPSTREAM.strip().splitlines()} | COMPONENT_BASE
-    assert {name for name in METRICS if not name.startswith("moorage_")} == known
+    upstream_names = {line.split()[0] for line in UPSTREAM.strip().splitlines()} | COMPONENT_BASE
+    assert {name for name in METRICS if not name.startswith("moorage_")} == upstream_names
 
 
 def test_absent_metrics_are_not_defined() -> None:
@@ -109,7 +109,7 @@ def test_bounds_grow_by_a_factor() -> None:
 
 
 def test_documentation_matches_the_table() -> None:
-    written = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
-    assert written == reference_page(), (
+    page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
+    assert page == reference_page(), (
         "run python -m moorage.scheduler.daemon.metrics.printing > docs/reference/metrics.md"
     )

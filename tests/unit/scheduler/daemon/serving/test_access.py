@@ -33,7 +33,7 @@ def reviews() -> ReviewServer:
 def visits(
     reviews: ReviewServer,
     folder: Path,
-    *asked: dict[str, object],
+    *requests: dict[str, object],
     authentication: AuthenticationOptions | None = None,
     clock: VirtualClock | None = None,
 ) -> list[Reply]:
@@ -47,13 +47,13 @@ def visits(
             )
             may = AuthorizationOptions(kubeconfig)
             async with served(authentication=who, authorization=may, clock=clock or VirtualClock()) as visitor:
-                return [await _ask(visitor, one) for one in asked]
+                return [await _ask(visitor, request) for request in requests]
 
     return asyncio.run(work())
 
 
-async def _ask(visitor: Visitor, asked: dict[str, object]) -> Reply:
-    return await visitor.ask(**{"path": "/metrics", **asked})  # type: ignore[arg-type]
+async def _ask(visitor: Visitor, request: dict[str, object]) -> Reply:
+    return await visitor.ask(**{"path": "/metrics", **request})  # type: ignore[arg-type]
 
 
 TOKENS = {
@@ -74,9 +74,9 @@ def test_tokens(asked: dict[str, object], want: int, reviews: ReviewServer, tmp_
 
 
 def test_forbidden_response_names_user_and_path(reviews: ReviewServer, tmp_path: Path) -> None:
-    told = json.loads(visits(reviews, tmp_path, {})[0].text)
-    assert told["message"] == 'forbidden: User "system:anonymous" cannot get path "/metrics"'
-    assert (told["kind"], told["reason"], told["code"]) == ("Status", "Forbidden", 403)
+    status = json.loads(visits(reviews, tmp_path, {})[0].text)
+    assert status["message"] == 'forbidden: User "system:anonymous" cannot get path "/metrics"'
+    assert (status["kind"], status["reason"], status["code"]) == ("Status", "Forbidden", 403)
 
 
 def test_reviews_contain_all_user_attributes(reviews: ReviewServer, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_without_kubeconfigs_only_open_paths_are_served() -> None:
 
 
 def test_client_certificates_name_users_and_groups(reviews: ReviewServer, tmp_path: Path) -> None:
-    authority, other = Authority.made_in(tmp_path / "a"), Authority.made_in(tmp_path / "b")
+    authority, untrusted = Authority.made_in(tmp_path / "a"), Authority.made_in(tmp_path / "b")
     admin = authority.issue("admin", "system:masters")
     ann = authority.issue("ann")
     bob = authority.issue("bob")
@@ -141,23 +141,25 @@ def test_client_certificates_name_users_and_groups(reviews: ReviewServer, tmp_pa
         authentication=trusted,
     )
     assert [reply.status for reply in replies] == [200, 200, 403]
-    stranger = other.issue("admin", "system:masters")
+    stranger = untrusted.issue("admin", "system:masters")
     assert visits(reviews, tmp_path, {"certificate": stranger})[0].status == 403
 
 
 def test_certificate_signed_by_an_intermediate_ca_is_accepted(reviews: ReviewServer, tmp_path: Path) -> None:
-    authority, other = (Authority.made_in(tmp_path / name, name) for name in ("a", "b"))
+    authority, proxy_authority = (Authority.made_in(tmp_path / name, name) for name in ("a", "b"))
     trusted = AuthenticationOptions(client_ca_file=str(authority.file))
     reviews.published = {
-        "requestheader-client-ca-file": other.pem.decode(),
+        "requestheader-client-ca-file": proxy_authority.pem.decode(),
         "requestheader-allowed-names": '["front"]',
         "requestheader-username-headers": '["X-Remote-User"]',
         "requestheader-group-headers": "[]",
         "requestheader-extra-headers-prefix": "[]",
     }
-    ann, stranger = (above.authority(tmp_path / f"{n}x", "below") for n, above in enumerate((authority, other)))
-    asked = [{"certificate": _with_chain(below, below.issue("ann"))} for below in (ann, stranger)]
-    assert [reply.status for reply in visits(reviews, tmp_path, *asked, authentication=trusted)] == [200, 403]
+    ann, stranger = (
+        above.authority(tmp_path / f"{n}x", "below") for n, above in enumerate((authority, proxy_authority))
+    )
+    requests = [{"certificate": _with_chain(below, below.issue("ann"))} for below in (ann, stranger)]
+    assert [reply.status for reply in visits(reviews, tmp_path, *requests, authentication=trusted)] == [200, 403]
 
 
 def _with_chain(authority: Authority, pair: tuple[Path, Path]) -> tuple[Path, Path]:
@@ -171,8 +173,8 @@ def test_cas_are_looked_up_in_the_cluster(reviews: ReviewServer, tmp_path: Path)
     reviews.published = {"client-ca-file": authority.pem.decode()}
     assert visits(reviews, tmp_path, {"certificate": authority.issue("ann")})[0].status == 200
     skipping = AuthenticationOptions(skip_lookup=True)
-    refused = visits(reviews, tmp_path, {"certificate": authority.issue("ann")}, authentication=skipping)
-    assert refused[0].status == 403
+    replies = visits(reviews, tmp_path, {"certificate": authority.issue("ann")}, authentication=skipping)
+    assert replies[0].status == 403
 
 
 PROXIED = {
@@ -201,15 +203,15 @@ def test_proxies(
         "requestheader-group-headers": '["X-Remote-Group"]',
         "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
     }
-    asked: dict[str, object] = {"certificate": authority.issue(name), "headers": headers}
-    assert visits(reviews, tmp_path, asked)[0].status == want
+    request: dict[str, object] = {"certificate": authority.issue(name), "headers": headers}
+    assert visits(reviews, tmp_path, request)[0].status == want
 
 
 def test_headers_without_a_proxy_certificate_are_ignored(reviews: ReviewServer, tmp_path: Path) -> None:
     headers = RequestHeaders(client_ca_file=str(Authority.made_in(tmp_path / "p").file))
-    asked: dict[str, object] = {"headers": {"X-Remote-User": "ann"}}
+    request: dict[str, object] = {"headers": {"X-Remote-User": "ann"}}
     options = AuthenticationOptions(headers=headers)
-    assert visits(reviews, tmp_path, asked, authentication=options)[0].status == 403
+    assert visits(reviews, tmp_path, request, authentication=options)[0].status == 403
 
 
 def test_failed_lookup_is_fatal_only_if_not_tolerated(reviews: ReviewServer, tmp_path: Path) -> None:
@@ -229,8 +231,8 @@ def test_a_trailer_names_no_user(reviews: ReviewServer, tmp_path: Path) -> None:
 
     async def work() -> bytes:
         async with reviews.running(tmp_path) as kubeconfig:
-            who = AuthenticationOptions(kubeconfig, headers=headers)
-            async with served(authentication=who, authorization=AuthorizationOptions(kubeconfig)) as visitor:
+            authentication = AuthenticationOptions(kubeconfig, headers=headers)
+            async with served(authentication=authentication, authorization=AuthorizationOptions(kubeconfig)) as visitor:
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
@@ -251,8 +253,8 @@ def test_token_is_reviewed_once_for_concurrent_requests(reviews: ReviewServer, t
             hung_up = asyncio.create_task(reviewer.user_of("good"))
             await asyncio.sleep(0)
             hung_up.cancel()
-            found = await asyncio.gather(*(reviewer.user_of("good") for _ in range(5)))
-            return [user.name for user in found if user is not None]
+            users = await asyncio.gather(*(reviewer.user_of("good") for _ in range(5)))
+            return [user.name for user in users if user is not None]
 
     assert asyncio.run(work()) == ["ann"] * 5
     assert reviews.token_reviews == 1
@@ -266,16 +268,16 @@ def test_number_of_concurrent_token_reviews_is_limited(
     async def work() -> list[int]:
         async with reviews.running(tmp_path) as kubeconfig:
             reviews.gate.clear()
-            who, may = AuthenticationOptions(kubeconfig), AuthorizationOptions(kubeconfig)
-            async with served(authentication=who, authorization=may) as visitor, asyncio.timeout(30):
+            authentication, may = AuthenticationOptions(kubeconfig), AuthorizationOptions(kubeconfig)
+            async with served(authentication=authentication, authorization=may) as visitor, asyncio.timeout(30):
                 waiting = [asyncio.create_task(visitor.ask("/metrics", token=f"t{n}")) for n in range(2)]
                 while reviews.token_reviews < 2:
                     await asyncio.sleep(0.001)
-                refused = await visitor.ask("/metrics", token="good")
-                assert refused.headers["Retry-After"] == "1"
+                rejection = await visitor.ask("/metrics", token="good")
+                assert rejection.headers["Retry-After"] == "1"
                 healthy = await visitor.ask("/healthz")
                 reviews.gate.set()
-                again = [(await one).status for one in waiting]
-                return [refused.status, healthy.status, *again, (await visitor.ask("/metrics", token="good")).status]
+                again = [(await task).status for task in waiting]
+                return [rejection.status, healthy.status, *again, (await visitor.ask("/metrics", token="good")).status]
 
     assert asyncio.run(work()) == [429, 200, 401, 401, 200]

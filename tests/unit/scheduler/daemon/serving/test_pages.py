@@ -16,11 +16,11 @@ from moorage.scheduler.framework.logs import VERBOSITY
 
 
 def visit(
-    path: str, sources: PageSources | None = None, checks: dict[str, HealthCheck] | None = None, **asked: str
+    path: str, sources: PageSources | None = None, checks: dict[str, HealthCheck] | None = None, **options: str
 ) -> Reply:
     async def work() -> Reply:
         async with served(sources, checks=checks) as visitor:
-            return await visitor.ask(path, **asked)  # type: ignore[arg-type]
+            return await visitor.ask(path, **options)  # type: ignore[arg-type]
 
     return asyncio.run(work())
 

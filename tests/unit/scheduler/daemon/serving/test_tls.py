@@ -18,7 +18,7 @@ from moorage.scheduler.daemon.options import AuthenticationOptions, Authorizatio
 from moorage.scheduler.daemon.serving import server
 
 
-def handshake(options: ServingOptions, name: str = "", **wanted: ssl.TLSVersion) -> tuple[str, str, list[str]]:
+def handshake(options: ServingOptions, name: str = "", **versions: ssl.TLSVersion) -> tuple[str, str, list[str]]:
     """Connect with a server name; return the protocol, the cipher and the names in the certificate."""
 
     async def work() -> tuple[str, str, list[str]]:
@@ -26,14 +26,14 @@ def handshake(options: ServingOptions, name: str = "", **wanted: ssl.TLSVersion)
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-            for key, version in wanted.items():
+            for key, version in versions.items():
                 setattr(context, key, version)
             port = int(visitor.base.rpartition(":")[2])
             _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name or "x")
             connection = writer.get_extra_info("ssl_object")
-            found = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True))
+            certificate = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True))
             writer.transport.abort()
-            names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
             return connection.version(), connection.cipher()[0], names.get_values_for_type(x509.DNSName)
 
     return asyncio.run(work())
@@ -48,7 +48,7 @@ def test_client_connecting_by_address_gets_the_certificate(version: ssl.TLSVersi
     assert handshake(ON_LOOPBACK, "127.0.0.1", maximum_version=version)[2] == ["localhost"]
 
 
-def test_it_is_made_once() -> None:
+def test_self_signed_certificate_is_created_once() -> None:
     async def work() -> None:
         async with served(options=ON_LOOPBACK) as visitor:
             address = ("127.0.0.1", int(visitor.base.rpartition(":")[2]))
@@ -83,8 +83,10 @@ def test_certificates_are_chosen_by_name(tmp_path: Path) -> None:
             NamedCertificate(str(own[0]), str(own[1])),
         ),
     )
-    asked = {name: handshake(options, name)[2][0] for name in ("a.foo.test", "b.foo.test", "own.test", "other.test")}
-    assert asked == {
+    certificate_names = {
+        name: handshake(options, name)[2][0] for name in ("a.foo.test", "b.foo.test", "own.test", "other.test")
+    }
+    assert certificate_names == {
         "a.foo.test": "a.foo.test",
         "b.foo.test": "wild.test",
         "own.test": "own.test",
@@ -192,8 +194,8 @@ def test_the_lowest_version_is_kept() -> None:
 
 def test_only_configured_cipher_suites_are_used() -> None:
     options = replace(ON_LOOPBACK, cipher_suites=("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",))
-    spoken = handshake(options, maximum_version=ssl.TLSVersion.TLSv1_2)
-    assert spoken[1] == "ECDHE-ECDSA-AES256-GCM-SHA384"
+    connection = handshake(options, maximum_version=ssl.TLSVersion.TLSv1_2)
+    assert connection[1] == "ECDHE-ECDSA-AES256-GCM-SHA384"
 
 
 REFUSED = {
@@ -210,8 +212,8 @@ def test_refusals(options: ServingOptions, message: str) -> None:
 
 
 def test_a_port_that_is_taken() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
         with pytest.raises(InputError, match="cannot listen"):
-            handshake(replace(ON_LOOPBACK, port=taken.getsockname()[1]))
+            handshake(replace(ON_LOOPBACK, port=listener.getsockname()[1]))

@@ -25,7 +25,7 @@ SETUP = Setup(
 )
 
 
-def test_the_lease_is_held_until_its_moment() -> None:
+def test_lease_is_held_until_its_expiry() -> None:
     page = SharedState()
     assert not page.is_held()
     page[HELD_UNTIL] = boot_time() + 60
@@ -36,15 +36,15 @@ def test_the_lease_is_held_until_its_moment() -> None:
 
 def test_messages_arrive_in_order_and_an_end_is_an_end() -> None:
     async def main() -> list[object]:
-        one, other = socket.socketpair()
-        sender, receiver = await Link.over(one), await Link.over(other)
+        sending_socket, receiving_socket = socket.socketpair()
+        sender, receiver = await Link.over(sending_socket), await Link.over(receiving_socket)
         sender.send(SETUP)
         sender.send(Stop("SIGTERM"))
         sender.close()
-        got: list[object] = [message async for message in receiver.messages()]
+        messages: list[object] = [message async for message in receiver.messages()]
         receiver.close()
         await asyncio.sleep(0)
-        return got
+        return messages
 
     assert asyncio.run(main()) == [SETUP, Stop("SIGTERM")]
 
@@ -88,6 +88,6 @@ def test_a_child_that_never_runs_python_again_dies_with_its_parent() -> None:
 
 def test_child_does_not_continue_the_program_of_its_parent() -> None:
     program = SPLIT.format(supervise="return 3", schedule="raise InputError('--config', 'no')") + "\nprint('twice')"
-    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
-    assert done.returncode == 3
-    assert done.stdout.count("\n") == 1
+    process = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert process.returncode == 3
+    assert process.stdout.count("\n") == 1

@@ -46,7 +46,7 @@ def test_a_loop_that_stops_turning_is_blocked_after_a_second_and_stuck_at_the_li
     assert scene.dog.is_stuck
 
 
-def test_one_turn_is_enough_to_be_well_again() -> None:
+def test_one_heartbeat_ends_the_blocked_state() -> None:
     scene = Scene()
     scene.pass_time(1)
     scene.pass_time(40, beats=False)

@@ -11,17 +11,17 @@ from moorage.scheduler.engine.cached_results.ranking import HeapOrder
 
 def root_after_init(scores: list[int]) -> int:
     """Sift down as upstream's heap does: right only if strictly better than left, swap only if strictly better."""
-    places = list(range(len(scores)))
+    heap = list(range(len(scores)))
     for start in range(len(scores) // 2 - 1, -1, -1):
         parent = start
         while (child := 2 * parent + 1) < len(scores):
-            if child + 1 < len(scores) and scores[places[child + 1]] > scores[places[child]]:
+            if child + 1 < len(scores) and scores[heap[child + 1]] > scores[heap[child]]:
                 child += 1
-            if scores[places[child]] <= scores[places[parent]]:
+            if scores[heap[child]] <= scores[heap[parent]]:
                 break
-            places[parent], places[child] = places[child], places[parent]
+            heap[parent], heap[child] = heap[child], heap[parent]
             parent = child
-    return places[0]
+    return heap[0]
 
 
 def chosen(scores: list[int]) -> int:

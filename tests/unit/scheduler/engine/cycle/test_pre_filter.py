@@ -62,15 +62,15 @@ def find(*plugins: type[Plugin]) -> SearchResult:
     return build_runner(*NODES, plugins=plugins).find(make_pod("p"))
 
 
-def feasible(found: SearchResult) -> list[str]:
-    return feasible_nodes(build_runner(*NODES), found)
+def feasible(result: SearchResult) -> list[str]:
+    return feasible_nodes(build_runner(*NODES), result)
 
 
 def test_narrowed_sets_are_intersected_and_other_nodes_are_rejected() -> None:
-    found = find(OnlyAB, OnlyBC)
-    assert feasible(found) == ["b"]
-    assert found.diagnosis.statuses["a"] == Status.unresolvable("node(s) didn't satisfy plugin(s) [OnlyAB OnlyBC]")
-    assert found.diagnosis.unschedulable_plugins == {"OnlyAB", "OnlyBC"}
+    result = find(OnlyAB, OnlyBC)
+    assert feasible(result) == ["b"]
+    assert result.diagnosis.statuses["a"] == Status.unresolvable("node(s) didn't satisfy plugin(s) [OnlyAB OnlyBC]")
+    assert result.diagnosis.unschedulable_plugins == {"OnlyAB", "OnlyBC"}
 
 
 class OnlyOne(FilterPlugin):
@@ -105,11 +105,11 @@ def test_pod_with_one_named_node_checks_only_that_node(
 ) -> None:
     runner = build_runner(*NODES, plugins=plugins)
     for turn in (1, 2):
-        found = runner.find(make_pod(f"p{turn}"))
-        assert feasible_nodes(runner, found) == names
-        assert found.diagnosis.unschedulable_plugins == blamed
+        result = runner.find(make_pod(f"p{turn}"))
+        assert feasible_nodes(runner, result) == names
+        assert result.diagnosis.unschedulable_plugins == blamed
         absent = f"node(s) didn't satisfy plugin(s) [{plugins[0].__name__}]"
-        assert found.diagnosis.message == message.format(absent)
+        assert result.diagnosis.message == message.format(absent)
     examined = 0 if plugins[0] is OnlyGone else 2
     assert runner.filtering.rotation.start == examined, "the next search goes on behind the nodes that were looked at"
 
@@ -136,10 +136,10 @@ EMPTY = {
 
 @pytest.mark.parametrize(("plugins", "message", "blamed"), EMPTY.values(), ids=EMPTY)
 def test_rejections(plugins: tuple[type[Plugin], ...], message: str, blamed: set[str]) -> None:
-    found = find(*plugins)
-    assert isinstance(found, NoNode)
-    assert found.diagnosis.message == message
-    assert found.diagnosis.unschedulable_plugins == blamed
+    result = find(*plugins)
+    assert isinstance(result, NoNode)
+    assert result.diagnosis.message == message
+    assert result.diagnosis.unschedulable_plugins == blamed
 
 
 def test_every_node_gets_the_status_of_the_pre_filter() -> None:

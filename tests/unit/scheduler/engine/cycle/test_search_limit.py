@@ -23,9 +23,9 @@ def placement(percentage: int | None, nodes: int = 0) -> ProfileRunner:
 
 
 def several(runner: ProfileRunner, pod: str) -> SeveralNodes:
-    found = runner.find(make_pod(pod))
-    assert isinstance(found, SeveralNodes)
-    return found
+    result = runner.find(make_pod(pod))
+    assert isinstance(result, SeveralNodes)
+    return result
 
 
 @pytest.mark.parametrize(("nodes", "wanted"), ADAPTIVE.items())

@@ -56,14 +56,14 @@ KINDS: dict[str, dict[str, object]] = {
 }
 
 
-def picked_from_nothing(runner: ProfileRunner, found: SeveralNodes) -> str:
+def picked_from_nothing(runner: ProfileRunner, result: SeveralNodes) -> str:
     """Score the nodes in the order in which they are found, and sift them through a heap."""
     cache = runner.cache
-    rows = np.array([row for row in np.roll(cache.order, -found.start) if found.feasible[row]])
+    rows = np.array([row for row in np.roll(cache.order, -result.start) if result.feasible[row]])
     window = cache.nodes.take(rows)
-    state = pre_filtered_cycle(runner.profile, found.pod, cache.nodes)
-    filter_all(runner.profile, state, found.pod, window, StatusTable())
-    totals = score_all(runner.profile, state, found.pod, window).totals.tolist()
+    state = pre_filtered_cycle(runner.profile, result.pod, cache.nodes)
+    filter_all(runner.profile, state, result.pod, window, StatusTable())
+    totals = score_all(runner.profile, state, result.pod, window).totals.tolist()
     return window[root_after_init(totals)].name
 
 
@@ -77,11 +77,11 @@ def test_the_best_of_the_nodes_found_is_picked(fields: dict[str, object]) -> Non
     runner = scheduler.runners["default-scheduler"]
     for number in range(40):
         pod: Pod = make_pod(f"p{number}", labels={"app": "web"}, requests={"cpu": "300m"}, **fields)  # type: ignore[arg-type]
-        found = runner.find(pod)
-        assert not isinstance(found, NoNode)
-        choice = runner.choose(found)
-        if isinstance(found, SeveralNodes):
-            assert choice.node.name == picked_from_nothing(runner, found)
+        result = runner.find(pod)
+        assert not isinstance(result, NoNode)
+        choice = runner.choose(result)
+        if isinstance(result, SeveralNodes):
+            assert choice.node.name == picked_from_nothing(runner, result)
         scheduler.handlers.pod_added(pod.on_node(choice.node.name))
 
 
@@ -106,11 +106,11 @@ def test_where_few_nodes_are_rejected_the_best_is_found_without_going_through_th
         affinity = Affinity(pod_anti_affinity=PodAntiAffinity(required=(term,)))
         pod = make_pod(f"p{number}", labels=labels, requests=requests, affinity=affinity)
         runner.filtering.rotation.start = start
-        found = runner.find(pod)
-        assert isinstance(found, SeveralNodes)
-        if found.count < len(found.feasible):
-            choice = runner.choose(found)
-            assert choice.node.name == picked_from_nothing(runner, found)
+        result = runner.find(pod)
+        assert isinstance(result, SeveralNodes)
+        if result.count < len(result.feasible):
+            choice = runner.choose(result)
+            assert choice.node.name == picked_from_nothing(runner, result)
             scheduler.handlers.pod_added(pod.on_node(choice.node.name))
         else:
             scheduler.handlers.pod_added(pod.on_node(f"n{number}"))
@@ -133,6 +133,6 @@ def test_scores_of_small_integers_add_up_with_all_others() -> None:
     for number in range(99):
         scheduler.handlers.node_added(make_node(f"n{number}"))
     runner = scheduler.runners["default-scheduler"]
-    found = runner.find(make_pod())
-    assert isinstance(found, SeveralNodes)
-    assert runner.choose(found).node.name == "n98" == picked_from_nothing(runner, found)
+    result = runner.find(make_pod())
+    assert isinstance(result, SeveralNodes)
+    assert runner.choose(result).node.name == "n98" == picked_from_nothing(runner, result)

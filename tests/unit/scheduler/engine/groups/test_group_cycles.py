@@ -196,9 +196,9 @@ async def test_q14_a_member_whose_binding_fails_comes_back_alone() -> None:
     bench = GroupBench()
     failures = ["b"]
 
-    def refuse(verb: str, thing: Any) -> None:
-        if verb == "bind" and thing.name in failures:
-            failures.remove(thing.name)
+    def refuse(verb: str, obj: Any) -> None:
+        if verb == "bind" and obj.name in failures:
+            failures.remove(obj.name)
             raise ServerError("etcd is busy", status=500)
 
     bench.refuse = refuse
@@ -286,8 +286,8 @@ profiles: [{schedulerName: default-scheduler}, {schedulerName: other}]
     bench = GroupBench(config=config)
     bench.add(a_node("n"), gang(), *members("a", "b"), member("c", scheduler_name="other"))
     await bench.step()
-    same = "all pods in a single pod group should have the same"
-    text = f'{same} .spec.schedulerName set, got: "other" and "default-scheduler"'
+    prefix = "all pods in a single pod group should have the same"
+    text = f'{prefix} .spec.schedulerName set, got: "other" and "default-scheduler"'
     assert bench.condition() == ("False", "SchedulerError", text)
     assert {bench.message(name) for name in "abc"} == {("SchedulerError", text)}
     assert bench.where("a") == "backoff"
@@ -309,14 +309,14 @@ async def test_q25_with_its_gate_the_policy_of_the_group_counts() -> None:
     bench = GroupBench(gates=gates)
     bench.add(a_node("n"), gang(preemption_policy="Never"), *members("a", "b", "c"))
     await bench.step()
-    same = "all pods in a single pod group should have the same preemption policy"
-    text = f"{same} as the pod group's preemption policy, got PreemptLowerPriority and Never"
+    prefix = "all pods in a single pod group should have the same preemption policy"
+    text = f"{prefix} as the pod group's preemption policy, got PreemptLowerPriority and Never"
     assert bench.condition() == ("False", "SchedulerError", text)
 
     bench = GroupBench()
     bench.add(a_node("n"), gang(), *members("a", "b"), member("c", preemption_policy="Never"))
     await bench.step()
-    assert bench.condition() == ("False", "SchedulerError", f"{same}, got Never and PreemptLowerPriority")
+    assert bench.condition() == ("False", "SchedulerError", f"{prefix}, got Never and PreemptLowerPriority")
 
 
 class BreaksOnA(FilterPlugin):

@@ -51,7 +51,7 @@ class TwoAtMost(FilterPlugin, ReservePlugin):
     reserved: ClassVar[set[str]] = set()
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        running = sum(other.labels.get("holds") == "running" for other in node.pods.values())
+        running = sum(neighbour.labels.get("holds") == "running" for neighbour in node.pods.values())
         return None if running + len(self.reserved) < 2 else Status.unschedulable("held by two")
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:

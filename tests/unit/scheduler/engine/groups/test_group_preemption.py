@@ -169,11 +169,11 @@ def test_p17_p18_a_group_waits_for_victims_that_take_their_time(gates: str) -> N
         bench.slow.add("low")
         bench.add(a_node("n", 1), low("low", "n"), gang(minimum=1), member("a"))
         await bench.step()
-        found = "pod group preemption: found a placement for podgroup, preempting 1 victims"
+        preempting = "pod group preemption: found a placement for podgroup, preempting 1 victims"
         assert bench.condition() == (
             "False",
             "Unschedulable",
-            f"minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, {found}",
+            f"minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, {preempting}",
         )
         await bench.wait(5)
         condition = bench.condition()

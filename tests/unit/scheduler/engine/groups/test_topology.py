@@ -279,30 +279,30 @@ def test_racks_are_counted_if_all_plugins_agree_and_any_rack_may_win(
         )
         bench.scheduler.runners["default-scheduler"].filtering.cross_check = None
         bench.scheduler.runners["default-scheduler"].scoring.cross_check = None
-        for used, name in enumerate("acdefghijb"):
-            bench.add(*rack(name, 2, 2), alone(f"x{name}", cpu=f"{used}m", node=f"{name}-0"))
+        for millicores, name in enumerate("acdefghijb"):
+            bench.add(*rack(name, 2, 2), alone(f"x{name}", cpu=f"{millicores}m", node=f"{name}-0"))
         bench.add(gang(topology=RACK), *pods(3))
         await bench.step()
         assert sorted(bench.placed("g0", "g1", "g2").values()) == ["b-0", "b-1", "b-1"]
-        tried = {node.partition("-")[0] for node in filtering.asked[20:]}
-        assert (tried == {"a", "b"}) == (filtering is Counts and scoring is PlainB)
+        filtered_racks = {node.partition("-")[0] for node in filtering.asked[20:]}
+        assert (filtered_racks == {"a", "b"}) == (filtering is Counts and scoring is PlainB)
 
     history()
 
 
 def some_racks(dice: Random) -> list[KubeObject]:
     """Return racks of nodes that differ in every respect that counts, with pods on some of them."""
-    made: list[KubeObject] = []
+    objects: list[KubeObject] = []
     for number in range(dice.randint(2, 6)):
         nodes = rack(f"r{number}", *(dice.randint(1, 4) for _ in range(dice.randint(1, 4))))
         for node in nodes:
             cordoned = replace(node.spec, unschedulable=dice.random() < 0.15)
-            made.append(replace(node, spec=cordoned))
+            objects.append(replace(node, spec=cordoned))
             if dice.random() < 0.5:
                 ports = [80] if dice.random() < 0.5 else []
                 cpu = f"{dice.randint(1, 20)}00m"
-                made.append(alone(f"x-{node.name}", cpu=cpu, node=node.name, host_ports=ports))
-    return made
+                objects.append(alone(f"x-{node.name}", cpu=cpu, node=node.name, host_ports=ports))
+    return objects
 
 
 def check_that_counting_changes_nothing(gates: str, groups: Sequence[PodGroup], objects: Sequence[KubeObject]) -> None:
@@ -314,8 +314,8 @@ def check_that_counting_changes_nothing(gates: str, groups: Sequence[PodGroup], 
         bench = GroupBench(gates=gates, config=TRYING.replace("ENABLED", enabled), plugins=plugins)
         bench.add(*objects)
         await bench.step()
-        said = {pod.name: bench.message(pod.name) for pod in objects if isinstance(pod, Pod) and not pod.node_name}
-        outcomes.append((bench.placed(), [bench.condition(group.name) for group in groups], said, bench.reserved()))
+        messages = {pod.name: bench.message(pod.name) for pod in objects if isinstance(pod, Pod) and not pod.node_name}
+        outcomes.append((bench.placed(), [bench.condition(group.name) for group in groups], messages, bench.reserved()))
 
     note_outcome()
     note_outcome(TriesEach)
@@ -342,8 +342,8 @@ def test_counting_and_trying_come_to_the_same(seed: int) -> None:
 def test_counting_and_trying_come_to_the_same_below_a_tree(seed: int) -> None:
     dice = Random(seed)
     cluster = [
-        in_zone(thing, f"z{index % 2}") if isinstance(thing, Node) else thing
-        for index, thing in enumerate([*some_racks(dice), *rack("r8", 4, 4), *rack("r9", 3, 3)])
+        in_zone(obj, f"z{index % 2}") if isinstance(obj, Node) else obj
+        for index, obj in enumerate([*some_racks(dice), *rack("r8", 4, 4), *rack("r9", 3, 3)])
     ]
     groups = [gang(f"g{n}", dice.randint(1, 3), topology=RACK, parent="top") for n in range(3)]
     members = [pod for group in groups for pod in pods(dice.randint(1, 4), group.name, cpu="700m")]
@@ -356,17 +356,17 @@ def test_counting_and_trying_come_to_the_same_below_a_tree(seed: int) -> None:
 async def test_the_loop_turns_in_a_frozen_world_while_a_large_group_is_tried() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("r", *[50] * 5), gang(minimum=None, topology=RACK), *pods(PODS_PER_TURN + 1))
-    seen: list[bool] = []
+    thawed_states: list[bool] = []
 
     async def look() -> None:
         while True:
-            seen.append(bench.scheduler.services.freeze.thawed is not None)
+            thawed_states.append(bench.scheduler.services.freeze.thawed is not None)
             await asyncio.sleep(0)
 
     looking = asyncio.create_task(look())
     await bench.step()
     looking.cancel()
-    assert True in seen
+    assert True in thawed_states
     assert len(bench.placed()) == PODS_PER_TURN + 1
 
 

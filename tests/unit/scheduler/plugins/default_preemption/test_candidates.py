@@ -81,7 +81,7 @@ class History:
 
 @settings(deadline=None, max_examples=60)
 @given(steps=st.lists(st.tuples(changes, preemptors), min_size=3, max_size=12))
-def test_a_plugin_with_a_past_decides_like_a_new_one(
+def test_plugin_with_a_history_decides_like_a_new_plugin(
     steps: list[tuple[tuple[str, object], tuple[int, int]]],
 ) -> None:
     history = History()

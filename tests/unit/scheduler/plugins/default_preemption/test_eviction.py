@@ -189,7 +189,7 @@ class TestAnotherPreemptorOnTheNode:
             work.close()
         return "" if status is None else status.message
 
-    def test_it_waits_from_the_decision_on(self) -> None:
+    def test_pod_waits_after_the_decision(self) -> None:
         scene = Scene(low("a"), low("b", second=1))
         scene.play(lambda: _assert_equal(self.ask(scene), self.WAITS))
         assert self.ask(scene) == self.WAITS, "the API has answered, the watch has not"
@@ -200,7 +200,7 @@ class TestAnotherPreemptorOnTheNode:
         scene.rig.nominator = nominations_of(self.OTHER)
         assert self.ask(scene, replace(self.OTHER, status=PodStatus())) == self.WAITS
 
-    def test_it_does_not_wait_for_evictions_that_failed(self) -> None:
+    def test_pod_does_not_wait_for_failed_evictions(self) -> None:
         scene = Scene(low("a"), low("b", second=1), fails="patch a")
         with pytest.raises(Conflict):
             scene.play()
@@ -310,7 +310,7 @@ def test_a_promise_that_cannot_be_taken_back_does_not_stop_the_eviction_but_wake
 class TestGate:
     """The preemptor is kept out of the queue until its victims are seen to leave."""
 
-    def test_it_is_closed_from_the_decision_until_the_watch_shows_every_victim_leaving(self) -> None:
+    def test_gate_is_closed_from_the_decision_until_the_watch_shows_every_victim_terminating(self) -> None:
         scene = Scene(low("a"), low("b", second=1))
         scene.play(lambda: _assert_equal(scene.plugin.pre_enqueue(BIG), UNDER_WAY))
         assert scene.plugin.pre_enqueue(BIG) == UNDER_WAY, "the API has answered, the watch has not"
@@ -320,23 +320,23 @@ class TestGate:
         assert scene.plugin.pre_enqueue(BIG) is None
         assert Status.unresolvable("waiting for the preemption for this pod to be finished") == UNDER_WAY
 
-    def test_it_is_open_for_other_pods(self) -> None:
+    def test_gate_is_open_for_other_pods(self) -> None:
         scene = Scene(low("a"), low("b"))
         scene.play(lambda: _assert_equal(scene.plugin.pre_enqueue(low("other")), None))
 
-    def test_it_opens_when_the_last_victim_is_terminating(self) -> None:
+    def test_gate_opens_when_the_last_victim_is_terminating(self) -> None:
         observed = self._gate_during("delete b", lambda scene: _see_leaving(scene, "b"))
         assert observed == [UNDER_WAY, None]
 
-    def test_it_opens_when_the_last_victim_is_deleted(self) -> None:
+    def test_gate_opens_when_the_last_victim_is_deleted(self) -> None:
         observed = self._gate_during("delete b", lambda scene: _see_gone(scene, "b"))
         assert observed == [UNDER_WAY, None]
 
-    def test_it_stays_closed_when_another_victim_is_leaving(self) -> None:
+    def test_gate_stays_closed_when_another_victim_is_terminating(self) -> None:
         observed = self._gate_during("delete a", lambda scene: _see_gone(scene, "a"))
         assert observed == [UNDER_WAY, UNDER_WAY]
 
-    def test_it_is_open_when_the_work_was_dropped(self) -> None:
+    def test_gate_is_open_if_the_work_was_dropped(self) -> None:
         scene = Scene(low("a"), low("b"))
         asyncio.run(scene.start())
         scene.rig.background[0].close()

@@ -61,8 +61,8 @@ def preempt(rig: Rig, pod: Pod, **options: Any) -> PostFilterResult:
 def rescue(
     rig: Rig, pod: Pod, *, args: DefaultPreemptionArgs | None = None, statuses: NodeStatuses | None = None
 ) -> PostFilterResult:
-    cycle, found = attempt(rig, pod)
-    result = asyncio.run(DefaultPreemption(args=args, handle=rig).post_filter(cycle, pod, statuses or found))
+    cycle, filter_statuses = attempt(rig, pod)
+    result = asyncio.run(DefaultPreemption(args=args, handle=rig).post_filter(cycle, pod, statuses or filter_statuses))
     for work in rig.background:
         work.close()
     return result
@@ -200,7 +200,7 @@ HELPED = {
 
 
 @pytest.mark.parametrize(("objects", "pod", "want"), HELPED.values(), ids=HELPED)
-def test_room_is_made(objects: list[KubeObject], pod: Pod, want: tuple[str, list[str]]) -> None:
+def test_preemption_selects_node_and_victims(objects: list[KubeObject], pod: Pod, want: tuple[str, list[str]]) -> None:
     result = preempt(make_rig(*objects), pod)
     assert result.status is None, result.status
     assert (result.nominated_node, names(result.victims)) == want
@@ -243,7 +243,7 @@ HELPLESS = {
 
 
 @pytest.mark.parametrize(("objects", "pod", "message"), HELPLESS.values(), ids=HELPLESS)
-def test_no_room_is_found(objects: list[KubeObject], pod: Pod, message: str) -> None:
+def test_preemption_fails(objects: list[KubeObject], pod: Pod, message: str) -> None:
     assert preempt(make_rig(*objects), pod) == PostFilterResult(Status.unschedulable(message), nominated_node="")
 
 

@@ -32,10 +32,10 @@ WISHES: dict[str, dict[str, object]] = {
 }
 
 
-def assert_up_to_date(kept: InterPodAffinity, rig: Rig, incoming: Pod) -> None:
+def assert_up_to_date(plugin: InterPodAffinity, rig: Rig, incoming: Pod) -> None:
     fresh = InterPodAffinity(handle=rig)
-    assert run_filter(kept, rig, incoming, all_at_once) == run_filter(fresh, rig, incoming, one_at_a_time)
-    assert run_score(kept, rig, incoming, score_all_at_once) == run_score(fresh, rig, incoming, score_all_at_once)
+    assert run_filter(plugin, rig, incoming, all_at_once) == run_filter(fresh, rig, incoming, one_at_a_time)
+    assert run_score(plugin, rig, incoming, score_all_at_once) == run_score(fresh, rig, incoming, score_all_at_once)
 
 
 @pytest.mark.parametrize("wishes", WISHES.values(), ids=WISHES)

@@ -205,7 +205,7 @@ def test_results_are_recomputed_when_classes_change() -> None:
     assert run_filter(plugin, rig, asking(**{GPU: 1}), FORMS[0]) == [None]
 
 
-def test_it_never_sits_out() -> None:
+def test_pre_filter_never_skips() -> None:
     rig = Rig(node())
     assert NodeResourcesFit(handle=rig).pre_filter(CycleState(), asking(), rig.nodes) is None
 

@@ -57,10 +57,10 @@ def search(
     budget: SearchBudget | None = None,
 ) -> Solution | None:
     """Look for devices on node n1."""
-    existing = [Slice(found, (), features) for found in slices]
+    existing = [Slice(item, (), features) for item in slices]
     by_pool: dict[PoolId, dict[str, Slice]] = {}
-    for found in existing:
-        by_pool.setdefault(found.pool, {})[found.name] = found
+    for item in existing:
+        by_pool.setdefault(item.pool, {})[item.name] = item
     allocated = AllocatedDevices()
     for result in taken:
         allocated.add(result)
@@ -262,7 +262,7 @@ def test_a_shared_device_serves_as_many_as_its_capacity_allows() -> None:
     assert search([shared("8Gi")], claim) is None
 
 
-def test_shares_of_others_count() -> None:
+def test_shares_of_other_claims_count() -> None:
     share = held("d", share_id="s", consumed_capacity={"memory": "6Gi"})
     assert search([shared()], make_claim(exactly(capacity={"memory": "2Gi"})), taken=[share]) is not None
     assert search([shared()], make_claim(exactly(capacity={"memory": "3Gi"})), taken=[share]) is None

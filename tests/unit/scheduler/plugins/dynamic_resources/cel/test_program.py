@@ -88,7 +88,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("expression", REFUSED.values(), ids=REFUSED)
-def test_does_not_compile(expression: str) -> None:
+def test_invalid_expression_does_not_compile(expression: str) -> None:
     with pytest.raises(CelCompileError):
         compile_selector(expression)
 

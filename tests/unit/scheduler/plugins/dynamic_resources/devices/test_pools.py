@@ -37,7 +37,7 @@ def pools(
     return PoolBuilder(by_pool, features).pools(NODE, existing)
 
 
-def described(found: Sequence[Pool]) -> list[str]:
+def described(pools: Sequence[Pool]) -> list[str]:
     """Summarize the visible pools."""
     return [
         "incomplete"
@@ -48,7 +48,7 @@ def described(found: Sequence[Pool]) -> list[str]:
             item.device.name if reached else f"({item.device.name})"
             for item, reached in zip(pool.devices, pool.reached, strict=True)
         )
-        for pool in found
+        for pool in pools
     ]
 
 
