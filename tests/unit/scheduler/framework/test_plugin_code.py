@@ -1,5 +1,6 @@
 """Importing plugin code again: modules in use stay unchanged, and rejected code leaves no trace."""
 
+import importlib
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -58,6 +59,7 @@ def test_packages_are_loaded_whole(folder: Path) -> None:
 
 
 def test_installed_packages_and_our_own_code_are_not_reloaded() -> None:
+    importlib.import_module("msgspec")
     before = {**sys.modules}
     code = PluginCode(["moorage.scheduler.plugins.node_name:NodeName", "msgspec:Struct"])
     assert {name.partition(".")[0] for name in code.modules()} == {"msgspec"}
