@@ -54,7 +54,7 @@ MOOT: Final[Mapping[str, str]] = {
 PERMANENT: Final[Mapping[str, str]] = {
     "DynamicResourceAllocation": "device claims",
     "VolumeAttributesClass": "the classes of volumes",
-    "InPlacePodVerticalScaling": "what the kubelet says of a resize",
+    "InPlacePodVerticalScaling": "the kubelet's report of a resize",
 }
 
 

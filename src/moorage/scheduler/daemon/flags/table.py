@@ -20,7 +20,7 @@ LEADER_ELECTION: Final = "Leader election"
 FEATURES: Final = "Feature gate"
 METRICS: Final = "Metrics"
 LOGS: Final = "Logs"
-OWN: Final = "Moorage's own"
+OWN: Final = "Moorage"
 GLOBAL: Final = "Global"
 
 _NO_HTTP2: Final = "this server speaks HTTP/1.1 only"
@@ -44,70 +44,78 @@ _ELECTION: Final = LeaderElection()
 
 _ALL: Final = (
     Flag("config", kinds.TEXT, "", MISC, "Configuration file (KubeSchedulerConfiguration v1)."),
-    Flag("master", kinds.TEXT, "", MISC, "Address of the API server; wins over the one in the kubeconfig."),
+    Flag("master", kinds.TEXT, "", MISC, "Address of the API server; overrides the kubeconfig."),
     Flag("write-config-to", kinds.TEXT, "", MISC, "Write the completed configuration to this file and exit."),
-    Flag("bind-address", kinds.ADDRESS, "0.0.0.0", SERVING, "Address to serve on; 0.0.0.0 and :: are all of them."),
-    Flag("secure-port", kinds.INT, 10259, SERVING, "Port to serve HTTPS on; 0 for no serving at all."),
-    Flag("cert-dir", kinds.TEXT, "", SERVING, "Folder of kube-scheduler.crt and .key, written there if missing."),
+    Flag("bind-address", kinds.ADDRESS, "0.0.0.0", SERVING, "Address to serve on; 0.0.0.0 and :: mean all addresses."),
+    Flag("secure-port", kinds.INT, 10259, SERVING, "Port to serve HTTPS on; 0 disables serving."),
+    Flag("cert-dir", kinds.TEXT, "", SERVING, "Folder of kube-scheduler.crt and .key; they are created if missing."),
     Flag("tls-cert-file", kinds.TEXT, "", SERVING, "Certificate to serve with, followed by its chain."),
     Flag("tls-private-key-file", kinds.TEXT, "", SERVING, "Private key of --tls-cert-file."),
-    Flag("tls-cipher-suites", kinds.TEXTS, (), SERVING, "Cipher suites allowed, by their Go names."),
-    Flag("tls-curve-preferences", kinds.INTEGERS, (), SERVING, "Key exchanges allowed, by number.", moot=_NO_CURVES),
-    Flag("tls-min-version", kinds.TEXT, "", SERVING, "Lowest TLS version: VersionTLS12 or VersionTLS13."),
-    Flag("tls-sni-cert-key", kinds.CERTIFICATES, (), SERVING, "Certificate and key for some names: c.crt,c.key:name."),
-    Flag("http2-max-streams-per-connection", kinds.INT, 0, SERVING, "Most HTTP/2 streams a client.", moot=_NO_HTTP2),
+    Flag("tls-cipher-suites", kinds.TEXTS, (), SERVING, "Allowed cipher suites, by their Go names."),
+    Flag("tls-curve-preferences", kinds.INTEGERS, (), SERVING, "Allowed key exchanges, by number.", moot=_NO_CURVES),
+    Flag("tls-min-version", kinds.TEXT, "", SERVING, "Minimum TLS version: VersionTLS12 or VersionTLS13."),
+    Flag(
+        "tls-sni-cert-key", kinds.CERTIFICATES, (), SERVING, "Certificate and key for server names: c.crt,c.key:name."
+    ),
+    Flag(
+        "http2-max-streams-per-connection", kinds.INT, 0, SERVING, "Maximum HTTP/2 streams per client.", moot=_NO_HTTP2
+    ),
     Flag("disable-http2-serving", kinds.BOOL, False, SERVING, "Do not serve HTTP/2.", moot=_NO_HTTP2),
-    Flag("permit-port-sharing", kinds.BOOL, False, SERVING, "Let others listen on the port too (SO_REUSEPORT)."),
+    Flag("permit-port-sharing", kinds.BOOL, False, SERVING, "Let other processes share the port (SO_REUSEPORT)."),
     Flag("permit-address-sharing", kinds.BOOL, False, SERVING, "Reuse an address in TIME_WAIT (SO_REUSEADDR)."),
-    Flag("authentication-kubeconfig", kinds.TEXT, "", AUTHENTICATION, "Kubeconfig for TokenReviews; none: anonymous."),
+    Flag(
+        "authentication-kubeconfig",
+        kinds.TEXT,
+        "",
+        AUTHENTICATION,
+        "Kubeconfig for TokenReviews; anonymous without one.",
+    ),
     Flag("authentication-skip-lookup", kinds.BOOL, False, AUTHENTICATION, "Do not look up client CAs in the cluster."),
     Flag(
         "authentication-token-webhook-cache-ttl",
         kinds.DURATION,
         Duration.of(seconds=10),
         AUTHENTICATION,
-        "How long the answer to a TokenReview is remembered.",
+        "Time for which a TokenReview result is cached.",
     ),
     Flag(
         "authentication-tolerate-lookup-failure",
         kinds.BOOL,
         True,
         AUTHENTICATION,
-        "Start even if the client CAs cannot be looked up; everybody is anonymous then.",
+        "Start even if the client CAs cannot be looked up; all requests are then anonymous.",
     ),
-    Flag("client-ca-file", kinds.TEXT, "", AUTHENTICATION, "CA whose client certificates name their users."),
-    Flag("requestheader-allowed-names", kinds.TEXTS, (), AUTHENTICATION, "Common names of proxies that are believed."),
-    Flag("requestheader-client-ca-file", kinds.TEXT, "", AUTHENTICATION, "CA of the proxies that name users."),
+    Flag("client-ca-file", kinds.TEXT, "", AUTHENTICATION, "CA of client certificates that identify users."),
+    Flag("requestheader-allowed-names", kinds.TEXTS, (), AUTHENTICATION, "Common names of trusted proxies."),
+    Flag("requestheader-client-ca-file", kinds.TEXT, "", AUTHENTICATION, "CA of proxies that identify users."),
     Flag(
         "requestheader-extra-headers-prefix",
         kinds.TEXTS,
         ("x-remote-extra-",),
         AUTHENTICATION,
-        "Prefixes of headers with extra facts about the user.",
+        "Prefixes of headers with extra user attributes.",
     ),
     Flag(
         "requestheader-group-headers",
         kinds.TEXTS,
         ("x-remote-group",),
         AUTHENTICATION,
-        "Headers in which a proxy names groups.",
+        "Headers that contain the groups of the user.",
     ),
-    Flag(
-        "requestheader-uid-headers", kinds.TEXTS, (), AUTHENTICATION, "Headers in which a proxy gives the user's uid."
-    ),
+    Flag("requestheader-uid-headers", kinds.TEXTS, (), AUTHENTICATION, "Headers that contain the uid of the user."),
     Flag(
         "requestheader-username-headers",
         kinds.TEXTS,
         ("x-remote-user",),
         AUTHENTICATION,
-        "Headers in which a proxy names the user.",
+        "Headers that contain the name of the user.",
     ),
     Flag(
         "authorization-always-allow-paths",
         kinds.TEXTS,
         ("/healthz", "/readyz", "/livez"),
         AUTHORIZATION,
-        "Paths anybody may read; a * at the end stands for the rest.",
+        "Paths that need no authorization; a trailing * matches any suffix.",
     ),
     Flag("authorization-kubeconfig", kinds.TEXT, "", AUTHORIZATION, "Kubeconfig for SubjectAccessReviews."),
     Flag(
@@ -115,14 +123,14 @@ _ALL: Final = (
         kinds.DURATION,
         Duration.of(seconds=10),
         AUTHORIZATION,
-        "How long an allowed request stays allowed without asking again.",
+        "Time for which an allowed request is cached.",
     ),
     Flag(
         "authorization-webhook-cache-unauthorized-ttl",
         kinds.DURATION,
         Duration.of(seconds=10),
         AUTHORIZATION,
-        "How long a refused request stays refused without asking again.",
+        "Time for which a denied request is cached.",
     ),
     Flag("profiling", kinds.BOOL, True, DEPRECATED, "Serve /debug/pprof. Ignored with --config."),
     Flag(
@@ -130,12 +138,12 @@ _ALL: Final = (
         kinds.BOOL,
         True,
         DEPRECATED,
-        "Profile what blocks. Ignored with --config.",
+        "Enable block profiling. Ignored with --config.",
         moot="one loop without locks has no contention to profile",
     ),
     Flag("kubeconfig", kinds.TEXT, "", DEPRECATED, "Kubeconfig of the API server. Ignored with --config."),
-    Flag("kube-api-qps", kinds.FLOAT, DEFAULT_QPS, DEPRECATED, "Requests a second; no limit unless written."),
-    Flag("kube-api-burst", kinds.INT32, DEFAULT_BURST, DEPRECATED, "Requests at once above --kube-api-qps."),
+    Flag("kube-api-qps", kinds.FLOAT, DEFAULT_QPS, DEPRECATED, "Requests per second; unlimited unless set."),
+    Flag("kube-api-burst", kinds.INT32, DEFAULT_BURST, DEPRECATED, "Burst of requests above --kube-api-qps."),
     Flag(
         "kube-api-content-type",
         kinds.TEXT,
@@ -149,36 +157,36 @@ _ALL: Final = (
         kinds.DURATION,
         Duration.of(seconds=300),
         DEPRECATED,
-        "How long an unschedulable pod waits for an event that helps before it is tried anyway.",
+        "Time after which an unschedulable pod is retried without an event.",
     ),
-    Flag("leader-elect", kinds.BOOL, _ELECTION.leader_elect, LEADER_ELECTION, "Work only while holding the lease."),
+    Flag("leader-elect", kinds.BOOL, _ELECTION.leader_elect, LEADER_ELECTION, "Schedule only while holding the lease."),
     Flag(
         "leader-elect-lease-duration",
         kinds.DURATION,
         _ELECTION.lease_duration,
         LEADER_ELECTION,
-        "How long others wait after the last renewal before they take the lease.",
+        "Time after the last renewal until other replicas take the lease.",
     ),
     Flag(
         "leader-elect-renew-deadline",
         kinds.DURATION,
         _ELECTION.renew_deadline,
         LEADER_ELECTION,
-        "How long the leader tries to renew before it gives up; less than the lease duration.",
+        "Time in which the leader must renew; less than the lease duration.",
     ),
     Flag(
         "leader-elect-retry-period",
         kinds.DURATION,
         _ELECTION.retry_period,
         LEADER_ELECTION,
-        "Pause between attempts to get or renew the lease.",
+        "Interval of attempts to acquire or renew the lease.",
     ),
     Flag(
         "leader-elect-resource-lock",
         kinds.TEXT,
         _ELECTION.resource_lock,
         LEADER_ELECTION,
-        "Kind of the lock; leases is the only one.",
+        "Kind of the lock; only leases is supported.",
     ),
     Flag("leader-elect-resource-name", kinds.TEXT, _ELECTION.resource_name, LEADER_ELECTION, "Name of the lease."),
     Flag(
@@ -188,8 +196,8 @@ _ALL: Final = (
         LEADER_ELECTION,
         "Namespace of the lease.",
     ),
-    Flag("feature-gates", kinds.GATES, (), FEATURES, "Gates to set: A=true,B=false or kube:A=true; may be repeated."),
-    Flag("emulated-version", kinds.TEXTS, (), FEATURES, "Release whose gates to start from: 1.34 to 1.37."),
+    Flag("feature-gates", kinds.GATES, (), FEATURES, "Feature gates: A=true,B=false or kube:A=true; may be repeated."),
+    Flag("emulated-version", kinds.TEXTS, (), FEATURES, "Release that defines the default gates: 1.34 to 1.37."),
     Flag(
         "min-compatibility-version",
         kinds.TEXTS,
@@ -198,19 +206,21 @@ _ALL: Final = (
         "Oldest release in the control plane: 1.34 to 1.37.",
     ),
     Flag(
-        "allow-metric-labels", kinds.MAP, {}, METRICS, "Label values kept, the others become unexpected: metric,l=a,b."
+        "allow-metric-labels", kinds.MAP, {}, METRICS, 'Allowed label values; others become "unexpected": metric,l=a,b.'
     ),
     Flag("allow-metric-labels-manifest", kinds.TEXT, "", METRICS, "File with an allowListMapping of the same form."),
-    Flag("disabled-metrics", kinds.TEXTS, (), METRICS, "Full names of metrics to leave out."),
-    Flag("show-hidden-metrics-for-version", kinds.TEXT, "", METRICS, "Show what this release hides: 1.36 only."),
+    Flag("disabled-metrics", kinds.TEXTS, (), METRICS, "Full names of metrics to disable."),
+    Flag(
+        "show-hidden-metrics-for-version", kinds.TEXT, "", METRICS, "Show metrics hidden since this release: 1.36 only."
+    ),
     Flag("log-flush-frequency", kinds.DURATION, Duration.of(seconds=5), LOGS, "Time between flushes.", moot=_NO_SPLIT),
     Flag("log-json-info-buffer-size", kinds.BYTES, 0, LOGS, "Buffer of JSON logs.", moot=_NO_SPLIT),
     Flag("log-json-split-stream", kinds.BOOL, False, LOGS, "Errors to stderr, the rest to stdout.", moot=_NO_SPLIT),
     Flag("log-text-info-buffer-size", kinds.BYTES, 0, LOGS, "Buffer of text logs.", moot=_NO_SPLIT),
     Flag("log-text-split-stream", kinds.BOOL, False, LOGS, "Errors to stderr, the rest to stdout.", moot=_NO_SPLIT),
     Flag("logging-format", kinds.TEXT, "text", LOGS, "text or json."),
-    Flag("v", kinds.LEVEL, 0, LOGS, "How much is logged; 2 has a line per decision.", short="v"),
-    Flag("vmodule", kinds.MODULE_LEVELS, {}, LOGS, "Levels of single modules: scheduling_queue=5,bind*=4."),
+    Flag("v", kinds.LEVEL, 0, LOGS, "Log verbosity; 2 logs each decision.", short="v"),
+    Flag("vmodule", kinds.MODULE_LEVELS, {}, LOGS, "Verbosity of single modules: scheduling_queue=5,bind*=4."),
     Flag("plugin", kinds.PATHS, (), OWN, "Third-party plugin as module:Class; may be repeated."),
     Flag(
         "cross-check-percent",
@@ -224,7 +234,7 @@ _ALL: Final = (
         kinds.BOOL,
         False,
         OWN,
-        "Record a second event for pods that fit nowhere: the first change that would let them run, once a minute.",
+        "Record a second event for unschedulable pods, with the first suggested change, once per minute.",
     ),
     Flag("decision-log", kinds.TEXT, "", OWN, "Write every decision to this file, one line of JSON each."),
     Flag("decision-log-max-size", kinds.BYTES, 100 << 20, OWN, "Size at which --decision-log is rotated."),
@@ -241,7 +251,7 @@ _ALL: Final = (
         kinds.BOOL,
         True,
         OWN,
-        "Take up changes of --config and of the files of --plugin while running, and read them again on SIGHUP.",
+        "Apply changes of --config and of the files of --plugin while running; SIGHUP reads them again.",
     ),
     Flag("ui", kinds.BOOL, False, OWN, "Serve a web page about the cluster under /ui/."),
     Flag(
@@ -249,10 +259,10 @@ _ALL: Final = (
         kinds.DURATION,
         Duration.of(seconds=60),
         OWN,
-        "Time a plugin may block scheduling before /livez fails and the lease is let go; 0 for ever.",
+        "Time a plugin may block scheduling before /livez fails and the lease is released; 0 means no limit.",
     ),
     Flag("help", kinds.BOOL, False, GLOBAL, "Print this and exit.", short="h"),
-    Flag("version", kinds.VERSION, "false", GLOBAL, "Print the version and exit; =raw prints all there is to say."),
+    Flag("version", kinds.VERSION, "false", GLOBAL, "Print the version and exit; =raw prints all details."),
 )
 
 FLAGS: Final[Mapping[str, Flag]] = MappingProxyType({flag.name: flag for flag in _ALL})
