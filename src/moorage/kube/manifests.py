@@ -90,7 +90,7 @@ def _read(path: str, stdin: TextIO | None) -> tuple[str, str]:
         return Path(path).read_text(encoding="utf-8"), path
     except FileNotFoundError as error:
         raise InputError(
-            path, "there is no such file", hint="give -f a file of Kubernetes objects, or - for standard input"
+            path, "file not found", hint="pass a file of Kubernetes objects, or - for standard input"
         ) from error
     except OSError as error:
         raise InputError(path, f"the file cannot be read: {error.strerror}") from error

@@ -66,7 +66,7 @@ def open_text(path: Path) -> TextIO:
     try:
         return path.open(encoding="utf-8-sig", newline="")
     except FileNotFoundError as error:
-        raise InputError(str(path), "there is no such file") from error
+        raise InputError(str(path), "file not found") from error
     except OSError as error:
         raise InputError(str(path), f"the file cannot be read: {error.strerror}") from error
 
@@ -173,7 +173,7 @@ def decode_line(decoder: msgspec.json.Decoder[T], line: str, location: str) -> T
     except (msgspec.DecodeError, RecursionError) as error:
         match = _BYTE.search(str(error))
         column = int(match[1]) + 1 if match else len(line.rstrip()) + 1
-        raise InputError(f"{location}, column {column}", f"this is not JSON: {error}") from error
+        raise InputError(f"{location}, column {column}", f"invalid JSON: {error}") from error
 
 
 def column_of(line: str, field: str, text: str = "") -> int:

@@ -104,7 +104,7 @@ MISUSE = {
     "an unknown format": (["config", "view", "-o", "toml"], "'toml' is not one of 'yaml', 'json'"),
     "a plugin that cannot be imported": (
         ["config", "view", "--plugin", "no_such_module:X"],
-        "--plugin no_such_module:X: it cannot be imported: No module named 'no_such_module'",
+        "--plugin no_such_module:X: cannot be imported: No module named 'no_such_module'",
     ),
 }
 

@@ -247,7 +247,7 @@ def test_kinds_that_are_left_out_are_noted(
 
 
 BAD = {
-    "a missing file": (["simulate", "-f", "nowhere.yaml"], "error: nowhere.yaml: there is no such file"),
+    "a missing file": (["simulate", "-f", "nowhere.yaml"], "error: nowhere.yaml: file not found"),
     "no file at all": (["simulate"], "no cluster given; add -f FILE or --snapshot FILE"),
     "an unknown plugin": (
         ["simulate", "-f", "nowhere.yaml", "--plugin", "nothing"],

@@ -119,5 +119,8 @@ def missing(target: ObjectId, keys: Iterable[str]) -> InputError:
     if namesakes:
         hint = f"there is {namesakes[0]!r}"
     else:
-        hint = did_you_mean(target.key, names) or did_you_mean(target.name, names)
+        # Compare bare names: keys of one namespace are always similar.
+        by_name = {name.rpartition("/")[2]: name for name in names}
+        hint = did_you_mean(target.name, list(by_name))
+        hint = next((hint.replace(repr(name), repr(key)) for name, key in by_name.items() if repr(name) in hint), "")
     return InputError(f"{target.kind} {target.key}", f"there is no such {target.kind.lower()}", hint=hint)

@@ -74,7 +74,7 @@ def load_connection(
     files = [name for name in env.get("KUBECONFIG", "").split(os.pathsep) if name]
     files = files or [str(Path(HOME_CONFIG).expanduser())]
     if not any(Path(name).is_file() for name in files):
-        hint = "write --kubeconfig=FILE or --master=URL, or run in a pod that has a service account"
+        hint = "set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
         raise InputError(", ".join(files), "no kubeconfig found, and no API server configured", hint=hint)
     return _from_files([name for name in files if Path(name).is_file()], context, "", env, time)
 
@@ -141,7 +141,7 @@ def _choose(files: Sequence[str], context_name: str) -> "_Chosen":
             _collect(entries, content, f"{singular}s", singular, name)
         context_name = context_name or content.get("current-context") or ""
     where, contexts = ", ".join(files), merged["context"]
-    hint = f"contexts are: {', '.join(contexts) or 'none'}"
+    hint = f"contexts: {', '.join(contexts)}" if contexts else "the file defines no contexts"
     if not context_name:
         raise InputError(where, "current-context is not set", hint=hint)
     if context_name not in contexts:
@@ -152,7 +152,7 @@ def _choose(files: Sequence[str], context_name: str) -> "_Chosen":
         cluster = merged["cluster"][context.cluster]
         user = merged["user"][context.user] if context.user else {}
     except KeyError as error:
-        raise InputError(where, f"the context refers to {error}, which is not in the file") from error
+        raise InputError(where, f"context {context_name!r} refers to {error}, which is not defined") from error
     return _Chosen(source, _entry(ClusterEntry, cluster, source), _entry(UserEntry, user, source), context.namespace)
 
 

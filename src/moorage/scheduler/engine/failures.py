@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class FailureHandler:
-    """Takes failed attempts back."""
+    """Requeues pods after failed attempts."""
 
     def __init__(self, services: Services, queue: SchedulingQueue) -> None:
         self._services = services

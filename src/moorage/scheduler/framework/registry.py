@@ -139,12 +139,10 @@ def _imported(load: Callable[[], Any], where: str) -> Any:
     try:
         return load()
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            where, f"it cannot be imported: {error}", hint="is it installed, or on PYTHONPATH?"
-        ) from error
+        raise ConfigError(where, f"cannot be imported: {error}", hint="is it installed, or on PYTHONPATH?") from error
     except PLUGIN_FAULTS as error:  # the author's code may raise anything
         pass_on_interrupt(error)
-        problem = f"it cannot be imported: {type(error).__name__}: {described(error)}{place_of(error)}"
+        problem = f"cannot be imported: {type(error).__name__}: {described(error)}{place_of(error)}"
         raise ConfigError(where, problem, hint=_misspelt(error)) from error
 
 

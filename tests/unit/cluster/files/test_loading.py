@@ -423,7 +423,7 @@ def test_the_same_object_twice() -> None:
 
 
 def test_a_missing_file() -> None:
-    with pytest.raises(InputError, match=r"nowhere\.yaml: there is no such file"):
+    with pytest.raises(InputError, match=r"nowhere\.yaml: file not found"):
         cluster_of(read_files(["nowhere.yaml"]))
 
 

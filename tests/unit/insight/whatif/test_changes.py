@@ -5,6 +5,8 @@ from tests.unit.insight.explain.clusters import Object, node, pod
 
 from moorage.common.errors import InputError
 from moorage.insight.whatif.changes import apply_changes
+from moorage.insight.whatif.edits import ObjectId
+from moorage.insight.whatif.objects import missing
 from moorage.kube.manifests import documents_of
 
 DAEMON = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}]}
@@ -59,3 +61,10 @@ BAD = {
 def test_invalid_changes_are_reported(wishes: dict[str, list[str]], told: str) -> None:
     with pytest.raises(InputError, match=told):
         names(**wishes)
+
+
+def test_hints_for_missing_objects_compare_names_without_namespaces() -> None:
+    keys = ["default/too-big", "default/web-1", "shop/cart"]
+    assert str(missing(ObjectId("Pod", "default", "nosuchpod"), keys)) == "Pod default/nosuchpod: there is no such pod"
+    assert "did you mean 'default/web-1'?" in str(missing(ObjectId("Pod", "default", "wbe-1"), keys))
+    assert "there is 'shop/cart'" in str(missing(ObjectId("Pod", "default", "cart"), keys))

@@ -243,5 +243,5 @@ def test_a_wrong_plugin_is_refused_as_everywhere() -> None:
         Session.open(*NODES, plugins=[dict])  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="module:Class"):
         Session.open(*NODES, plugins=["nothing"])
-    with pytest.raises(InputError, match="there is no such file"):
+    with pytest.raises(InputError, match="file not found"):
         Session.open("nowhere.yaml")

@@ -211,10 +211,10 @@ def test_missing_credential_program_reports_its_install_hint(tmp_path: Path) -> 
 BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
     "a context that is not there": (
         {"current-context": "prod"},
-        "there is no context 'prod'\n  hint: contexts are: dev",
+        "there is no context 'prod'\n  hint: contexts: dev",
     ),
     "no context at all": ({"current-context": ""}, "current-context is not set"),
-    "a cluster that is not there": ({"clusters": []}, "the context refers to 'c'"),
+    "a cluster that is not there": ({"clusters": []}, "context 'dev' refers to 'c'"),
     "an entry without a name": ({"users": [{"user": {}}]}, r"users\[0\]: an entry must have a name"),
     "a server that is no URL": ({"cluster": {"server": "10.0.0.1:6443"}}, "write its URL"),
     "a field of the wrong kind": ({"user": {"token": 7}}, r"Expected `str`, got `int` - at `\$.token`"),
@@ -280,5 +280,5 @@ def test_unreadable_files(tmp_path: Path, text: str | None, message: str) -> Non
 
 
 def test_missing_server_reports_the_options(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--kubeconfig=FILE or --master=URL"):
+    with pytest.raises(InputError, match="set --kubeconfig or KUBECONFIG"):
         load_connection(environ={"KUBECONFIG": str(tmp_path / "nothing")})
