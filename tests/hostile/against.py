@@ -70,7 +70,7 @@ def _problem_of_file(python: str, command: tuple[str, ...]) -> str:
             [python, "-c", MOORAGE, *command], capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
         )
     except subprocess.TimeoutExpired:
-        return f"no answer within {ANSWER_SECONDS:g} s"
+        return f"no response within {ANSWER_SECONDS:g} s"
     if result.returncode == 2 and "Traceback" not in result.stderr:
         return ""
     return f"exit code {result.returncode}: {result.stderr.strip().splitlines()[-1:]}"

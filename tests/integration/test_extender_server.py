@@ -118,7 +118,7 @@ def test_questions_nonsense_and_pages(capsys: pytest.CaptureFixture[str]) -> Non
 
             assert await running.ask("/filter", b"<html>") == (400, {"Error": found_in("the body: it is not a JSON")})
             assert await running.ask("/filter", {"Pod": POD, "Nodes": {}}) == (400, {"Error": found_in("nodeCacheCap")})
-            assert await running.ask("/filter", method="GET") == (405, {"Error": "/filter is asked with POST"})
+            assert await running.ask("/filter", method="GET") == (405, {"Error": "/filter must be called with POST"})
             assert await running.ask("/nothing", {}) == (404, found_in("404 page not found"))
             assert (await running.ask("/filter", b" " * (MAX_BODY + 1)))[0] == 413
 
@@ -148,7 +148,7 @@ def test_until_the_cache_is_filled_nothing_is_answered(capsys: pytest.CaptureFix
     async def story() -> None:
         async with Cluster(nodes=1, scheduler=False) as cluster, extender(cluster, capsys, NeverReady) as running:
             spec = {"Pod": POD, "NodeNames": ["node-1"]}
-            assert await running.ask("/filter", spec) == (503, {"Error": found_in("the cache is not filled yet")})
+            assert await running.ask("/filter", spec) == (503, {"Error": found_in("the cache is not synced yet")})
             assert (await running.ask("/readyz", method="GET"))[0] == 500
             assert await running.ask("/livez", method="GET") == (200, "ok")
 
@@ -198,9 +198,9 @@ def test_only_those_with_a_certificate_are_answered(tmp_path: Path, capsys: pyte
 
 
 UNSAFE = {
-    "an address that others reach": ({"address": "0.0.0.0"}, "--address: 0.0.0.0 can be reached by others"),
+    "an address that others reach": ({"address": "0.0.0.0"}, "--address: 0.0.0.0 is reachable from other machines"),
     "a certificate without its key": ({"cert_file": "a"}, "--tls-cert-file: a certificate and its key belong together"),
-    "a client CA without TLS": ({"client_ca_file": "a"}, "--client-ca-file: who comes without TLS shows no"),
+    "a client CA without TLS": ({"client_ca_file": "a"}, "--client-ca-file: clients without TLS have no"),
 }
 
 

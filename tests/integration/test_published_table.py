@@ -66,7 +66,7 @@ def test_the_same_seed_gives_the_same_rows() -> None:
 
 def test_the_table_is_printed_as_it_was_published() -> None:
     lines = list(arrivals_as_text(results()))
-    assert lines[0] == "GPUs allocated in %, mean of 2 seeds, when 100% / 130% of the cluster's had been asked for"
+    assert lines[0] == "GPUs allocated in %, mean of 2 seeds, when 100% / 130% of the cluster's were requested"
     assert lines[1].split() == ["Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD"]
     assert lines[2].startswith("made up ")
     assert len(lines[2].split("/")) == 7

@@ -61,6 +61,6 @@ def test_a_policy_that_hangs_is_counted_and_nobody_waits(plane: ControlPlane, li
             await cluster.wait_for("all pods on nodes", bound)
             shown = await quick_page(port, "/metrics", token)
             assert 'moorage_plugin_learned_score_fallbacks_total{profile="default-scheduler",reason="slow"}' in shown
-            assert process.log.count("the policy is not heeded") == 2, "once for each reason"
+            assert process.log.count("the policy failed and is not used") == 2, "once for each reason"
 
     live(story)

@@ -161,9 +161,9 @@ BROKEN = {
     "an answer that depends on the window": (Nearsighted, "crowd"),
     "no reason": (Wordless, "without a reason"),
     "a changed node": (Meddler, "may only read"),
-    "a signature that says too little": (Namedropper, "signs two pods alike"),
-    "an answer that depends on other nodes": (Busybody, "say so by depends_on"),
-    "an answer that depends on labels of pods": (Forgetful, "say so by depends_on"),
+    "a signature that says too little": (Namedropper, "gives two pods the same signature"),
+    "an answer that depends on other nodes": (Busybody, "declare it in depends_on"),
+    "an answer that depends on labels of pods": (Forgetful, "declare it in depends_on"),
     "a score above 100": (Enthusiast, "not between 0 and 100"),
     "a score that is no integer": (Fractions, "float64, not int64"),
 }

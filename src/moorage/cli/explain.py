@@ -37,7 +37,7 @@ NamespaceOption = Annotated[
 ]
 NodeOption = Annotated[
     str,
-    typer.Option("--node", metavar="NAME", help="Explain why the pod is not on this node, and what would change that."),
+    typer.Option("--node", metavar="NAME", help="Explain why the pod is not on this node, and suggest changes."),
 ]
 TimeoutOption = Annotated[
     str, typer.Option("--timeout", metavar="DURATION", help="Time limit of the search for changes.")

@@ -168,7 +168,7 @@ class LoadedExperiment:
     def _policy(self, entry: ConfigurationEntry, where: str) -> PolicyText:
         is_changed = bool(entry.weights or entry.args or entry.enabled or entry.disabled or entry.scores is not None)
         if sum(map(bool, (entry.file, entry.config, is_changed))) > 1:
-            problem = "a configuration is a file, a config, or what is different from the defaults"
+            problem = "a configuration is a file, a config, or changes of the defaults"
             raise InputError(
                 where, problem, hint="write one of them; weights and args can be part of the configuration"
             )
@@ -198,7 +198,7 @@ class LoadedExperiment:
             for name in names:
                 if names.count(name) > 1:
                     raise InputError(
-                        f"{self.where}, {field_name}", f"two are named {name!r}", hint="give each a name of its own"
+                        f"{self.where}, {field_name}", f"two are named {name!r}", hint="give each a unique name"
                     )
         if experiment.compared_with not in (policy.name for policy in self.policies):
             raise InputError(f"{self.where}, baseline", f"no configuration is named {experiment.compared_with!r}")

@@ -94,7 +94,7 @@ def _started(folder: Path, workers: int) -> tuple[subprocess.Popen[bytes], str]:
                 return process, f"127.0.0.1:{port}"
             sleep(0.1)
         _end(process)
-    last = (log.read_text(errors="replace").strip() or "it said nothing").splitlines()[-1]
+    last = (log.read_text(errors="replace").strip() or "it printed nothing").splitlines()[-1]
     hint = "give --ray-address one that runs, or leave --on out"
     raise InputError("--on ray", f"no Ray can be started here: {last}", hint=hint)
 

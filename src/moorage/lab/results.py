@@ -150,5 +150,5 @@ def _source(plugin: str) -> bytes:
 
 
 def _cannot_write(path: Path, error: OSError) -> InputError:
-    hint = "trials that are done are kept: make room, and run the same command again"
+    hint = "finished trials are stored: free disk space, and run the same command again"
     return InputError(str(path), f"cannot be written: {error.strerror}", hint=hint)

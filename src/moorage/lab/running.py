@@ -75,7 +75,7 @@ def _ended(waiting: dict[Future[TrialResult], Trial]) -> Iterator[tuple[Trial, T
         try:
             yield trial, future.result()
         except BrokenProcessPool as error:
-            problem = "a process that ran trials was killed, perhaps for want of memory"
+            problem = "a worker process was killed, possibly because it ran out of memory"
             hint = "trials that are done are kept: run the same command again, with fewer --workers"
             raise InputError(str(trial.id), problem, hint=hint) from error
 

@@ -56,7 +56,7 @@ def _clones(pods: Sequence[TracePod], cluster: LabCluster, share: float, chance:
     requested = sum(asked_by(pod, resource) for pod in pods)
     if not requested:
         problem = (
-            f"no pod of the trace asks for any {'GPU' if resource == GPU else 'CPU'}, so clones would never reach it"
+            f"no pod of the trace requests any {'GPU' if resource == GPU else 'CPU'}, so clones would never reach it"
         )
         raise InputError("options.inflate", problem, hint="leave inflate out, or use another trace or cluster")
     last = max(pod.arrives for pod in pods)

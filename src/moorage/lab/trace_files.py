@@ -120,10 +120,10 @@ def _checked(entries: Iterable[Placed]) -> Iterator[TracePod]:
             raise named_twice(at("name"), "pod", pod.name, locations[pod.name])
         locations[pod.name] = at("name")
         if pod.gpus and not 0 < pod.gpu_milli <= WHOLE:
-            problem = f"pod {pod.name} asks for {pod.gpu_milli} thousandths of each GPU"
+            problem = f"pod {pod.name} requests {pod.gpu_milli} thousandths of each GPU"
             raise InputError(at("gpuMilli"), problem, hint="write gpuMilli from 1 to 1000; 1000 is a whole GPU")
         if pod.gpu_milli and not pod.gpus:
-            raise InputError(at("gpuMilli"), f"pod {pod.name} asks for a part of no GPU", hint="write gpus as well")
+            raise InputError(at("gpuMilli"), f"pod {pod.name} requests a part of no GPU", hint="write gpus as well")
         _check_spec(pod, at)
         yield pod
 

@@ -173,7 +173,7 @@ class _Trial:
                 copy.add_pod(replace(self.pod, metadata=metadata).on_node(node.name))
                 accepted += 1
             reported = min(max(count, 0), MOST_COPIES)
-            text = f"how_many says that {node.name} takes {reported} such pods, filter accepts {accepted}"
+            text = f"how_many reports that {node.name} takes {reported} such pods, filter accepts {accepted}"
             assert reported == accepted, f"{plugin.name}: {text}"
 
     def _check_what_if(
@@ -258,7 +258,9 @@ class _StandingTrial:
         namesake = replace(self.pod, metadata=metadata)
         if self.plugin.sign(namesake) == self.plugin.sign(self.pod):
             is_equal = self._answers(namesake) == self._answers(self.pod)
-            assert is_equal, f"{self.plugin.name} signs two pods alike that it answers differently: sign what differs"
+            assert is_equal, (
+                f"{self.plugin.name} gives two pods the same signature but different results: extend the signature"
+            )
 
     def _check_change(self, subject: str, changed: int, least: DependsOn | None, change: Callable[[], object]) -> None:
         """Change something at a row; others may not notice, nor this one if the plugin does not look at such things."""
@@ -269,8 +271,8 @@ class _StandingTrial:
         for row, (old, new) in enumerate(zip(before, self._answers(self.pod), strict=True)):
             if row == changed and (least is None or self.plugin.depends_on > least):
                 continue
-            text = f"{self.plugin.name}, row {row}: {subject} changed, and the answer with it, from {old} to {new}"
-            assert old == new, f"{text}; say so by depends_on, or by epoch"
+            text = f"{self.plugin.name}, row {row}: {subject} changed, and the result changed from {old} to {new}"
+            assert old == new, f"{text}; declare it in depends_on or epoch"
 
     def _answers(self, pod: Pod) -> list[tuple[Status | None, int]]:
         plugin, nodes, cycle = self.plugin, self.rig.nodes, CycleState()

@@ -303,7 +303,7 @@ def test_plugins_find_their_custom_resources(
     assert outcomes["default/visitor"].startswith(
         "0/2 nodes are available: 1 node(s) were reserved for team ads, 1 node(s) were reserved for team search."
     )
-    loose = "note: taken as they are, since no CustomResourceDefinition says more: 2 Reservation\n"
+    loose = "note: not validated, because there is no CustomResourceDefinition: 2 Reservation\n"
     assert (loose in printed.err) is not is_defined
 
 
@@ -312,7 +312,7 @@ def test_unused_custom_resources_are_reported(tmp_path: Path, capsys: pytest.Cap
     cluster.write_text(NODE + "apiVersion: example.net/v1\nkind: Quirk\nmetadata: {name: q}\n")
 
     assert run(["simulate", "-f", str(cluster)]) == 0
-    assert "note: left out, since no plugin asks for them: 1 Quirk\n" in capsys.readouterr().err
+    assert "note: skipped, because no plugin uses them: 1 Quirk\n" in capsys.readouterr().err
 
 
 def test_custom_resources_must_match_their_definition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

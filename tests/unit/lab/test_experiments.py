@@ -85,7 +85,7 @@ def test_full_disk_is_reported_and_keeps_finished_results(
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(InputError, match="No space left on device") as caught:
         run_experiment(loaded, results, run_here)
-    assert "make room, and run the same command again" in str(caught.value)
+    assert "free disk space, and run the same command again" in str(caught.value)
     assert len(list((tmp_path / "out" / "trials").iterdir())) == 1, "half a file is none"
 
 
@@ -106,7 +106,7 @@ def test_other_conditions_are_other_trials(loaded: LoadedExperiment, tmp_path: P
         (("name: pack", "name: default"), "two are named 'default'"),
         (("seeds: 2", "baseline: nobody"), "no configuration is named 'nobody'"),
         (("enabled: [GpuShare]}", "enabled: [GpuSahre]}"), "GpuSahre"),
-        (("{preset: mixed, pods: 30}", "{file: missing.jsonl}"), "no such file"),
+        (("{preset: mixed, pods: 30}", "{file: missing.jsonl}"), "file not found"),
         (("{preset: mixed, pods: 30}", "{}"), "a file or a preset"),
         (("preset: mixed, pods: 30", "preset: mixed, pods: -3"), "traces[0].pods"),
         (("seeds: 2", "options: {nodeFailures: {meanSecondsBetween: 0}}"), "meanSecondsBetween"),

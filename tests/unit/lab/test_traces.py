@@ -60,7 +60,7 @@ def test_gpu_demand_comes_from_requests_and_annotations() -> None:
         ("t.jsonl", '{"name":"a"}\n\n{"name":"b","cpuMilli":"many"}\n', "line 3, column 13"),
         ("t.jsonl", '{"name":"a","cpuMili":5}\n', "line 1, column 13"),
         ("t.jsonl", '{"name":"a"}\n{"name":"a"}\n', "line 2, column 2 (name): there are two pods named 'a'"),
-        ("t.jsonl", '{"name":"a","gpus":1,"gpuMilli":1500}\n', "line 1, column 22 (gpuMilli): pod a asks for 1500"),
+        ("t.jsonl", '{"name":"a","gpus":1,"gpuMilli":1500}\n', "line 1, column 22 (gpuMilli): pod a requests 1500"),
         ("t.jsonl", '{"name":"a","cpuMilli":-5}\n', "line 1, column 13"),
         ("t.jsonl", '{"name":"a","arrives":-5}\n', "line 1, column 13"),
         ("t.jsonl", '{"name":"a","requests":{"x.io/y":"z"}}\n', "line 1, column 13 (requests)"),

@@ -118,7 +118,7 @@ def notes_on(custom: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[
     ]
     notes = []
     if unread:
-        notes.append(f"left out, since no plugin asks for them: {', '.join(unread)}")
+        notes.append(f"skipped, because no plugin uses them: {', '.join(unread)}")
     if loose:
-        notes.append(f"taken as they are, since no CustomResourceDefinition says more: {', '.join(loose)}")
+        notes.append(f"not validated, because there is no CustomResourceDefinition: {', '.join(loose)}")
     return notes

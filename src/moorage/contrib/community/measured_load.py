@@ -91,7 +91,7 @@ class LoadSource:
         try:
             return dict(_row(row) for row in answer["data"]["result"])
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise ServiceError(f"the answer to {query!r} is not one value per node: {error!r}") from error
+            raise ServiceError(f"the response to {query!r} is not one value per node: {error!r}") from error
 
 
 def _row(row: Any) -> tuple[str, float]:
@@ -118,7 +118,7 @@ def from_watcher(answer: Any) -> Measurements:
         metrics_by_node = answer["data"]["NodeMetricsMap"]
         nodes = {str(name): _node_load(metrics["metrics"]) for name, metrics in metrics_by_node.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ServiceError(f"the load watcher's answer is not what one says: {error!r}") from error
+        raise ServiceError(f"invalid response of the load watcher: {error!r}") from error
     return Measurements(nodes, until if math.isfinite(until) else 0.0)
 
 

@@ -60,9 +60,9 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
         self._columns = ObservedColumns(args.resources)
         self._fallback = args.fallback
         self._log = handle.log
-        self._seconds = handle.metrics.histogram("policy_seconds", "Time that the policy took to answer.")
+        self._seconds = handle.metrics.histogram("policy_seconds", "Time of one call of the policy.")
         self.fallbacks = handle.metrics.counter(
-            "fallbacks", "Pods whose nodes the policy gave no score to, by what was in the way.", labels=("reason",)
+            "fallbacks", "Pods without scores of the policy, by cause.", labels=("reason",)
         )
         self._policy = args.policy
         self._said: set[str] = set()
@@ -120,7 +120,7 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
         if failure.reason not in self._said:
             self._said.add(failure.reason)
             self._log.warning(
-                "the policy is not heeded; said once, counted from now on",
+                "the policy failed and is not used; logged once, counted from now on",
                 policy=self._policy,
                 reason=failure.reason,
                 problem=str(failure),

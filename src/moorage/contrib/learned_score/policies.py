@@ -79,11 +79,11 @@ def scores_by(function: ScoringFunction, observation: Observation) -> FloatArray
     try:
         scores = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise NonsenseAnswer(f"it answered {shown(answer)}, not one number for each of {count} nodes") from error
+        raise NonsenseAnswer(f"it returned {shown(answer)}, not one number for each of {count} nodes") from error
     if scores.shape == (count, 1):
         scores = scores[:, 0]
     if scores.shape != (count,):
-        raise NonsenseAnswer(f"it answered an array of shape {scores.shape} for {count} nodes")
+        raise NonsenseAnswer(f"it returned an array of shape {scores.shape} for {count} nodes")
     if not np.isfinite(scores).all():
         raise NonsenseAnswer("a score is not a number")
     return scores

@@ -68,7 +68,7 @@ class PolicyProcess:
             reply = child.receive(_replies, deadline)
         except TimeoutError:
             self._replace_later()
-            raise NoAnswer(SLOW, f"there was no answer after {self._seconds:g} s") from None
+            raise NoAnswer(SLOW, f"no response after {self._seconds:g} s") from None
         except OSError as error:
             self._replace_later()
             raise NoAnswer(NOT_RUNNING, f"its process ended: {error}") from error

@@ -80,9 +80,9 @@ class QuestionProcess:
                 answer = await self._process.receive(_answers)
             is_answered = True
         except TimeoutError as error:
-            raise InputError("the question", f"no answer within {ANSWER_SECONDS:.0f} s") from error
+            raise InputError("the question", f"no response within {ANSWER_SECONDS:.0f} s") from error
         except (ChildEnded, OSError) as error:
-            raise InputError("the question", "the process that answers has ended; see the log") from error
+            raise InputError("the question", "the worker process has ended; see the log") from error
         finally:
             # The pipe may contain part of a result: it must not become the result of the next question.
             if not is_answered:

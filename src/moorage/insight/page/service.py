@@ -91,7 +91,7 @@ class PageService:
         except MoorageError as error:
             return problem(422, str(error))
         except Exception:  # one question must not end the service
-            log.exception("a page could not be answered", path=request.path)
+            log.exception("a request failed", path=request.path)
             return problem(500, "internal error; see the log")
 
     async def _answer_question(self, name: str, arguments: Mapping[str, Any]) -> Reply:

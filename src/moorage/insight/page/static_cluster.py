@@ -67,7 +67,7 @@ class StaticCluster:
     async def start(self) -> None:
         """Read the cluster and start to try pending pods; raise InputError if it cannot be read."""
         await self.thread.run(self._read)
-        self._trying = asyncio.get_running_loop().create_task(self._try_all(), name="trying who waits")
+        self._trying = asyncio.get_running_loop().create_task(self._try_all(), name="trying pending pods")
 
     async def stop(self) -> None:
         """Give everything back."""

@@ -101,7 +101,7 @@ def _with_carried(configs: KeptConfigs, shadow: str, name: str, load: LoadConfig
     try:
         running = load(configs.current, configs.name)
     except MoorageError:
-        return shadow, (f"{configs.name} cannot be used as it is: what only a restart changes was not compared",)
+        return shadow, (f"{configs.name} cannot be promoted: it changes fields that need a restart",)
     differing = [key for field, key in FIXED.items() if getattr(shadow_config, field) != getattr(running, field)]
     if not differing:
         return shadow, ()

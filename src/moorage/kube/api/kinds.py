@@ -273,7 +273,7 @@ def add_kind(kind: Kind) -> None:
     Raise ValueError if its struct is already registered for another kind.
     """
     if not kind.has_struct:
-        raise ValueError(f"{kind.name} needs a type of its own: make it by custom_kind, or give it a struct")
+        raise ValueError(f"{kind.name} needs its own type: create it with custom_kind, or pass a struct")
     registered = BY_TYPE.setdefault(kind.type, kind)
     if registered != kind:
         raise ValueError(f"{kind.type.__name__} stands for {registered.plural} in {registered.api_version} already")
@@ -286,5 +286,5 @@ def kind_of(kind: type[KubeObject]) -> Kind:
         if isinstance(kind, Kind):
             raise TypeError(f"{kind.name} is given as a Kind: write its `.type`")
         name = getattr(kind, "__name__", repr(kind))
-        raise TypeError(f"{name} stands for no kind: make it known by custom_kind({name!r}, …, type={name})")
+        raise TypeError(f"{name} is not registered for a kind: register it with custom_kind({name!r}, …, type={name})")
     return registered

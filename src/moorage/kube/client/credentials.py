@@ -117,12 +117,12 @@ class ExecPlugin(msgspec.Struct, frozen=True, rename="camel"):
         if not self.command:
             raise InputError(f"{where}.command", "the command is missing")
         if self.api_version not in EXEC_VERSIONS:
-            problem = f"this version of the protocol is not spoken here: {self.api_version!r}"
+            problem = f"this version of the protocol is not supported: {self.api_version!r}"
             raise InputError(f"{where}.apiVersion", problem, hint=f"write {' or '.join(EXEC_VERSIONS)}")
         # v1 requires the field, v1beta1 has a default.
         mode = self.interactive_mode or ("" if self.api_version.endswith("/v1") else "IfAvailable")
         if mode not in ("Never", "IfAvailable"):
-            problem = f"a scheduler cannot be asked questions, and this says {self.interactive_mode!r}"
+            problem = f"the scheduler cannot log in interactively, and the plugin requires {self.interactive_mode!r}"
             raise InputError(f"{where}.interactiveMode", problem, hint="write Never or IfAvailable")
 
 

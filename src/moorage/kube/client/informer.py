@@ -193,9 +193,7 @@ class Informer(Generic[T]):
 
     def _absence(self) -> str:
         kind = self.kind
-        missing = (
-            f"the server does not serve {kind.plural} in {kind.api_version}, and there are none as long as that is so"
-        )
+        missing = f"the server does not serve {kind.plural} in {kind.api_version}, so no objects are listed"
         if kind.type in BUILT_IN:
             return missing
         return f"{missing}; install the CustomResourceDefinition {kind.full_name}, no restart is needed"

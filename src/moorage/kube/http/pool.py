@@ -158,7 +158,7 @@ class HttpPool:
             raise InputError(self.source, problem, hint=hint) from error
         except (OSError, TimeoutError) as error:
             self._dialer.forget_sessions()
-            why = "nobody answers" if isinstance(error, TimeoutError) else str(error)
+            why = "connection refused" if isinstance(error, TimeoutError) else str(error)
             raise Unreachable(f"no connection to {self.server}: {why}", was_sent=False) from error
         self._all.add(connection)
         if self._gate is not None:

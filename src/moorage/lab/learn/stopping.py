@@ -44,7 +44,7 @@ class StoppingScheduler:
 
     def answer(self, row: int) -> bool:
         """Place the pod on a row, and return whether the row is feasible; if not, drop the pod."""
-        assert self._answer is not None, "nothing was asked"
+        assert self._answer is not None, "no decision is pending"
         question = self.question.result()
         will_do = 0 <= row < len(question.feasible) and bool(question.feasible[row])
         self.placed.clear()

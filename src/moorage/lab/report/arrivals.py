@@ -64,7 +64,7 @@ def arrivals_as_text(results: Sequence[TrialResult]) -> Iterator[str]:
     shares = " / ".join(f"{percent}%" for percent in ALLOCATED_AT)
     width = max(13, *(len(name) + 2 for name in names))
     first = max(10, *(len(_title(scene, cells)) + 2 for scene in cells))
-    yield f"GPUs allocated in %, mean of {seeds} seeds, when {shares} of the cluster's had been asked for"
+    yield f"GPUs allocated in %, mean of {seeds} seeds, when {shares} of the cluster's were requested"
     yield "".ljust(first) + "".join(name.rjust(width) for name in names)
     for scene, by_policy in cells.items():
         texts = ("/".join(f"{value:.2f}" for value in by_policy[n].allocated) if n in by_policy else "–" for n in names)
@@ -94,9 +94,9 @@ def arrivals_as_html(results: Sequence[TrialResult]) -> str:
     shares = " / ".join(f"{percent}%" for percent in ALLOCATED_AT)
     return (
         f"<section><h2>GPUs allocated, in %</h2><p class=quiet>Mean of all seeds when {shares} of the cluster's GPUs "
-        f"had been asked for, and the standard deviation of a seed.</p>{_html_table(head, allocated_rows)}"
+        f"were requested, and the standard deviation of a seed.</p>{_html_table(head, allocated_rows)}"
         f"<h2>GPU fragmentation, in % of all GPUs</h2><p class=quiet>Mean of all seeds when so much of the "
-        f"cluster's GPUs had been asked for.</p>"
+        f"cluster's GPUs were requested.</p>"
         f"{_html_table(head, useless)}</section>"
     )
 

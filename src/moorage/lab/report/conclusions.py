@@ -89,7 +89,7 @@ def conclusions(scene: Scene, baseline: str) -> str:
     if not cards:
         return ""
     about = (
-        "What is sure with 95% confidence: the median of the differences seed by seed, and between what it lies. "
+        "Differences with 95% confidence: the median over seeds and its interval. "
         "▲ is better, ▼ is worse; points are percentage points."
     )
     heading = f"<h2>Compared with {escape(baseline)}</h2><p class=quiet>{about}</p>"

@@ -135,7 +135,7 @@ def _over_time(scene: Scene) -> list[str]:
     def cpu(point: PointRow) -> float | None:
         return point.cpu
 
-    x_title = "arrived, in % of what the cluster has" if scene.counts_arrivals else "hours"
+    x_title = "arrived, in % of the cluster's capacity" if scene.counts_arrivals else "hours"
     figures = []
     has_gpus = any(point.gpu for name in scene.names for r in scene.by_name[name] for point in r.points)
     series = [("GPUs allocated", gpu)] if has_gpus else []
@@ -162,10 +162,10 @@ def _pareto(scene: Scene) -> str:
         if x is not None and y is not None:
             dots.append(Dot(name, x.value, y.value))
     front = pareto_front([(dot.x.median, dot.y.median) for dot in dots])
-    title = "What is gained at what cost (the Pareto front)"
+    title = "Gain and cost (Pareto front)"
     drawn = scatter(title, dots, front, (costs.title, costs.shown), (gains.title, gains.shown))
     best = ", ".join(dots[index].name for index in front)
-    note = f"{costs.title} to the right, {gains.title} upwards: left and up is better. Nobody beats {best}."
+    note = f"{costs.title} to the right, {gains.title} upwards: left and up is better. Not dominated: {best}."
     return f'<h2>What it costs</h2><div class="figures wide">{_figure(title, drawn, note)}</div>'
 
 
@@ -184,7 +184,7 @@ def _waiting(scene: Scene) -> str:
             groups.append((kind, [item.value.median if item is not None else 0.0 for item in findings]))
         if any(value for _, values in groups for value in values):
             figures.append(_figure(f"{title}, by class", bar_groups(title, groups, _BY_KEY["wait.p95"].shown)))
-    return f'<h2>Who waits</h2><div class="figures">{"".join(figures)}</div>' if figures else ""
+    return f'<h2>Waiting times</h2><div class="figures">{"".join(figures)}</div>' if figures else ""
 
 
 def _elsewhere(scene: Scene, baseline: str) -> str:
@@ -252,20 +252,20 @@ def _method(experiment: Experiment, results: Sequence[TrialResult]) -> str:
     options = experiment.options
     sentences = [
         "Every trial is the real scheduler with the configuration as it would be deployed, in virtual time: pods "
-        "arrive, run and leave as the trace says, and bindings take no time.",
+        "arrive, run and finish as in the trace, and bindings take no time.",
         "A seed is one repetition: another made-up trace, or another order of the pods, and the same for every policy.",
         "Intervals are bootstrapped (2,000 resamples, 95%); differences are taken seed by seed.",
     ]
     if options.arrivals_only:
-        sentences.append("Pods come one after another, and nobody leaves.")
+        sentences.append("Pods arrive one by one, and no pod finishes.")
     if options.inflate:
         sentences.append(
-            f"Clones of random pods are added until {100 * options.inflate:g}% of the cluster is asked for."
+            f"Clones of random pods are added until {100 * options.inflate:g}% of the cluster is requested."
         )
     if overcommitted := sum(result.trial.measures.get("overcommitted", 0.0) for result in results):
         sentences.append(f"{overcommitted:,.0f} times a node was given more than it has: a policy lacks a filter.")
     lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
     return (
         f"<footer><h2>How this was measured</h2><ul>{lines}</ul><p class=quiet>Moorage {escape(__version__)}; "
-        "trials.jsonl, points.jsonl and pods.jsonl beside this page have every number in it.</p></footer>"
+        "trials.jsonl, points.jsonl and pods.jsonl in the same folder contain every number in it.</p></footer>"
     )

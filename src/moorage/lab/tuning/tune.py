@@ -53,7 +53,7 @@ def plan_of(loaded: LoadedExperiment) -> TunePlan:
     """Return the tuning plan of an experiment; raise InputError if it is missing or invalid."""
     plan, where = loaded.experiment.tune, f"{loaded.where}, tune"
     if plan is None:
-        raise InputError(where, "it does not say what to tune", hint="see docs/how-to/tune-weights.md")
+        raise InputError(where, "the tune section is missing", hint="see docs/how-to/tune-weights.md")
     check_plan(plan, tuple(loaded.experiment.seed_list), where)
     try:
         import optuna  # noqa: F401 - reports a missing package early

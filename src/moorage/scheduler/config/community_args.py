@@ -190,9 +190,9 @@ def _load(args: LoadArgs, where: str) -> Iterator[ConfigError]:
     provider, field_path = args.metric_provider, f"{where}.metricProvider"
     hint = f"write watcherAddress: http://…, or metricProvider: {{type: {PROMETHEUS}, address: http://…}}"
     if not provider.type:
-        yield required(f"{where}.watcherAddress", "nobody is named who measures the load of nodes", hint=hint)
+        yield required(f"{where}.watcherAddress", "no source of node utilization is configured", hint=hint)
     elif provider.type in (METRICS_SERVER, SIGNAL_FX):
-        text = "Moorage asks a load watcher, which may ask it, or a Prometheus server"
+        text = "use a load watcher or a Prometheus server"
         yield invalid(f"{field_path}.type", provider.type, text, hint=hint)
     elif provider.type != PROMETHEUS:
         yield unsupported(f"{field_path}.type", provider.type, (PROMETHEUS,))

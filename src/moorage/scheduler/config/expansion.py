@@ -102,7 +102,7 @@ class _Expansion:
         points = self.points_of[name]
         if not points or point in points:
             return ""
-        return f"enable it under multiPoint, or where it takes part: {', '.join(sorted(points))}"
+        return f"enable it under multiPoint, or at its extension points: {', '.join(sorted(points))}"
 
     def _problem_with(self, name: str, point: ExtensionPoint, seen_names: set[str]) -> str:
         if self.points_of[name] is None:

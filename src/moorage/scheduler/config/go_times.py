@@ -48,7 +48,7 @@ class GoLayout(Struct, frozen=True):
         without_fraction = re.sub(r"(?<=05)[.,](?:0+|9+)", "", layout)
         remainder = _PART.sub("", without_fraction)
         if digits := re.search(r"\d", remainder):
-            raise ValueError(f"{digits[0]!r} stands for nothing in a layout")
+            raise ValueError(f"{digits[0]!r} has no meaning in a layout")
         if "2006" not in layout and "06" not in layout:
             raise ValueError("there is no year (2006) in it")
         return cls(_PART.sub(lambda part: _PARTS[part[0]], without_fraction.replace("%", "%%")))

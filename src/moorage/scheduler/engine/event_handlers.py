@@ -289,7 +289,7 @@ class EventHandlers:
 
     @property
     def _queued_groups(self) -> GroupQueue:
-        assert self._queue.groups is not None, "whoever knows of groups has a queue that does"
+        assert self._queue.groups is not None, "groups need a queue that supports them"
         return self._queue.groups
 
     def _resize_updated(self, old: Pod, new: Pod) -> None:

@@ -134,14 +134,14 @@ def require_status(point: Point, plugin: Plugin, answer: object) -> Status | Non
     if answer is None:
         return None
     if not isinstance(answer, Status):
-        raise failure(point, plugin.name, f"it answered {shown(answer)}, which is neither a Status nor None")
+        raise failure(point, plugin.name, f"it returned {shown(answer)}, which is neither a Status nor None")
     return None if answer.code == Code.SUCCESS else answer
 
 
 def require_nothing(point: Point, plugin: Plugin, answer: object) -> None:
     """Raise for a result of a method that must return ``None``: its author expects an effect of it."""
     if answer is not None:
-        raise failure(point, plugin.name, f"it answered {shown(answer)}, which nobody takes notice of")
+        raise failure(point, plugin.name, f"it returned {shown(answer)}, but this method must return None")
 
 
 def rejection(point: Point, plugin: Plugin, status: Status) -> Status:
@@ -157,7 +157,7 @@ def pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: Node
     if answer is None or answer is SKIP or (isinstance(answer, NodeNames) and isinstance(answer.names, frozenset)):
         return answer
     if not isinstance(answer, Status):
-        raise failure(PRE_FILTER, plugin.name, f"it answered {shown(answer)}, which is no answer of PreFilter")
+        raise failure(PRE_FILTER, plugin.name, f"it returned {shown(answer)}, which is not a valid result of PreFilter")
     if answer.code == Code.SUCCESS:
         return None
     if answer.code not in PRE_FILTER_CODES:
@@ -182,7 +182,7 @@ def how_many(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable
     if counts is None:
         return None
     if not isinstance(counts, np.ndarray) or counts.shape != (len(nodes),) or counts.dtype.kind not in "iu":
-        problem = f"how_many answered {shown(counts)}, not one integer for each of {len(nodes)} nodes"
+        problem = f"how_many returned {shown(counts)}, not one integer for each of {len(nodes)} nodes"
         raise failure(FILTER, plugin.name, problem)
     return counts
 
@@ -220,7 +220,7 @@ def score_nodes(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTab
     scores = ask(SCORE, plugin, plugin.score_nodes, cycle, pod, nodes)
     if not isinstance(scores, np.ndarray) or scores.shape != (len(nodes),):
         shape = scores.shape if isinstance(scores, np.ndarray) else type(scores).__name__
-        raise failure(SCORE, plugin.name, f"score_nodes answered {shape} for a window of {len(nodes)} nodes")
+        raise failure(SCORE, plugin.name, f"score_nodes returned {shape} for a window of {len(nodes)} nodes")
     if scores.dtype.kind == "f" and not np.isfinite(scores).all():
         raise failure(SCORE, plugin.name, "a score is not a number")
     if scores.dtype.kind not in "iu":
@@ -234,7 +234,7 @@ def normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable
     """Normalize the scores of a plugin; raise unless it returns one integer per node."""
     normalized = ask(NORMALIZE, plugin, plugin.normalize_scores, cycle, pod, nodes, scores)
     if not isinstance(normalized, np.ndarray) or normalized.shape != scores.shape or normalized.dtype.kind not in "iu":
-        problem = f"it answered {shown(normalized)}, not one integer for each of {len(nodes)} nodes"
+        problem = f"it returned {shown(normalized)}, not one integer for each of {len(nodes)} nodes"
         raise failure(NORMALIZE, plugin.name, problem)
     return normalized
 
@@ -306,4 +306,4 @@ def _seconds(plugin: Plugin, wait: Wait) -> float:
     seconds = wait.seconds
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0:
         return min(seconds, MAX_WAIT)
-    raise failure(PERMIT, plugin.name, f"it answered {shown(wait)}: write Wait(seconds) with a number of 0 or more")
+    raise failure(PERMIT, plugin.name, f"it returned {shown(wait)}: write Wait(seconds) with a number of 0 or more")

@@ -55,7 +55,9 @@ def generate_placements(
     if isinstance(answer, Status):
         return answer
     if not isinstance(answer, list | tuple) or not all(map(_is_placement, answer)):
-        raise failure(PLACEMENT_GENERATE, plugin.name, f"it answered {shown(answer)}, which is no list of placements")
+        raise failure(
+            PLACEMENT_GENERATE, plugin.name, f"it returned {shown(answer)}, which is not a list of placements"
+        )
     return answer or Status.unschedulable("no feasible placements found")
 
 
@@ -110,7 +112,7 @@ def _normalized(
 
 def _checked(point: Point, plugin: PlacementScorePlugin, scores: object, count: int) -> IntArray:
     if not isinstance(scores, np.ndarray) or scores.shape != (count,) or scores.dtype.kind not in "iu":
-        problem = f"it answered {shown(scores)}, not one integer for each of {count} placements"
+        problem = f"it returned {shown(scores)}, not one integer for each of {count} placements"
         raise failure(point, plugin.name, problem)
     return scores.astype(np.int64)
 
@@ -146,7 +148,7 @@ async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTre
             problem = described(error.__cause__) if error.__cause__ is not None else str(error)
             return _failed(plugin.name, problem)
         if not _is_sound(result):
-            return _failed(plugin.name, f"it answered {shown(result)}, which is no GroupPostFilterResult")
+            return _failed(plugin.name, f"it returned {shown(result)}, which is not a GroupPostFilterResult")
         status = result.status
         if status is None:
             return GroupPostFiltered(result.message, Code.SUCCESS, result.nominated, result.victims)

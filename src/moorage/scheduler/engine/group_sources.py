@@ -164,7 +164,7 @@ class GroupSources:
         if before == after:
             return
         queued = self._queue.groups
-        assert queued is not None, "whoever knows of groups has a queue that does"
+        assert queued is not None, "groups need a queue that supports them"
         if after is None:
             assert before is not None
             self._groups.drop(before)

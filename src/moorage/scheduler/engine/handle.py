@@ -169,7 +169,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         name, objects = kind_of(kind).name, self._services.objects
         # Once the profile is complete, the informers are running: another kind would stay empty.
         if self._profile is not None and kind not in objects.kinds():
-            problem = f"{name} is listed by nobody: ask for the lister in the constructor of {self._plugin}"
+            problem = f"{name} is not listed: request the lister in the constructor of {self._plugin}"
             raise PluginError(self._plugin, problem)
         self.listed[kind] = None
         return objects[kind]
@@ -296,7 +296,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
     async def _tear_down(self, task: asyncio.Task[None]) -> None:
         """End work that takes no notice of being cancelled: as long as it runs, no loop that waits for it ends."""
         hint = "let asyncio.CancelledError pass, or raise it again"
-        self.log.warning("background work goes on though it was cancelled", work=task.get_name(), hint=hint)
+        self.log.warning("background task continues after it was cancelled", work=task.get_name(), hint=hint)
         steps = task.get_coro()
         with suppress(RuntimeError):  # it ignores this, too
             if isinstance(steps, Coroutine):

@@ -146,7 +146,7 @@ def _read_registrations(plugin: Plugin) -> tuple[EventRegistration, ...]:
         raise PluginError(plugin.name, f"{where}: it names more than {MAX_EVENTS} events")
     for registration in registrations:
         if not _is_valid(registration):
-            advice = "list EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)) and the like"
+            advice = "list EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)) or others"
             raise PluginError(plugin.name, f"{where}: it names {shown(registration)}; {advice}")
     return registrations
 

@@ -91,7 +91,7 @@ def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict
     """Raise for an invalid verdict on a window of this size, and for an Error within ``rows``."""
     size = len(rows)
     if not isinstance(verdict, Verdict):
-        raise failure(FILTER, plugin.name, f"filter_nodes answered {type(verdict).__name__}, not a Verdict")
+        raise failure(FILTER, plugin.name, f"filter_nodes returned {type(verdict).__name__}, not a Verdict")
     for mask, status in verdict.rejections:
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
             kind = mask.dtype if isinstance(mask, np.ndarray) else type(mask).__name__
@@ -99,11 +99,11 @@ def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict
         if mask.shape != (size,):
             raise failure(FILTER, plugin.name, f"a mask has shape {mask.shape} for a window of {size} nodes")
         if not isinstance(status, Status):
-            raise failure(FILTER, plugin.name, f"it answered {shown(status)}, which is neither a Status nor None")
+            raise failure(FILTER, plugin.name, f"it returned {shown(status)}, which is neither a Status nor None")
         if not status.is_rejection and (mask & rows).any():
             if status.code == Code.ERROR:
                 raise failure(FILTER, plugin.name, status.message)
-            raise failure(FILTER, plugin.name, f"{status.code.label} is not an answer of Filter")
+            raise failure(FILTER, plugin.name, f"{status.code.label} is not a valid result of Filter")
     return verdict
 
 

@@ -26,15 +26,15 @@ BINDER: Final = "DefaultBinder"
 PREEMPTION: Final = "DefaultPreemption"
 
 REFUSED: Final[Mapping[ExtensionPoint, str]] = {
-    ExtensionPoint.PRE_ENQUEUE: "kube-scheduler asks extenders about pods that are tried, not about those that wait",
+    ExtensionPoint.PRE_ENQUEUE: "kube-scheduler calls extenders for scheduled pods, not for pending ones",
     ExtensionPoint.QUEUE_SORT: "kube-scheduler orders its queue by itself",
-    ExtensionPoint.POST_FILTER: "kube-scheduler looks for victims itself, and asks extenders only what they think of",
-    ExtensionPoint.RESERVE: "kube-scheduler does not tell extenders which node it chose, nor when that is undone",
+    ExtensionPoint.POST_FILTER: "kube-scheduler selects victims itself, and lets extenders only review",
+    ExtensionPoint.RESERVE: "kube-scheduler does not notify extenders of the chosen node or of its release",
     ExtensionPoint.PERMIT: "kube-scheduler does not let extenders hold a pod back",
-    ExtensionPoint.PRE_BIND: "kube-scheduler does not tell extenders that a pod is about to be bound",
-    ExtensionPoint.PLACEMENT_GENERATE: "kube-scheduler does not ask extenders about groups",
-    ExtensionPoint.PLACEMENT_SCORE: "kube-scheduler does not ask extenders about groups",
-    ExtensionPoint.POD_GROUP_POST_FILTER: "kube-scheduler does not ask extenders about groups",
+    ExtensionPoint.PRE_BIND: "kube-scheduler does not notify extenders before a binding",
+    ExtensionPoint.PLACEMENT_GENERATE: "kube-scheduler does not call extenders for groups",
+    ExtensionPoint.PLACEMENT_SCORE: "kube-scheduler does not call extenders for groups",
+    ExtensionPoint.POD_GROUP_POST_FILTER: "kube-scheduler does not call extenders for groups",
 }
 """Extension points without a verb in the extender's protocol, and why."""
 ANSWERED: Final = tuple(point for point in ExtensionPoint if point not in REFUSED)
@@ -93,7 +93,7 @@ def _chosen(config: SchedulerConfiguration, profile_name: str) -> ProfileConfig:
         raise ConfigError("--profile", f"the configuration has no profile {profile_name!r}", hint=hint)
     if not profile_name and len(profile_names) > 1:
         problem = f"the configuration has {len(profile_names)} profiles"
-        raise ConfigError("--profile", problem, hint=f"say which one to serve: {', '.join(profile_names)}")
+        raise ConfigError("--profile", problem, hint=f"select the plugin to serve: {', '.join(profile_names)}")
     return config.profiles[profile_names.index(profile_name) if profile_name else 0]
 
 
@@ -106,13 +106,13 @@ def _refuse_what_cannot_be_served(by_point: Mapping[ExtensionPoint, Iterable[str
         for point in points:
             if point in REFUSED:
                 hint = f"run it in process, or leave {point} out: disable {name} there in a --config"
-                problem = f"it cannot take part in {point} as an extender: {REFUSED[point]}"
+                problem = f"an extender does not support {point}: {REFUSED[point]}"
                 problems.append(ConfigError(f"--plugin {name}", problem, hint=hint))
     bound_by = [name for name in by_point[ExtensionPoint.BIND] if name in names]
     for name in by_point[ExtensionPoint.POST_BIND]:
         if name in names and not bound_by:
-            problem = "it cannot take part in postBind as an extender: kube-scheduler does not tell that it bound a pod"
-            hint = "serve a Bind plugin as well: who binds pods knows of it"
+            problem = "an extender does not support postBind: kube-scheduler does not notify it of bindings"
+            hint = "serve a Bind plugin as well, which binds the pods"
             problems.append(ConfigError(f"--plugin {name}", problem, hint=hint))
     if problems:
         raise ConfigErrors(problems)

@@ -53,7 +53,7 @@ SECONDS: Final = MetricSpec(
     "moorage_extender_request_duration_seconds",
     MetricKind.HISTOGRAM,
     ("verb",),
-    "Time to answer a request of kube-scheduler.",
+    "Time of a request of kube-scheduler.",
     buckets=(0.0001, 0.00025, 0.0005, *DEFAULT_BUCKETS),
 )
 FAILURES: Final = MetricSpec(
@@ -79,10 +79,10 @@ class ExtenderOptions(Struct, frozen=True):
         if bool(self.cert_file) != bool(self.key_file):
             raise InputError("--tls-cert-file", "a certificate and its key belong together", hint="give both or none")
         if self.client_ca_file and not self.cert_file:
-            problem = "who comes without TLS shows no certificate"
+            problem = "clients without TLS have no certificate"
             raise InputError("--client-ca-file", problem, hint="give --tls-cert-file and --tls-private-key-file")
         if not (self.client_ca_file or self.allow_anyone or is_loopback(self.address)):
-            problem = f"{self.address} can be reached by others, and nobody has to show a certificate"
+            problem = f"{self.address} is reachable from other machines without a client certificate"
             hint = "give --client-ca-file, listen on 127.0.0.1, or write --allow-anyone"
             raise InputError("--address", problem, hint=hint)
 
@@ -243,9 +243,9 @@ class ExtenderServer:
         if question is None and request.path != "/bind":
             return self._router.answer(request)
         if request.method != "POST":
-            return _refused(405, f"{request.path} is asked with POST")._replace(headers=(("Allow", "POST"),))
+            return _refused(405, f"{request.path} must be called with POST")._replace(headers=(("Allow", "POST"),))
         if self._answering is None:
-            return self._counted(request.path, 0.0, _refused(503, "the cache is not filled yet: ask again in a moment"))
+            return self._counted(request.path, 0.0, _refused(503, "the cache is not synced yet: retry in a moment"))
         began = perf_counter()
         if question is None:
             return self._bind(self._answering, request.body, began)

@@ -13,7 +13,7 @@ from moorage.common.errors import InputError
 from moorage.kube.api.codec import UNREADABLE, decode
 from moorage.kube.api.pod import Pod
 
-NOT_CAPABLE: Final = "set nodeCacheCapable: true for this extender: it has a cache of its own and takes names only"
+NOT_CAPABLE: Final = "set nodeCacheCapable: true for this extender: it has its own cache and accepts only names"
 MAX_SHOWN: Final = 200
 
 

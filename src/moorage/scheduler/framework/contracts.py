@@ -86,12 +86,12 @@ def _compare(plugin: type[Plugin], name: str, promised: Any) -> tuple[str, str] 
     returns = str(getattr(method, "__annotations__", {}).get("return", ""))
     is_plain = is_plain and not any(word in returns for word in _AWAITABLE)
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
-        return f"{where} has a `yield`, so that calling it does nothing", "return the answer instead"
+        return f"{where} has a `yield`, so that calling it does nothing", "return the result instead"
     if inspect.iscoroutinefunction(promised) and not waits and is_plain:
         return f"{where} is awaited, but is no `async def`", f"write `async {_heading(name, promised)}`"
     if not inspect.iscoroutinefunction(promised) and waits:
         hint = f"write `{_heading(name, promised)}`; what has to wait goes into start, pre_bind or handle.in_background"
-        return f"{where} is `async def`, but is called while the world stands still, and must not wait", hint
+        return f"{where} is `async def`, but is called inside the scheduling cycle, and must not wait", hint
     return _compare_parameters(plugin, name, promised)
 
 

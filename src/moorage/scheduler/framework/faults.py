@@ -42,7 +42,7 @@ def described(error: BaseException) -> str:
     >>> described(ValueError("no such zone"))
     'no such zone'
     >>> described(SystemExit(3))
-    'it raised SystemExit(3), which ends nothing here: return a Status that says why, or raise an Exception'
+    'it raised SystemExit(3), which is ignored here: return a Status with the reason, or raise an Exception'
     """
     if isinstance(error, Exception):
         try:
@@ -50,7 +50,7 @@ def described(error: BaseException) -> str:
         except BaseException as another:
             pass_on_interrupt(another)
             return type(error).__name__
-    return f"it raised {shown(error)}, which ends nothing here: return a Status that says why, or raise an Exception"
+    return f"it raised {shown(error)}, which is ignored here: return a Status with the reason, or raise an Exception"
 
 
 def pass_on_interrupt(error: BaseException) -> None:

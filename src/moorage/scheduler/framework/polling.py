@@ -92,7 +92,7 @@ class Polled(Generic[T]):
         except PLUGIN_FAULTS as error:  # the author's code, or the service's fault: the plugin lives on
             pass_on_interrupt(error)
             self._polls.inc(source=self.name, result="error")
-            problem = f"no answer within {self._timeout:g} s" if isinstance(error, TimeoutError) else described(error)
+            problem = f"no response within {self._timeout:g} s" if isinstance(error, TimeoutError) else described(error)
             self._complain(problem)
         else:
             self._polls.inc(source=self.name, result="success")

@@ -78,7 +78,7 @@ class Registry(Mapping[str, type[Plugin]]):
             hint = "; ".join(f"write `{heading(plugin, name)}`" for name in missing)
             raise ConfigError(where, f"{plugin.name} does not define {', '.join(missing)}", hint=hint)
         if unknown := [name for name in _required_parameters(plugin) if name not in _INJECTED]:
-            problem = f"the constructor of {plugin.name} asks for {', '.join(unknown)}"
+            problem = f"the constructor of {plugin.name} has the parameters {', '.join(unknown)}"
             raise ConfigError(where, problem, hint="it may take `args` and `handle`, by these names")
         if (broken := broken_contract(plugin)) is not None:
             raise ConfigError(where, broken[0], hint=broken[1])

@@ -36,7 +36,7 @@ class RequestedAmount(NamedTuple):
     amount: int
 
 
-AMOUNTS: Final = StateKey[tuple[RequestedAmount, ...]]("NodeResourcesBalancedAllocation: what the pod asks for")
+AMOUNTS: Final = StateKey[tuple[RequestedAmount, ...]]("NodeResourcesBalancedAllocation: requests of the pod")
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):

@@ -106,4 +106,4 @@ def checked(result: object) -> Status:
     """Return the result of ``pre_enqueue`` if it is a Status; raise TypeError otherwise."""
     if isinstance(result, Status):
         return result
-    raise TypeError(f"it answered {shown(result)}: return None, or a Status that says what the pod waits for")
+    raise TypeError(f"it returned {shown(result)}: return None, or a Status with the reason")

@@ -199,7 +199,7 @@ NO_ANSWERS: list[Any] = [None, [], {}, {"window": {}}, {"window": {"end": 1}, "d
 
 @pytest.mark.parametrize("answer", [*NO_ANSWERS, {"window": {"end": 1}, "data": {"NodeMetricsMap": {"n": [7]}}}])
 def test_invalid_load_watcher_response(answer: Any) -> None:
-    with pytest.raises(ServiceError, match="the load watcher's answer"):
+    with pytest.raises(ServiceError, match="invalid response of the load watcher"):
         from_watcher(answer)
 
 

@@ -57,11 +57,11 @@ def test_invalid_metadata_is_an_error_of_the_object() -> None:
 
 
 def test_struct_without_a_kind_gets_a_hint() -> None:
-    with pytest.raises(TypeError, match=r"Unheard stands for no kind: make it known by custom_kind\('Unheard'"):
+    with pytest.raises(TypeError, match=r"Unheard is not registered for a kind: register it with custom_kind"):
         kind_of(Unheard)
     with pytest.raises(TypeError, match=r"Ration is given as a Kind: write its `.type`"):
         kind_of(KIND)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="needs a type of its own"):
+    with pytest.raises(ValueError, match="needs its own type"):
         add_kind(Kind("Loose", "custom.example.org", "v1", "looses"))
 
 

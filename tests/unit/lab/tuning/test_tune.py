@@ -212,5 +212,5 @@ def test_invalid_settings_are_rejected(changed: dict[str, Any], problem: str, tm
 def test_an_experiment_that_tunes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "experiment.yaml"
     path.write_text(yaml.safe_dump({key: value for key, value in EXPERIMENT.items() if key != "tune"}))
-    with pytest.raises(InputError, match="it does not say what to tune"):
+    with pytest.raises(InputError, match="the tune section is missing"):
         plan_of(load_experiment(path))

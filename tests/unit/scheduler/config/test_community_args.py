@@ -118,12 +118,12 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "nobody who measures": (
         "TargetLoadPacking",
         {},
-        "watcherAddress: Required value: nobody is named who measures the load of nodes",
+        "watcherAddress: Required value: no source of node utilization is configured",
     ),
     "somebody whom we do not ask": (
         "LoadVariationRiskBalancing",
         {"metricProvider": {"type": "KubernetesMetricsServer"}},
-        'metricProvider.type: Invalid value: "KubernetesMetricsServer": Moorage asks a load watcher',
+        'metricProvider.type: Invalid value: "KubernetesMetricsServer": use a load watcher',
     ),
     "somebody unheard of": (
         "LoadVariationRiskBalancing",

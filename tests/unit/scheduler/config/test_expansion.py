@@ -111,7 +111,7 @@ REFUSED = {
         {"score": plugin_set("F1")},
         [
             'profiles[0].plugins.score.enabled[0]: plugin "F1" does not extend ScorePlugin plugin',
-            "  hint: enable it under multiPoint, or where it takes part: filter",
+            "  hint: enable it under multiPoint, or at its extension points: filter",
         ],
     ),
     "a plugin twice at a point": (
@@ -159,7 +159,7 @@ REFUSED = {
         {"score": plugin_set("F1")},
         [
             'profiles[0].plugins.score.enabled[0]: plugin "F1" does not extend ScorePlugin plugin',
-            "  hint: enable it under multiPoint, or where it takes part: filter",
+            "  hint: enable it under multiPoint, or at its extension points: filter",
             'profiles[0].plugins.multiPoint.enabled[1]: PreFilterPlugin "Nope" does not exist',
             'profiles[0].plugins.bind: at least one bind plugin is needed for profile with scheduler name "mine"',
         ],

@@ -152,13 +152,16 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
     "a filter that says error": (SaysError, 'running "SaysError" filter plugin: lost my index'),
     "a mask of the wrong length": (WrongLength, "a mask has shape (1,) for a window of 2 nodes"),
     "a mask of the wrong type": (WrongMask, "a mask must be an array of bool, not of int64"),
-    "no verdict at all": (NoVerdict, "filter_nodes answered bool, not a Verdict"),
+    "no verdict at all": (NoVerdict, "filter_nodes returned bool, not a Verdict"),
     "a pre-filter that raises": (PreFilterRaises, "running PreFilter plugin \"PreFilterRaises\": 'zone'"),
     "a pre-filter with a code it may not give": (
         PreFilterPending,
         'running PreFilter plugin "PreFilterPending": not now',
     ),
-    "a pre-filter that answers nonsense": (PreFilterNonsense, "it answered False, which is no answer of PreFilter"),
+    "a pre-filter that answers nonsense": (
+        PreFilterNonsense,
+        "it returned False, which is not a valid result of PreFilter",
+    ),
     "a score above 100": (
         TooHigh,
         'applying score defaultWeights on Score plugins: plugin "TooHigh" returns an invalid score 101, '
@@ -181,7 +184,7 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
     "a score that is no number": (NotANumber, "a score is not a number"),
     "scores with fractions": (Fractions, "scores must be integers, not float64"),
     "a score with a fraction": (NodeByNodeFractions, "'float' object cannot be interpreted as an integer"),
-    "too few scores": (TooFewScores, "score_nodes answered (1,) for a window of 2 nodes"),
+    "too few scores": (TooFewScores, "score_nodes returned (1,) for a window of 2 nodes"),
     "a pre-score that rejects": (PreScoreRejects, 'running PreScore plugin "PreScoreRejects": cannot rate'),
 }
 

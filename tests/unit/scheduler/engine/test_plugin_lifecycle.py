@@ -211,7 +211,7 @@ def test_work_that_will_not_be_cancelled_ends_all_the_same(logged: list[Any]) ->
         assert [task.get_name() for task in asyncio.all_tasks() if "Stubborn" in task.get_name()] == []
 
     story()
-    assert [line["work"] for line in logged if "goes on though" in line["event"]] == ["Stubborn: going on"]
+    assert [line["work"] for line in logged if "continues after it was" in line["event"]] == ["Stubborn: going on"]
 
 
 class ListsTooLate(Accepting):
@@ -226,5 +226,5 @@ class ListsTooLate(Accepting):
 async def test_kind_requested_too_late_raises_an_error() -> None:
     async with Cluster(nodes=1, plugins=[ListsTooLate]) as cluster:
         await cluster.apply(POD)
-        message = "CronJob is listed by nobody: ask for the lister in the constructor of ListsTooLate"
+        message = "CronJob is not listed: request the lister in the constructor of ListsTooLate"
         await cluster.wait_for(lambda: message in cluster.why_pending("p"))

@@ -243,8 +243,8 @@ def test_message_names_the_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fault, "kind", SystemExit)
     [message] = {event.note for event in schedule(Filters).events if event.regarding.uid == UNLUCKY.uid}
     assert message == (
-        "running \"Filters\" filter plugin: it raised SystemExit('out of luck'), which ends nothing here: "
-        "return a Status that says why, or raise an Exception"
+        "running \"Filters\" filter plugin: it raised SystemExit('out of luck'), which is ignored here: "
+        "return a Status with the reason, or raise an Exception"
     )
 
 
@@ -266,7 +266,7 @@ def test_a_permit_that_waits_for(seconds: Any) -> None:
     world = schedule(Waits)
     assert set(world.bindings) == {PODS[0].uid, PODS[2].uid}
     [message] = {event.note for event in world.events if event.regarding.uid == UNLUCKY.uid}
-    assert message.startswith('running Permit plugin "Waits": it answered Wait(seconds=')
+    assert message.startswith('running Permit plugin "Waits": it returned Wait(seconds=')
     assert message.endswith("write Wait(seconds) with a number of 0 or more")
 
 
@@ -293,7 +293,10 @@ class RescuesWithNothing(PostFilterPlugin):
 
 @pytest.mark.parametrize(
     ("plugin", "problem"),
-    [(Rescues, "out of luck"), (RescuesWithNothing, "RescuesWithNothing answered None, which is no PostFilterResult")],
+    [
+        (Rescues, "out of luck"),
+        (RescuesWithNothing, "RescuesWithNothing returned None, which is not a PostFilterResult"),
+    ],
 )
 def test_post_filter_error_is_reported_with_the_reasons(plugin: type[Plugin], problem: str) -> None:
     huge = make_pod("huge", labels={"unlucky": "yes"}, requests={"cpu": "1000"})

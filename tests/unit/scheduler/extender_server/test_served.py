@@ -75,13 +75,13 @@ def test_only_supported_verbs_are_configured(bases: tuple[type[Plugin], ...], ve
 
 
 REFUSED = {
-    "reserve": (ReservePlugin, "does not tell extenders which node it chose"),
+    "reserve": (ReservePlugin, "does not notify extenders of the chosen node"),
     "permit": (PermitPlugin, "does not let extenders hold a pod back"),
-    "pre-bind": (PreBindPlugin, "does not tell extenders that a pod is about to be bound"),
+    "pre-bind": (PreBindPlugin, "does not notify extenders before a binding"),
     "queue sort": (QueueSortPlugin, "orders its queue by itself"),
-    "pre-enqueue": (PreEnqueuePlugin, "not about those that wait"),
-    "post-filter": (PostFilterPlugin, "looks for victims itself"),
-    "post-bind alone": (PostBindPlugin, "does not tell that it bound a pod"),
+    "pre-enqueue": (PreEnqueuePlugin, "not for pending ones"),
+    "post-filter": (PostFilterPlugin, "selects victims itself"),
+    "post-bind alone": (PostBindPlugin, "does not notify it of bindings"),
 }
 
 
@@ -91,7 +91,7 @@ def test_plugins_without_a_verb_are_rejected_with_the_reason(base: type[Plugin],
     with pytest.raises(ConfigError) as refusal:
         serve(plugin_type)
     point = next(iter(extension_points(plugin_type) - {"filter"}))
-    assert f"--plugin Mine: it cannot take part in {point} as an extender: " in str(refusal.value)
+    assert f"--plugin Mine: an extender does not support {point}: " in str(refusal.value)
     assert reason in str(refusal.value)
     assert "\n  hint: " in str(refusal.value)
 
@@ -99,10 +99,10 @@ def test_plugins_without_a_verb_are_rejected_with_the_reason(base: type[Plugin],
 def test_all_problems_are_reported_together() -> None:
     with pytest.raises(ConfigError) as refusal:
         serve(plugin("One", ReservePlugin, PermitPlugin), plugin("Two", PreBindPlugin))
-    assert [line.split(" as an")[0] for line in str(refusal.value).splitlines() if "cannot" in line] == [
-        "--plugin One: it cannot take part in reserve",
-        "--plugin One: it cannot take part in permit",
-        "--plugin Two: it cannot take part in preBind",
+    assert [line.rpartition(":")[0] for line in str(refusal.value).splitlines() if "does not support" in line] == [
+        "--plugin One: an extender does not support reserve",
+        "--plugin One: an extender does not support permit",
+        "--plugin Two: an extender does not support preBind",
     ]
 
 
@@ -141,7 +141,7 @@ def test_of_several_profiles_one_is_to_be_named() -> None:
     plugin_type = plugin("Mine", FilterPlugin)
     enabling = "plugins: {filter: {enabled: [{name: Mine}]}}"
     config = HEAD + f"profiles: [{{schedulerName: one, {enabling}}}, {{schedulerName: two, {enabling}}}]\n"
-    with pytest.raises(ConfigError, match="say which one to serve: one, two"):
+    with pytest.raises(ConfigError, match="select the plugin to serve: one, two"):
         serve(plugin_type, config=config)
     with pytest.raises(ConfigError, match="did you mean 'two'"):
         serve(plugin_type, config=config, profile="twoo")

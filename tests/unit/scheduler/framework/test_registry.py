@@ -67,7 +67,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "something that is no class": (print, "is not a plugin class\n  hint: inherit from FilterPlugin"),
     "a class that is no plugin": (dict, "<class 'dict'> is not a plugin class"),
     "a plugin of no extension point": (NoPoint, "NoPoint extends no extension point\n  hint: inherit from one of"),
-    "a constructor that asks for the unknown": (Curious, "the constructor of Curious asks for weather"),
+    "a constructor that asks for the unknown": (Curious, "the constructor of Curious has the parameters weather"),
     "a method that is missing": (
         HalfAReserve,
         "does not define unreserve\n  hint: write `def unreserve(self, ",
@@ -279,7 +279,7 @@ class NotAMethod(Accepts):
 BROKEN: dict[str, tuple[type[Plugin], str]] = {
     "a filter that waits": (
         AsyncFilter,
-        "AsyncFilter.filter is `async def`, but is called while the world stands still, and must not wait\n"
+        "AsyncFilter.filter is `async def`, but is called inside the scheduling cycle, and must not wait\n"
         "  hint: write `def filter(self, cycle, pod, node)`; what has to wait goes into start, pre_bind or",
     ),
     "a signature that waits": (AsyncSign, "AsyncSign.sign is `async def`"),

@@ -10,7 +10,7 @@ from moorage.scheduler.framework.status import Status
 from moorage.scheduler.plugins.default_preemption.candidates import CandidateSearch
 from moorage.scheduler.plugins.default_preemption.dry_run import PreemptionDryRun, WhatIf
 
-QUOTAS = StateKey[QuotaState]("elastic quotas and what is used of them")
+QUOTAS = StateKey[QuotaState]("elastic quotas and their usage")
 
 
 class BorrowerRules:

@@ -137,7 +137,7 @@ def _stated_size(pod: Pod) -> str:
 
 def _problem_with_size(gang: str, pod: Pod, stated: str) -> str:
     if not stated:
-        return f'{pod.name} is in the gang "{_shown(gang)}" and does not say how many pods that has: add {GANG_SIZE}'
+        return f'{pod.name} is in the gang "{_shown(gang)}" without a pod count: add {GANG_SIZE}'
     if _SIZE.fullmatch(stated) and stated[0] != "0" and int(stated) <= MAX_SIZE:
         return ""
     return f"{GANG_SIZE} of {pod.name} is {_quoted(stated)}: write a whole number from 1 to {MAX_SIZE}"

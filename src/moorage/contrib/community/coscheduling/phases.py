@@ -51,7 +51,7 @@ class _Account(Struct):
     is_busy: bool = False
 
 
-ACCOUNTS: Final = StateKey[dict[str, _Account]]("what is known of coscheduled groups beside their pods")
+ACCOUNTS: Final = StateKey[dict[str, _Account]]("state of coscheduled groups")
 
 
 class Phases:

@@ -161,7 +161,7 @@ class Coscheduling(
             free = np.maximum(nodes.allocatable[resource] - nodes.requested[resource], 0)
             own = sum(pod.requests_on_node.get(resource, 0) for pod in scheduled)
             if int(free.sum()) + own < amount:
-                return f"minResources of the group ask for more {resource} than the cluster has left"
+                return f"minResources of the group exceed the free {resource} of the cluster"
         return ""
 
     def attempted(self, group: DescribedGroup, status: Status | None) -> None:

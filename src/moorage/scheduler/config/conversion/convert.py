@@ -101,7 +101,9 @@ def _checked(where: str, data: dict[str, Any], notes: Notes) -> Converted:
     """Check that the result can be loaded; raise ConfigErrors with the cause in the old file."""
     out_of_tree = _others(data)
     for name in sorted(out_of_tree):
-        notes.add(Effect.CHANGED, f"plugin {name}", "is not one of Kubernetes': whoever runs this must have it")
+        notes.add(
+            Effect.CHANGED, f"plugin {name}", "is not in-tree: it must be installed where this configuration is used"
+        )
     load_config(to_yaml(data), source=f"{where}, as v1", catalogue={**KNOWN_PLUGINS, **out_of_tree})
     return Converted(where, data, notes)
 

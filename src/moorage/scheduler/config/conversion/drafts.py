@@ -92,7 +92,7 @@ class ProfileDraft:
         """Return the profile; a custom queue sort takes the place of the usual one, of which there can be but one."""
         if self.is_sorted_by_another() and not self.disables("queueSort", "PrioritySort"):
             self.disable("queueSort", EVERY)
-            self.notes.add(Effect.CHANGED, f"{self.where}.plugins.queueSort", "PrioritySort is disabled beside it")
+            self.notes.add(Effect.CHANGED, f"{self.where}.plugins.queueSort", "PrioritySort is disabled for it")
         profile: dict[str, Any] = {"schedulerName": self.name}
         sets = {
             point: {key: rows for key, rows in plugin_set.items() if rows} for point, plugin_set in self._sets.items()

@@ -75,7 +75,7 @@ def _extender(extender: Mapping[str, Any], where: str, notes: Notes) -> dict[str
         if now is not None:
             converted[now] = value
         elif field == "apiVersion":
-            notes.add(Effect.DROPPED, f"{where}.{field}", "extenders are spoken to in one version")
+            notes.add(Effect.DROPPED, f"{where}.{field}", "extenders have one protocol version")
         else:
             notes.lost(f"{where}.{field}", "no extender has such a field")
     timeout = converted.get("httpTimeout")
@@ -99,7 +99,7 @@ def _filters(predicates: Any, draft: ProfileDraft, where: str, notes: Notes) -> 
             found.add("NodeAffinity")
             notes.add(Effect.RENAMED, f"{field_path} {name}", "is addedAffinity of NodeAffinity's args")
         elif argument.get("serviceAffinity"):
-            notes.lost(f"{field_path} {name}", "serviceAffinity has gone; give the pods a podAffinity of their own")
+            notes.lost(f"{field_path} {name}", "serviceAffinity was removed; add a podAffinity to the pods")
         elif plugins := PREDICATES.get(name):
             found.update(plugins)
             notes.add(Effect.RENAMED, f"{field_path} {name}", f"is {' and '.join(plugins)}")

@@ -109,9 +109,7 @@ class OldProfile:
             self._resource_scorers[plugin] = weight or 1
         elif plugin in SELECTOR_SPREADS:
             self._had_selector_spread = True
-            self._replace(
-                point, SPREAD, weight, field_path, f"{SPREAD} does that for pods without constraints of their own"
-            )
+            self._replace(point, SPREAD, weight, field_path, f"{SPREAD} does that for pods without constraints")
         elif plugin in VOLUME_LIMITS:
             text = "is NodeVolumeLimits, since such volumes are CSI volumes now"
             self._replace(point, "NodeVolumeLimits", weight, field_path, text)

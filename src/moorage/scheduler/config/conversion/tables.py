@@ -92,7 +92,7 @@ REMOVED: Final = {
     "NodePreferAvoidPods": "taint the nodes that pods should avoid",
     "NodeResourceLimits": "limits of pods are not scored any more",
     "ResourceLimits": "limits of pods are not scored any more",
-    "ServiceAffinity": "give the pods an affinity of their own (podAffinity with the label as topologyKey)",
+    "ServiceAffinity": "add a podAffinity to the pods, with the label as topologyKey",
 }
 """Plugins that nothing took the place of, and what to do instead."""
 

@@ -47,7 +47,7 @@ def convert_configuration(data: Mapping[str, Any], version: str, notes: Notes) -
             converted[field] = convert_extenders(value, field, notes)
         elif field in _ADDRESSES:
             if value not in ("", None):
-                notes.add(Effect.MOVED, field, "--bind-address and --secure-port say where both are served")
+                notes.add(Effect.MOVED, field, "--bind-address and --secure-port define where both are served")
         elif field not in ("apiVersion", "kind", "metadata", "profiles", *_OF_THE_PROFILE):
             notes.lost(field, f"{version} has no such field")
     converted["profiles"] = _profiles(data, version, notes)

@@ -23,7 +23,7 @@ LOGS: Final = "Logs"
 OWN: Final = "Moorage"
 GLOBAL: Final = "Global"
 
-_NO_HTTP2: Final = "this server speaks HTTP/1.1 only"
+_NO_HTTP2: Final = "this server supports only HTTP/1.1"
 _NO_SPLIT: Final = "logs are one stream without a buffer"
 _NO_CURVES: Final = "OpenSSL chooses the key exchange"
 

@@ -47,7 +47,7 @@ async def post_filter(profile: Profile, no_node: NoNode) -> PostFiltered:
             problem = str(error) if cause is None else described(cause)
             return PostFiltered(problem, code=Code.ERROR)
         if not _is_valid(result):
-            problem = f"PostFilter plugin {plugin.name} answered {shown(result)}, which is no PostFilterResult"
+            problem = f"PostFilter plugin {plugin.name} returned {shown(result)}, which is not a PostFilterResult"
             return PostFiltered(problem, code=Code.ERROR)
         if result.status is None:
             return PostFiltered(result.message, result.nominated_node, result.victims, Code.SUCCESS)

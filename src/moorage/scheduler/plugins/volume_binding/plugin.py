@@ -49,7 +49,7 @@ VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to 
 FINDER = StateKey[VolumeFinder]("VolumeBinding", missing="not found")
 FILTERED = StateKey[bool]("VolumeBinding/filtered")
 """Set by Filter: without it, volumes were not searched, and there is nothing to reserve."""
-RESERVE_CALLED = StateKey[bool]("VolumeBinding/asked to reserve")
+RESERVE_CALLED = StateKey[bool]("VolumeBinding/reserve calls")
 """Set by Reserve, even if nothing is reserved; a profile may disable Reserve."""
 RESERVED = StateKey[Reservation]("VolumeBinding/reserved")
 VOLUMES = StateKey[AssumeCache[PersistentVolume]]("VolumeBinding/volumes given to pods")

@@ -132,7 +132,7 @@ WRONG: dict[str, tuple[list[Pod], str]] = {
     ),
     "no size": (
         [annotated("a", size=None)],
-        'a is in the gang "g" and does not say how many pods that has: add moorage.io/gang-size',
+        'a is in the gang "g" without a pod count: add moorage.io/gang-size',
     ),
     "a size that is no number": (
         [annotated("a", size="three")],
@@ -280,7 +280,7 @@ async def test_min_resources_must_be_free_in_the_cluster(resources: dict[str, ob
     await bench.wait(1)
     assert len(bench.placed()) == (3 if fits else 0)
     if not fits:
-        text = f"minResources of the group ask for more {next(iter(resources))} than the cluster has left"
+        text = f"minResources of the group exceed the free {next(iter(resources))} of the cluster"
         assert text in (bench.message("a") or ("", ""))[1]
 
 
