@@ -71,11 +71,11 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     verbosity: VerbosityOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Explain why a pod is pending, and what would make it fit.
+    """Explain why a pod is pending, and suggest changes that make it fit.
 
     For a pod on a node, the command explains why the scheduler prefers that node. The cluster is the live one that
-    kubectl uses, a snapshot, or files; it is only read. Every suggested change was tried: the plugins of the scheduler
-    accept the pod on the changed cluster.
+    kubectl uses, a snapshot, or files. The command never writes to it. Every suggested change was tried: the plugins
+    of the scheduler accept the pod on the changed cluster.
 
     With --decision-log, the command prints the logged attempts of the pod instead, even if the pod is gone.
 

@@ -134,7 +134,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     """Simulate scheduling on a cluster described in files.
 
     The simulation includes the pods of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs. The
-    scheduler and the controllers run in virtual time until nothing changes any more, for a day at most. Pods are
+    scheduler and the controllers run in virtual time until nothing changes, for at most a day. Pods are
     bound, start, run and end; preemption and backoff take place.
 
     What-if questions: --snapshot loads a saved live cluster, and -f adds objects to it. --set, --remove-node and

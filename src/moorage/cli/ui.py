@@ -72,7 +72,7 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     """Show a cluster in the browser.
 
     The page shows nodes, pending pods with reasons and suggested changes, and answers what-if questions. The cluster
-    is read from files, from a snapshot, or from the live cluster that kubectl uses; it is only read.
+    is read from files, from a snapshot, or from the live cluster that kubectl uses. It is never changed.
 
     Files are simulated, and the page replays the simulation. With --decision-log the page replays the decisions of a
     scheduler; add the files or the snapshot for the sizes of the nodes. Stop with Ctrl-C.
