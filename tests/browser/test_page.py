@@ -63,7 +63,7 @@ def test_every_view_loads_without_a_complaint_wide_and_narrow_dark_and_light(loo
             assert [said for said in window.problems if "422" not in said] == []
 
 
-def test_whoever_skips_to_the_content_stays_on_the_view(look: Look) -> None:
+def test_skip_link_keeps_the_view(look: Look) -> None:
     with ServedPage(still) as served:
         window = look(WIDE)
         window.open(served.url, "queues")
@@ -80,7 +80,7 @@ def explanation(key: str) -> PodExplanation:
 
 
 @pytest.mark.parametrize("key", ["shop/big-1", "shop/held", "shop/web-1"])
-def test_a_pods_page_says_what_explain_says(look: Look, key: str) -> None:
+def test_pod_view_equals_the_output_of_explain(look: Look, key: str) -> None:
     explained = elsewhere(lambda: explanation(key))
     printed = io.StringIO()
     print_explanation(explained, Console(file=printed, width=2000))
@@ -133,7 +133,7 @@ def test_time_goes_forwards_and_backwards_and_two_runs_stand_side_by_side(look: 
         assert window.problems == []
 
 
-def test_a_drained_node_shows_what_moves(look: Look) -> None:
+def test_drained_node_shows_moved_pods(look: Look) -> None:
     with ServedPage(lambda: still((*SMALL, node("n4")))) as served:
         window = look()
         window.open(served.url, "node/n1")
@@ -169,7 +169,7 @@ def test_hostile_names_stay_text(look: Look) -> None:
         assert [said for said in window.problems if "422" not in said] == []
 
 
-def test_a_server_that_goes_away_is_told_of_and_found_again(look: Look) -> None:
+def test_lost_connection_is_shown_and_restored(look: Look) -> None:
     with ServedPage(still) as served:
         window = look()
         window.open(served.url)
@@ -183,7 +183,7 @@ def test_a_server_that_goes_away_is_told_of_and_found_again(look: Look) -> None:
         window.wait_for("Insufficient cpu")
 
 
-def test_a_cluster_of_nothing_says_so(look: Look) -> None:
+def test_empty_cluster_shows_a_message(look: Look) -> None:
     with ServedPage(lambda: still(())) as served:
         window = look()
         window.open(served.url)
@@ -208,7 +208,7 @@ def test_ten_thousand_reasons_can_be_gone_through(look: Look) -> None:
         assert window.problems == []
 
 
-def test_a_token_is_asked_for_and_remembered(look: Look) -> None:
+def test_token_is_requested_and_stored(look: Look) -> None:
     with ServedPage(still, token="let-me-in") as served:
         window = look()
         window.page.goto(served.url)
@@ -219,7 +219,7 @@ def test_a_token_is_asked_for_and_remembered(look: Look) -> None:
         window.wait_for("Pending pods")
 
 
-def test_a_fleet_is_drawn_whole(look: Look) -> None:
+def test_large_cluster_is_drawn_completely(look: Look) -> None:
     with ServedPage(lambda: still(fleet(300, 900, 20))) as served:
         window: Looker = look()
         window.open(served.url, "nodes")

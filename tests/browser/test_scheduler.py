@@ -37,7 +37,7 @@ def running(folder: Path) -> Iterator[tuple[str, str]]:
         loop.close()
 
 
-def test_who_is_not_let_in_is_asked_for_a_token(browser: Browser, tmp_path: Path) -> None:
+def test_unauthorized_visitors_are_prompted_for_a_token(browser: Browser, tmp_path: Path) -> None:
     context = browser.new_context(viewport=WIDE, ignore_https_errors=True)
     context.set_default_timeout(60_000)
     with running(tmp_path) as (url, token):

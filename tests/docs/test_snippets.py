@@ -60,7 +60,7 @@ def run(snippet: Snippet, terminal: Terminal, blocks: PythonBlocks, plugins: lis
             tomllib.loads(snippet.text)
 
 
-def test_every_block_says_what_it_is() -> None:
+def test_every_block_has_a_language() -> None:
     known = {*RUNNABLE, *PLAIN}
     unknown = [
         f"{page}:{each.line}: {each.language}"

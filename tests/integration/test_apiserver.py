@@ -107,7 +107,7 @@ def test_no_watcher_loses_an_event(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_watch_ends_when_it_was_asked_to(tmp_path: Path) -> None:
+def test_watch_ends_after_its_timeout(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as (_, client):
             query = "watch=true&resourceVersion=1&timeoutSeconds=1&allowWatchBookmarks=true"
@@ -118,7 +118,7 @@ def test_a_watch_ends_when_it_was_asked_to(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_plain_http_is_served_when_asked_for() -> None:
+def test_plain_http_is_optional() -> None:
     async def scenario() -> None:
         async with ApiServer(plain=True) as server, aiohttp.ClientSession() as session:
             headers = {"Authorization": f"Bearer {server.token}"}

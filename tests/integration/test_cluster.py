@@ -29,7 +29,7 @@ def test_the_same_in_real_time() -> None:
 
 
 @in_virtual_time
-async def test_what_does_not_happen_is_told_with_the_pods_as_they_are() -> None:
+async def test_timeout_message_contains_the_state_of_the_pods() -> None:
     async with Cluster(nodes=1) as cluster:
         await cluster.apply(workload("Deployment", cpu="900", replicas=1))
         with pytest.raises(TimeoutError, match="Insufficient cpu"):
@@ -86,7 +86,7 @@ async def test_what_plugins_list_and_the_plugins_themselves_can_be_looked_at() -
 
 
 @in_virtual_time
-async def test_a_namespace_that_goes_deletes_its_pods_first_and_says_what_it_waits_for() -> None:
+async def test_terminating_namespace_deletes_pods_and_reports_conditions() -> None:
     spec = {"name": "web", "namespace": "shop", "finalizers": ["example.org/hold"]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": spec, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
@@ -113,7 +113,7 @@ async def test_a_namespace_that_goes_deletes_its_pods_first_and_says_what_it_wai
 
 
 @in_virtual_time
-async def test_a_deployment_says_that_a_quota_has_no_room_for_its_pods() -> None:
+async def test_deployment_reports_an_exceeded_quota() -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}}
 
     def failures(kind: type[ReplicaSet | Deployment]) -> list[str]:

@@ -83,7 +83,7 @@ async def test_o11_o12_the_oldest_version_leads_and_the_next_takes_over() -> Non
 
 
 @in_virtual_time
-async def test_a_candidate_that_is_deleted_comes_back_and_nobody_elects_without_candidates() -> None:
+async def test_deleted_candidate_is_recreated() -> None:
     async with Cluster(nodes=0, scheduler=False, feature_gates=GATE) as cluster:
         await cluster.sleep(30)
         assert holder(cluster)() == ""

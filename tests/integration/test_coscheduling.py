@@ -62,7 +62,7 @@ async def test_a_job_with_a_pod_group_from_its_first_pod_to_its_last() -> None:
 
 
 @in_virtual_time
-async def test_annotations_are_enough_where_nobody_has_defined_anything() -> None:
+async def test_annotations_define_groups_without_a_custom_resource() -> None:
     async with Cluster(nodes=1, shape="cpu=2", config=CONFIG) as cluster:
         gang = {"moorage.io/gang": "train", "moorage.io/gang-size": "3"}
         await cluster.apply(job("1", annotations=gang))

@@ -84,7 +84,7 @@ async def test_o4_as_many_go_as_it_takes() -> None:
 
 
 @in_virtual_time
-async def test_o4_o5_o6_nobody_goes_if_there_is_room_or_on_other_nodes_or_without_leave() -> None:
+async def test_o4_o5_o6_resize_without_need_evicts_no_pod() -> None:
     async with four_cpus() as cluster:
         await started(cluster, GROW, pod("low-1", "2"))
         await put_off(cluster, DEFERRED)
@@ -137,7 +137,7 @@ def attempts(cluster: Cluster) -> list[int]:
 
 
 @in_virtual_time
-async def test_o6_one_that_fits_is_tried_ever_more_seldom_and_nobody_hears_of_it() -> None:
+async def test_o6_fitting_resize_backs_off_without_events() -> None:
     async with four_cpus() as cluster:
         await started(cluster, GROW)
         before = len(await cluster.client.list(Event, "default"))

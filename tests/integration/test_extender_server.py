@@ -140,7 +140,7 @@ class found_in(str):  # noqa: N801 - used as a verb: body == found_in("a part of
         return isinstance(other, str) and str(self) in other.__str__()
 
 
-def test_until_the_cache_is_filled_nothing_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
+def test_requests_fail_until_the_cache_is_synced(capsys: pytest.CaptureFixture[str]) -> None:
     class NeverReady(Third):
         async def start(self) -> None:
             await asyncio.Event().wait()
@@ -170,7 +170,7 @@ def test_a_plugin_that_cannot_start_ends_it_with_its_reason() -> None:
     asyncio.run(story())
 
 
-def test_only_those_with_a_certificate_are_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_requests_without_a_client_certificate_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     authority = Authority.made_in(tmp_path)
     certificate, key = authority.issue("extender", hosts=("127.0.0.1",))
     client, client_key = authority.issue("system:kube-scheduler")

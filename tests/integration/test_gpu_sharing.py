@@ -110,7 +110,7 @@ async def test_the_important_are_given_the_devices_of_others() -> None:
 
 
 @in_virtual_time
-async def test_metrics_say_what_is_wasted_and_what_still_fits() -> None:
+async def test_metrics_report_fragmentation_and_the_largest_job() -> None:
     async with Cluster(nodes=1, shape=shape(4), config=CONFIG.replace("POLICY", "FGD")) as cluster:
         await cluster.apply(pod("half", 1, 600), pod("whole", 1, 1000))
         await cluster.wait_for(lambda: len(cluster.running()) == 2)

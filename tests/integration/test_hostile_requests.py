@@ -4,7 +4,7 @@ from tests.hostile import expressions
 from tests.hostile.campaign import Campaign
 
 
-def test_hostile_requests_are_answered_and_leave_the_store_whole() -> None:
+def test_hostile_requests_get_responses_and_keep_the_store_intact() -> None:
     campaign = Campaign("a taste")
     campaign.run(400)
     assert not campaign.problems, f"seed {campaign.seed}: {campaign.problems}"

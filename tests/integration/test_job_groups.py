@@ -62,7 +62,7 @@ async def told(cluster: Cluster) -> list[tuple[str, str, str]]:
 
 
 @in_virtual_time
-async def test_users_are_told_what_is_made_for_a_job_and_what_becomes_of_it() -> None:
+async def test_events_report_the_groups_of_a_job() -> None:
     """The events of kube-controller-manager 1.37 for the same jobs."""
     async with Cluster(nodes=1, feature_gates=GATES) as cluster:
         cache = cluster.embedded.cache
@@ -95,7 +95,7 @@ async def test_users_are_told_what_is_made_for_a_job_and_what_becomes_of_it() ->
 
 
 @in_virtual_time
-async def test_users_are_told_that_a_job_is_complete() -> None:
+async def test_event_reports_a_complete_job() -> None:
     async with Cluster(nodes=1, feature_gates=GATES) as cluster:
         template = {"metadata": {"annotations": {"moorage.io/run-for": "1s"}}, **JOB["spec"]["template"]}
         await cluster.apply({**JOB, "spec": {**JOB["spec"], "template": template}})

@@ -175,7 +175,7 @@ class Refuses(FilterPlugin):
 
 
 @in_virtual_time
-async def test_a_pod_that_was_rejected_is_tried_again_since_who_rejected_it_may_be_gone() -> None:
+async def test_rejected_pod_is_retried_after_a_reload() -> None:
     async with Cluster(nodes=1, plugins=[Refuses]) as cluster:
         await cluster.apply(pod("p", refused="yes"))
         await cluster.wait_for(lambda: "not now" in cluster.why_pending("p"))
@@ -220,7 +220,7 @@ class OtherGate(Gate):
 
 
 @in_virtual_time
-async def test_a_gated_pod_is_asked_about_by_the_new_plugins() -> None:
+async def test_gated_pod_is_checked_by_the_new_plugins() -> None:
     async with Cluster(nodes=1, plugins=[Gate]) as cluster:
         await cluster.apply(pod("p"))
         await cluster.wait_for(lambda: place_of(cluster, "p") == "gated")
@@ -272,7 +272,7 @@ class WantsTicket(FilterPlugin):
 
 
 @in_virtual_time
-async def test_a_kind_that_only_the_new_plugins_list_is_listed_before_they_are_asked() -> None:
+async def test_new_kind_is_listed_before_the_new_plugins_run() -> None:
     async with Cluster(nodes=1, definitions=[DEFINITION]) as cluster:
         await cluster.apply(ticket("known", approved=True))
         await cluster.reload(plugins=[WantsTicket])

@@ -38,7 +38,7 @@ async def test_in_a_cluster_where_the_kind_is_defined_later() -> None:
         await admit(cluster.client)
 
 
-def test_an_object_that_does_not_fit_its_struct_costs_nobody_else(logged: list[Any]) -> None:
+def test_malformed_object_does_not_affect_others(logged: list[Any]) -> None:
     @in_virtual_time
     async def story() -> None:
         async with Cluster(nodes=2, plugins=[Ticketing], definitions=[DEFINITION]) as cluster:
@@ -113,9 +113,7 @@ def _usual_logs() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_usual_logs")
-def test_details_that_a_plugin_logs_are_there_when_they_are_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verbose_plugin_logs_are_written_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(yaml.safe_dump_all([NODE, *THINGS]))
     said = {}

@@ -97,7 +97,7 @@ class Visitor:
         raise AssertionError("the stream ended")
 
 
-def test_the_page_is_for_all_and_its_data_for_those_who_may_read_it(tmp_path: Path) -> None:
+def test_page_is_public_and_its_data_needs_authorization(tmp_path: Path) -> None:
     contents = (node("n1"), pod("big", "9"), pod("small"))
 
     async def go() -> None:

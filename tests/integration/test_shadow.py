@@ -242,7 +242,7 @@ def test_equal_nodes_are_no_difference(tmp_path: Path) -> None:
     run(story())
 
 
-def test_only_a_share_of_the_pods_is_asked_about(tmp_path: Path) -> None:
+def test_only_a_percentage_of_the_pods_is_compared(tmp_path: Path) -> None:
     async def story() -> None:
         async with beside(tmp_path, SAME, make_node("n1"), percent=30.0) as both:
             await both.until(lambda: both.seen.is_looking_on)
@@ -255,9 +255,7 @@ def test_only_a_share_of_the_pods_is_asked_about(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_shadow_that_is_slow_is_asked_less_and_then_switched_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_shadow_compares_fewer_pods_and_is_disabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "ANSWER_SECONDS", 1.0)
     monkeypatch.setattr(running, "MAX_QUESTIONS", 32)
     monkeypatch.setattr(running, "MAX_STARTS", 1)
@@ -277,7 +275,7 @@ def test_a_shadow_that_is_slow_is_asked_less_and_then_switched_off(
     run(story())
 
 
-def test_a_shadow_whose_plugin_raises_is_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shadow_with_a_raising_plugin_is_disabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "MAX_ERRORS", 5)
 
     async def story() -> None:
@@ -391,7 +389,7 @@ def test_flags_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, flag
     assert (result.returncode, problem in result.stderr) == (1, True), result.stderr
 
 
-def test_a_scheduler_counts_and_logs_what_its_shadow_would_do(tmp_path: Path) -> None:
+def test_scheduler_counts_and_logs_shadow_decisions(tmp_path: Path) -> None:
     """Two nodes, one of them half full, and a shadow that fills one node after the other."""
     config, log = tmp_path / "shadow.yaml", tmp_path / "shadow.jsonl"
     strategy = "scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}"

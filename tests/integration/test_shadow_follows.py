@@ -86,7 +86,7 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
     raise AssertionError("it is never so")
 
 
-def test_another_configuration_in_charge_is_what_the_shadow_compares_with(tmp_path: Path) -> None:
+def test_shadow_compares_with_the_reloaded_configuration(tmp_path: Path) -> None:
     """A shadow that continued with the former plugins could not explain the choice of n3, and would be unsure."""
     config, shadow, watched = tmp_path / "config.yaml", tmp_path / "shadow.yaml", Watched(tmp_path)
     shadow.write_text(PACKING)

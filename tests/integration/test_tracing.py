@@ -153,7 +153,7 @@ def member(name: str, gang: str, cpu: str = "100m") -> dict[str, Any]:
     return content
 
 
-def test_nobody_listens_and_pods_are_scheduled_all_the_same(tmp_path: Path) -> None:
+def test_scheduling_works_without_a_collector(tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     async def go() -> None:

@@ -57,7 +57,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("arguments", "told"), BAD.values(), ids=BAD)
-def test_mistakes_are_told_in_one_message(
+def test_invalid_options_give_one_message(
     arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(("up", *arguments)) == 2
@@ -66,7 +66,7 @@ def test_mistakes_are_told_in_one_message(
     assert told in errors
 
 
-def test_a_manifest_the_cluster_refuses_is_told_by_place(tmp_path: Path) -> None:
+def test_rejected_manifest_is_reported_with_its_location(tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("apiVersion: example.org/v1\nkind: Unheard\nmetadata: {name: a}\n")
     result = run("--nodes", "0", "-f", str(file), "--for", "1s")
@@ -74,7 +74,7 @@ def test_a_manifest_the_cluster_refuses_is_told_by_place(tmp_path: Path) -> None
     assert f"{file}, document 1: the cluster does not serve Unheard in example.org/v1" in result.stderr
 
 
-def test_a_field_nobody_knows_is_told_by_place(tmp_path: Path) -> None:
+def test_unknown_field_is_reported_with_its_location(tmp_path: Path) -> None:
     file = tmp_path / "typo.yaml"
     file.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndta: {a: b}\n")
     result = run("--nodes", "0", "-f", str(file), "--for", "1s")

@@ -267,7 +267,7 @@ async def test_dependents_of_an_owner_that_lets_them_go_stay() -> None:
 
 
 @in_virtual_time
-async def test_a_new_deployment_takes_over_what_the_old_one_let_go() -> None:
+async def test_new_deployment_adopts_orphaned_replica_sets() -> None:
     async with Cluster(nodes=2) as cluster:
         await cluster.apply(workload("Deployment", replicas=3))
         await cluster.wait_for(lambda: _is_rolled_out(cluster, 3))

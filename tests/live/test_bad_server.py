@@ -39,9 +39,7 @@ TROUBLE: Final = {
 
 
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE)
-def test_pods_are_bound_whatever_the_server_answers(
-    plane: ControlPlane, live: Live, trouble: dict[str, object]
-) -> None:
+def test_pods_are_bound_despite_server_errors(plane: ControlPlane, live: Live, trouble: dict[str, object]) -> None:
     """There is just enough capacity: a pod that keeps its reservation after a failed binding is detected."""
 
     async def story(cluster: LiveCluster) -> None:
@@ -68,7 +66,7 @@ NONSENSE: Final = {
 
 @pytest.mark.parametrize(("name", "key", "nonsense"), NONSENSE.values(), ids=NONSENSE)
 @pytest.mark.parametrize("is_first", [True, False], ids=["listed", "watched"])
-def test_what_makes_no_sense_is_skipped_told_and_counted(
+def test_malformed_data_is_skipped_reported_and_counted(
     plane: ControlPlane, live: Live, name: str, key: str, nonsense: object, is_first: bool
 ) -> None:
     port, kubeconfig = free_ports(1)[0], plane.kubeconfig()

@@ -74,13 +74,13 @@ FILES |= {
 
 
 @pytest.mark.parametrize("data", FILES.values(), ids=FILES)
-def test_kube_scheduler_reads_what_came_out(data: dict[str, Any], tmp_path: Path) -> None:
+def test_kube_scheduler_reads_converted_configurations(data: dict[str, Any], tmp_path: Path) -> None:
     (converted,) = convert_text(json.dumps(data), "old")
     assert_read(to_yaml(converted.data), tmp_path)
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_kube_scheduler_reads_what_a_provider_became(name: str, tmp_path: Path) -> None:
+def test_kube_scheduler_reads_converted_providers(name: str, tmp_path: Path) -> None:
     assert_read(to_yaml(convert_provider(name).data), tmp_path)
 
 

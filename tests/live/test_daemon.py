@@ -90,7 +90,7 @@ def test_caches_may_wait_for_the_lease(plane: ControlPlane, live: Live, delay: b
     live(story)
 
 
-def test_credentials_nobody_takes(plane: ControlPlane) -> None:
+def test_rejected_credentials(plane: ControlPlane) -> None:
     plane.tokens["nobody"] = "false"
     with scheduler(plane.kubeconfig("nobody")) as process:
         assert process.wait() == 1

@@ -59,7 +59,7 @@ def test_an_extender_filters_and_rates(plane: ControlPlane, live: Live) -> None:
     live(story)
 
 
-def test_what_an_extender_says_is_what_users_read(plane: ControlPlane, live: Live) -> None:
+def test_extender_message_reaches_users(plane: ControlPlane, live: Live) -> None:
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes("node-0", "node-1")
         await cluster.add_pods("a")

@@ -225,7 +225,7 @@ def answer_by_name(request: Told) -> Any:
 
 
 @pytest.mark.parametrize("ignorable", [False, True], ids=["asked in earnest", "ignorable"])
-def test_both_say_the_same_of_bad_answers(plane: ControlPlane, live: Live, ignorable: bool) -> None:
+def test_both_schedulers_report_bad_responses_alike(plane: ControlPlane, live: Live, ignorable: bool) -> None:
     async def story(cluster: LiveCluster) -> None:
         await add_rich_node(cluster)
         recorded = []

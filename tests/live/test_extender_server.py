@@ -176,7 +176,7 @@ async def add_pod(cluster: LiveCluster, name: str, team: str, cpu: str, **spec: 
     await cluster.create(PATH, {"metadata": {"name": name, "labels": {"team": team}}, "spec": full})
 
 
-def test_who_is_in_the_way_of_the_plugin_alone_is_evicted_as_well(
+def test_pods_that_only_the_plugin_rejects_are_evicted(
     plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kube-scheduler would evict the large pod only, for its CPU; then the plugin would still reject."""

@@ -86,7 +86,7 @@ def test_both_answer_alike(answers: tuple[str, Answers, Answers]) -> None:
     }
 
 
-def test_what_was_recorded_is_what_the_real_server_says(answers: tuple[str, Answers, Answers]) -> None:
+def test_recorded_errors_equal_those_of_the_real_server(answers: tuple[str, Answers, Answers]) -> None:
     gates, real, _ = answers
     if gates == GATES:
         assert {name: real[name] for name in REQUESTS if name not in LOOSE} == {

@@ -243,7 +243,7 @@ def test_kubectl_on_a_whole_cluster(steps: tuple[Step, ...], tmp_path: Path) -> 
     asyncio.run(story())
 
 
-def test_what_cannot_be_done_is_said_in_one_line(tmp_path: Path) -> None:
+def test_failures_are_reported_in_one_line(tmp_path: Path) -> None:
     async def story() -> None:
         async with cluster(tmp_path) as config:
             await step(config, "run web --image=web", None, "created")

@@ -50,7 +50,7 @@ def test_the_policy_decides_and_ends_with_the_daemon(plane: ControlPlane, live: 
     live(story)
 
 
-def test_a_policy_that_hangs_is_counted_and_nobody_waits(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
+def test_hanging_policy_is_counted_and_does_not_delay_pods(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
     port, token = free_ports(1)[0], plane.tokens["admin"]
     flags = flags_with(plane, tmp_path, "hangs", "200ms", port)
 

@@ -222,7 +222,7 @@ def cluster_of_ones_own(home: Path) -> Iterator[ControlPlane]:
         yield plane
 
 
-def test_the_page_works_as_it_stands(tmp_path: Path) -> None:
+def test_documented_steps_work(tmp_path: Path) -> None:
     kubectl_folder = Path(shutil.which("kubectl") or program("kubectl")).parent
     binaries, home = make_environment(tmp_path / "venv"), tmp_path / "home"
     with cluster_of_ones_own(home) as plane:

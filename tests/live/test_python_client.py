@@ -75,7 +75,7 @@ def test_pods_are_created_listed_patched_replaced_and_deleted(play: Callable[[St
     play(story)
 
 
-def test_a_watch_tells_what_happens_and_can_be_resumed(play: Callable[[Story], None]) -> None:
+def test_watch_reports_events_and_can_be_resumed(play: Callable[[Story], None]) -> None:
     def story(client: ApiClient) -> None:
         core = CoreV1Api(client)
         core.create_namespaced_pod("default", pod("web"))

@@ -52,5 +52,5 @@ def test_both_refuse_it_in_the_same_words(name: str, answers: tuple[dict[str, Da
         assert ours[name] == real[name]
 
 
-def test_what_was_recorded_is_what_the_real_server_says(answers: tuple[dict[str, Data], dict[str, Data]]) -> None:
+def test_recorded_errors_equal_those_of_the_real_server(answers: tuple[dict[str, Data], dict[str, Data]]) -> None:
     assert {name: answer for name, answer in answers[0].items() if name not in LOOSE} == ANSWERS

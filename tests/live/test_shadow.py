@@ -48,9 +48,7 @@ def shadow_of(process: SchedulerProcess) -> list[int]:
     return results
 
 
-def test_a_shadow_sees_what_it_would_move_and_costs_no_pod_anything(
-    plane: ControlPlane, live: Live, tmp_path: Path
-) -> None:
+def test_shadow_finds_differences_without_delaying_pods(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
     """It is killed twice under load, and comes back; every pod is bound, once, and nothing is written by the shadow."""
     config, log = tmp_path / "shadow.yaml", tmp_path / "shadow.jsonl"
     config.write_text(PACKING)
@@ -81,7 +79,7 @@ def test_a_shadow_sees_what_it_would_move_and_costs_no_pod_anything(
     assert report.results.get("error", 0) == 0
 
 
-def test_a_shadow_that_stands_still_delays_nobody(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
+def test_stopped_shadow_delays_no_pod(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
     """Dropped decisions are counted; attempts without it, with it and while it is stopped are printed."""
     config, decisions = tmp_path / "shadow.yaml", tmp_path / "decisions.jsonl"
     config.write_text(PACKING)

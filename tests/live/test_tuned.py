@@ -34,5 +34,5 @@ SETTINGS: dict[str, list[tuple[Knob, Any]]] = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_kube_scheduler_reads_what_was_tuned(settings: list[tuple[Knob, Any]], tmp_path: Path) -> None:
+def test_kube_scheduler_reads_tuned_configurations(settings: list[tuple[Knob, Any]], tmp_path: Path) -> None:
     assert_read(dump(tuned_config("", settings)), tmp_path)

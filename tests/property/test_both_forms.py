@@ -170,6 +170,6 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("plugin", "complaint"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_promise_is_found(plugin: type[Plugin], complaint: str) -> None:
+def test_broken_contract_is_detected(plugin: type[Plugin], complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):
         check_plugin(plugin, clusters=clusters(max_pods=0), pods=st.just(make_pod()), examples=200)

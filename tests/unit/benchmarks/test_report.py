@@ -53,7 +53,7 @@ JUDGEMENTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("figures", "want"), JUDGEMENTS.values(), ids=JUDGEMENTS)
-def test_a_row_is_judged_as_the_design_says(figures: dict[str, Any], want: str) -> None:
+def test_row_is_compared_with_its_goal(figures: dict[str, Any], want: str) -> None:
     (only,) = comparisons([row("moorage", **figures), row("kube-scheduler")])
     assert only.judgement == want
 

@@ -31,7 +31,7 @@ def test_anything_else_is_refused_with_advice(text: str) -> None:
         Sum(text, "here")
 
 
-def test_objects_of_a_template_differ_where_it_says_so() -> None:
+def test_objects_of_a_template_differ_in_marked_fields() -> None:
     template = Template({"name": "pod-${i}", "group": "g${i // 2}", "of": "${nodes}"}, "here")
     objects = [json.loads(body) for body in template.all(3, nodes=5, pods=3)]
     assert objects == [

@@ -347,7 +347,7 @@ PRINTING = {
 
 
 @pytest.mark.parametrize("command", PRINTING.values(), ids=PRINTING)
-def test_logs_leave_what_is_printed_alone(
+def test_logs_do_not_mix_with_the_output(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module, cluster = f"loud_{tmp_path.name}", tmp_path / "cluster.yaml"

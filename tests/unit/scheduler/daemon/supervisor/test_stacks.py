@@ -92,7 +92,7 @@ def test_the_plugin_is_named(name: str) -> None:
     assert frame.file == __file__
 
 
-def test_code_of_the_framework_is_nobodys() -> None:
+def test_framework_code_is_not_attributed_to_a_plugin() -> None:
     assert {span.file for span in SPANS if "moorage/scheduler/framework" in span.file} == set()
     assert any(span.file.endswith("plugins/node_name.py") for span in SPANS)
 
