@@ -205,27 +205,27 @@ class DiscardingApi:
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Accept a binding."""
 
-    async def get(self, thing: K) -> K:
+    async def get(self, obj: K) -> K:
         """Return the object itself: it never changes."""
-        return thing
+        return obj
 
-    async def create(self, thing: K) -> K:
+    async def create(self, obj: K) -> K:
         """Accept a new object."""
-        return thing
+        return obj
 
-    async def update(self, thing: K, *, subresource: str = "") -> K:
+    async def update(self, obj: K, *, subresource: str = "") -> K:
         """Accept a changed object."""
-        return thing
+        return obj
 
-    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+    async def patch(self, obj: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
         """Accept a patch."""
-        return thing
+        return obj
 
-    async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
+    async def patch_status(self, obj: K, patch: Mapping[str, Any]) -> K:
         """Accept a status."""
-        return thing
+        return obj
 
-    async def delete(self, thing: KubeObject) -> None:
+    async def delete(self, obj: KubeObject) -> None:
         """Accept a deletion."""
 
     def record(self, event: object) -> None:
@@ -265,43 +265,43 @@ class InstantApi(DiscardingApi):
         self._report(current, bound)
         self._on_bound(bound)
 
-    async def get(self, thing: K) -> K:
+    async def get(self, obj: K) -> K:
         """Return an object in its current state."""
-        current = self._find(thing)
+        current = self._find(obj)
         if current is None:
-            raise NotFound(f"{thing.key} not found")
+            raise NotFound(f"{obj.key} not found")
         return current
 
-    async def create(self, thing: K) -> K:
+    async def create(self, obj: K) -> K:
         """Create an object."""
-        self._report(None, thing)
-        return thing
+        self._report(None, obj)
+        return obj
 
-    async def update(self, thing: K, *, subresource: str = "") -> K:
+    async def update(self, obj: K, *, subresource: str = "") -> K:
         """Replace an object."""
-        return self._change(await self.get(thing), thing)
+        return self._change(await self.get(obj), obj)
 
-    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+    async def patch(self, obj: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
         """Merge a patch into an object."""
-        before = await self.get(thing)
+        before = await self.get(obj)
         if set(patch) == {"metadata"} and set(patch["metadata"]) == {"annotations"}:
             annotations = {**before.metadata.annotations, **patch["metadata"]["annotations"]}
             annotations = {name: text for name, text in annotations.items() if text is not None}
             return self._change(before, replace(before, metadata=replace(before.metadata, annotations=annotations)))
-        return self._change(before, convert(type(thing), merge_patch(to_data(before), msgspec.to_builtins(patch))))
+        return self._change(before, convert(type(obj), merge_patch(to_data(before), msgspec.to_builtins(patch))))
 
-    async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
+    async def patch_status(self, obj: K, patch: Mapping[str, Any]) -> K:
         """Apply a nomination; ignore conditions, which the scheduler does not read."""
-        if isinstance(thing, Pod) and "nominatedNodeName" in patch and (before := self._find(thing)) is not None:
+        if isinstance(obj, Pod) and "nominatedNodeName" in patch and (before := self._find(obj)) is not None:
             status = replace(before.status, nominated_node_name=patch["nominatedNodeName"] or "")
             self._change(before, replace(before, status=status))
-        return self._find(thing) or thing
+        return self._find(obj) or obj
 
-    async def delete(self, thing: KubeObject) -> None:
+    async def delete(self, obj: KubeObject) -> None:
         """Delete an object."""
-        current = self._find(thing)
-        if current is None or current.uid != thing.uid:
-            raise NotFound(f"{thing.key} not found")
+        current = self._find(obj)
+        if current is None or current.uid != obj.uid:
+            raise NotFound(f"{obj.key} not found")
         self._report(current, None)
         if isinstance(current, Pod):
             self._on_deleted(current)

@@ -1,7 +1,7 @@
 """From files to a cluster: typed objects in order of appearance, as an API server would have stored them.
 
 >>> cluster = cluster_from([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}])
->>> [thing.key for thing in cluster.objects], cluster.pending[0].uid
+>>> [obj.key for obj in cluster.objects], cluster.pending[0].uid
 (['default/a', 'default'], 'uid-0')
 """
 

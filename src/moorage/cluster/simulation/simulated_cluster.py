@@ -180,31 +180,31 @@ class SimulatedCluster:
         entry = self.api.store.get("pods", pod.key)
         return entry is not None and bind_pod(self.api.store, entry, pod.uid, node_name, self.clock.now())
 
-    async def get(self, thing: K) -> K:
+    async def get(self, obj: K) -> K:
         """Return the current state of an object."""
-        return await self._writer.get(thing)
+        return await self._writer.get(obj)
 
-    async def create(self, thing: K) -> K:
+    async def create(self, obj: K) -> K:
         """Create an object."""
-        return await self._writer.create(thing)
+        return await self._writer.create(obj)
 
-    async def update(self, thing: K, *, subresource: str = "") -> K:
+    async def update(self, obj: K, *, subresource: str = "") -> K:
         """Replace an object; Conflict if its resourceVersion has changed."""
-        return await self._writer.update(thing, subresource=subresource)
+        return await self._writer.update(obj, subresource=subresource)
 
-    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+    async def patch(self, obj: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
         """Merge a patch into an object."""
-        return await self._writer.patch(thing, patch, subresource=subresource)
+        return await self._writer.patch(obj, patch, subresource=subresource)
 
-    async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
+    async def patch_status(self, obj: K, patch: Mapping[str, Any]) -> K:
         """Merge a patch into the status of an object."""
-        return await self._writer.patch_status(thing, patch)
+        return await self._writer.patch_status(obj, patch)
 
-    async def delete(self, thing: KubeObject) -> None:
+    async def delete(self, obj: KubeObject) -> None:
         """Delete an object; a running pod gets its grace period."""
-        await self._writer.delete(thing)
-        self.evicted.add(thing.uid)
-        self.on_eviction(thing.uid)
+        await self._writer.delete(obj)
+        self.evicted.add(obj.uid)
+        self.on_eviction(obj.uid)
 
     @property
     def evictors(self) -> dict[str, str]:

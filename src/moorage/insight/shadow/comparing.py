@@ -102,8 +102,8 @@ class ShadowCluster:
         """Follow what happened; an object that cannot be taken in costs itself only."""
         try:
             match message:
-                case Known(kind, thing):
-                    self._known(kind, thing)
+                case Known(kind, obj):
+                    self._known(kind, obj)
                 case Removed(kind, key, is_final):
                     self._gone(kind, key, is_final)
                 case Assumed(key, node):

@@ -22,7 +22,7 @@ class Known(_Message, frozen=True, tag="k"):
     """The current state of an object."""
 
     kind: str
-    thing: Raw
+    obj: Raw
 
 
 class Removed(_Message, frozen=True, tag="g"):
@@ -112,6 +112,6 @@ Answer: TypeAlias = ShadowReady | ShadowWhole | ShadowBroken | Comparison
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def as_raw(thing: Struct) -> Raw:
+def as_raw(obj: Struct) -> Raw:
     """Encode an object to be sent."""
-    return Raw(_encode(thing))
+    return Raw(_encode(obj))

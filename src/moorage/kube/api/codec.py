@@ -42,11 +42,11 @@ def convert(kind: type[T], content: Mapping[str, Any]) -> T:
     return msgspec.convert(plain, kind)
 
 
-def to_data(thing: KubeObject) -> Data:
+def to_data(obj: KubeObject) -> Data:
     """Turn an object into plain data."""
-    if isinstance(thing, CustomObject):
-        return {**thing.content, "metadata": msgspec.to_builtins(thing.metadata)}
-    data: Data = msgspec.json.decode(msgspec.json.encode(thing)) if thing.holds_json else msgspec.to_builtins(thing)
+    if isinstance(obj, CustomObject):
+        return {**obj.content, "metadata": msgspec.to_builtins(obj.metadata)}
+    data: Data = msgspec.json.decode(msgspec.json.encode(obj)) if obj.holds_json else msgspec.to_builtins(obj)
     return data
 
 
@@ -59,7 +59,7 @@ def without_nulls(content: Any) -> Any:
     return content
 
 
-def encode(thing: KubeObject) -> Data:
+def encode(obj: KubeObject) -> Data:
     """Turn an object into plain data with its ``apiVersion`` and ``kind``."""
-    kind = kind_of(type(thing))
-    return {"apiVersion": kind.api_version, "kind": kind.name, **to_data(thing)}
+    kind = kind_of(type(obj))
+    return {"apiVersion": kind.api_version, "kind": kind.name, **to_data(obj)}

@@ -12,7 +12,7 @@ _Parts = dict[str, msgspec.Raw]
 _PLACE = "_original"
 
 
-def keep_original(thing: KubeObject, body: msgspec.Raw) -> None:
+def keep_original(obj: KubeObject, body: msgspec.Raw) -> None:
     """Keep the text of an object with it.
 
     As kube-scheduler keeps objects: without ``kind``, and pods, but not nodes, without ``managedFields``, which are
@@ -21,26 +21,26 @@ def keep_original(thing: KubeObject, body: msgspec.Raw) -> None:
     parts = msgspec.json.decode(body, type=_Parts)
     parts.pop("kind", None)
     parts.pop("apiVersion", None)
-    if isinstance(thing, Pod) and "metadata" in parts:
+    if isinstance(obj, Pod) and "metadata" in parts:
         metadata = msgspec.json.decode(parts["metadata"], type=_Parts | None) or {}
         metadata.pop("managedFields", None)
         parts["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
-    thing.__dict__[_PLACE] = msgspec.json.encode(parts)
+    obj.__dict__[_PLACE] = msgspec.json.encode(parts)
 
 
-def carry_original(thing: KubeObject, copy: KubeObject) -> None:
+def carry_original(obj: KubeObject, copy: KubeObject) -> None:
     """Have a copy with other fields keep the text, too."""
-    if _PLACE in thing.__dict__:
-        copy.__dict__[_PLACE] = thing.__dict__[_PLACE]
+    if _PLACE in obj.__dict__:
+        copy.__dict__[_PLACE] = obj.__dict__[_PLACE]
 
 
-def whole(thing: KubeObject) -> object:
+def whole(obj: KubeObject) -> object:
     """Return an object to be written as JSON: with every field it came with, or those we know if no text was kept."""
-    text: bytes | None = thing.__dict__.get(_PLACE)
+    text: bytes | None = obj.__dict__.get(_PLACE)
     if text is None:
-        return thing
-    if isinstance(thing, Pod) and thing.node_name:
-        text = _placed(text, thing.node_name)
+        return obj
+    if isinstance(obj, Pod) and obj.node_name:
+        text = _placed(text, obj.node_name)
     return msgspec.Raw(text)
 
 

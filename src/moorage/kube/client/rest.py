@@ -166,27 +166,27 @@ class ApiClient:
             raise ServerError(f"invalid list of {kind.__name__}: {error}") from error
         return [decoded(kind, bytes(item)) for item in items or ()]
 
-    async def create(self, thing: T) -> T:
+    async def create(self, obj: T) -> T:
         """Create an object and return it as stored."""
-        path = kind_of(type(thing)).path(namespace=thing.namespace)
-        return decoded(type(thing), await self.request("POST", path, encoded(thing)))
+        path = kind_of(type(obj)).path(namespace=obj.namespace)
+        return decoded(type(obj), await self.request("POST", path, encoded(obj)))
 
-    async def update(self, thing: T, subresource: str = "") -> T:
+    async def update(self, obj: T, subresource: str = "") -> T:
         """Replace an object by the fields of its struct; only for kinds without fields of other writers."""
-        path = kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
-        return decoded(type(thing), await self.request("PUT", path, encoded(thing)))
+        path = kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
+        return decoded(type(obj), await self.request("PUT", path, encoded(obj)))
 
     async def patch(
-        self, thing: T, patch: Mapping[str, Any], *, subresource: str = "", content_type: str = MERGE_PATCH
+        self, obj: T, patch: Mapping[str, Any], *, subresource: str = "", content_type: str = MERGE_PATCH
     ) -> T:
         """Merge something into an object and return it as stored."""
-        path = kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
+        path = kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
         body = await self.request("PATCH", path, msgspec.json.encode(patch), content_type)
-        return decoded(type(thing), body)
+        return decoded(type(obj), body)
 
-    async def delete(self, thing: KubeObject) -> None:
+    async def delete(self, obj: KubeObject) -> None:
         """Delete an object."""
-        await self.request("DELETE", kind_of(type(thing)).path(thing.name, thing.namespace))
+        await self.request("DELETE", kind_of(type(obj)).path(obj.name, obj.namespace))
 
 
 class RawList(msgspec.Struct, frozen=True):

@@ -255,15 +255,15 @@ class EventHandlers:
         except CacheError as refusal:
             log.warning("cache refused an event", node=node.name, reason=str(refusal))
 
-    def object_added(self, thing: KubeObject) -> None:
+    def object_added(self, obj: KubeObject) -> None:
         """Take in an object of any other kind."""
-        self._objects[type(thing)].put(thing)
-        if self._groups is not None and isinstance(thing, PodGroup | CompositePodGroup):
-            self._groups.put(thing)
-            self._queued_groups.group_added(thing)
+        self._objects[type(obj)].put(obj)
+        if self._groups is not None and isinstance(obj, PodGroup | CompositePodGroup):
+            self._groups.put(obj)
+            self._queued_groups.group_added(obj)
         elif self._sources is not None:
-            self._sources.object_changed(thing)
-        self._notify(Action.ADD, type(thing), None, thing)
+            self._sources.object_changed(obj)
+        self._notify(Action.ADD, type(obj), None, obj)
 
     def object_updated(self, old: KubeObject, new: KubeObject) -> None:
         """Follow a change of an object of any other kind."""
@@ -277,15 +277,15 @@ class EventHandlers:
             self._sources.object_changed(new)
         self._notify(Action.UPDATE, type(new), old, new)
 
-    def object_deleted(self, thing: KubeObject) -> None:
+    def object_deleted(self, obj: KubeObject) -> None:
         """Forget an object of any other kind."""
-        self._objects[type(thing)].drop(thing)
-        if self._groups is not None and isinstance(thing, PodGroup | CompositePodGroup):
-            self._groups.drop(thing)
-            self._queued_groups.group_deleted(thing)
+        self._objects[type(obj)].drop(obj)
+        if self._groups is not None and isinstance(obj, PodGroup | CompositePodGroup):
+            self._groups.drop(obj)
+            self._queued_groups.group_deleted(obj)
         elif self._sources is not None:
-            self._sources.object_changed(thing)
-        self._notify(Action.DELETE, type(thing), thing, None)
+            self._sources.object_changed(obj)
+        self._notify(Action.DELETE, type(obj), obj, None)
 
     @property
     def _queued_groups(self) -> GroupQueue:
@@ -373,13 +373,13 @@ def _warn(pod: Pod, refusal: CacheError) -> None:
     log.warning("cache refused an event", pod=pod.key, reason=str(refusal))
 
 
-def resource_of(thing: KubeObject) -> str:
+def resource_of(obj: KubeObject) -> str:
     """Name the resource of an object's events, as metrics do; kinds that no plugin registers for by their struct."""
-    if isinstance(thing, Pod):
-        return Resource.ASSIGNED_POD if thing.node_name else Resource.UNSCHEDULED_POD
-    if isinstance(thing, Node):
+    if isinstance(obj, Pod):
+        return Resource.ASSIGNED_POD if obj.node_name else Resource.UNSCHEDULED_POD
+    if isinstance(obj, Node):
         return Resource.NODE
-    kind = type(thing)
+    kind = type(obj)
     return RESOURCES.get(kind) or _own_resource(kind) or kind.__name__
 
 

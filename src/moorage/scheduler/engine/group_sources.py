@@ -140,11 +140,11 @@ class GroupSources:
 
     # ── what describes groups ────────────────────────────────────────────────────────────────────────────────────────
 
-    def object_changed(self, thing: KubeObject) -> None:
+    def object_changed(self, obj: KubeObject) -> None:
         """Follow an object that has come, changed or gone, as the listers show it now."""
         for source in chain.from_iterable(self._sources.values()):
-            if type(thing) in source.group_kinds and (name := source.name_of_object(thing)):
-                key = f"{thing.namespace}/{name}"
+            if type(obj) in source.group_kinds and (name := source.name_of_object(obj)):
+                key = f"{obj.namespace}/{name}"
                 describing = self._source_of.setdefault(key, source)
                 self._describe(describing, key)
                 describing.group_changed(key)

@@ -53,7 +53,7 @@ class GroupSourcePlugin(Plugin):
         """Return whether a member leaves the description of a group unchanged, so that ``describe`` is not called."""
         return False
 
-    def name_of_object(self, thing: KubeObject) -> str:
+    def name_of_object(self, obj: KubeObject) -> str:
         """Return the name of the group, in the same namespace, that an object of ``group_kinds`` describes."""
         return ""
 

@@ -56,15 +56,15 @@ class ClusterApi(Protocol):
         """Bind a pod to a node."""
         ...
 
-    async def get(self, thing: K) -> K:
+    async def get(self, obj: K) -> K:
         """Return an object as currently stored; raise :class:`~moorage.common.errors.NotFound` if it does not exist."""
         ...
 
-    async def create(self, thing: K) -> K:
+    async def create(self, obj: K) -> K:
         """Create an object and return it as stored."""
         ...
 
-    async def update(self, thing: K, *, subresource: str = "") -> K:
+    async def update(self, obj: K, *, subresource: str = "") -> K:
         """Write a changed object, and return it as stored.
 
         Only changed fields are sent, so fields without a struct member are preserved. Raise
@@ -73,21 +73,21 @@ class ClusterApi(Protocol):
         """
         ...
 
-    async def patch(self, thing: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
+    async def patch(self, obj: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
         """Merge something into an object, whichever version it has, and return it as stored.
 
         A JSON merge patch: ``None`` removes a field, and lists are replaced.
         """
         ...
 
-    async def patch_status(self, thing: K, patch: Mapping[str, Any]) -> K:
+    async def patch_status(self, obj: K, patch: Mapping[str, Any]) -> K:
         """Merge something into an object's status, and return the object as stored.
 
         Conditions are merged by type, but for custom resources.
         """
         ...
 
-    async def delete(self, thing: KubeObject) -> None:
+    async def delete(self, obj: KubeObject) -> None:
         """Delete an object."""
         ...
 

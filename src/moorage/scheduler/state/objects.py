@@ -84,28 +84,28 @@ class ObjectCache(Generic[T]):
         """Go through all objects, or those of a namespace, in the order in which they appeared."""
         return iter((self._objects if namespace is None else self._by_namespace.get(namespace, {})).values())
 
-    def put(self, thing: T) -> T | None:
+    def put(self, obj: T) -> T | None:
         """Add or replace an object; return the replaced one."""
-        key, meta = thing.key, thing.metadata
+        key, meta = obj.key, obj.metadata
         before = self._objects.get(key)
-        self._objects[key] = thing
+        self._objects[key] = obj
         if meta.namespace not in self._by_namespace:
             self._by_namespace[meta.namespace] = {}
-        self._by_namespace[meta.namespace][meta.name] = thing
+        self._by_namespace[meta.namespace][meta.name] = obj
         if before is None:
             self._log.max_length = min(max(MIN_LENGTH, len(self._objects)), MAX_LENGTH)
         self._log.note(key)
         return before
 
-    def drop(self, thing: KubeObject) -> T | None:
+    def drop(self, obj: KubeObject) -> T | None:
         """Remove an object; return its cached version."""
-        before = self._objects.pop(thing.key, None)
+        before = self._objects.pop(obj.key, None)
         if before is not None:
-            of_namespace = self._by_namespace[thing.namespace]
-            del of_namespace[thing.name]
+            of_namespace = self._by_namespace[obj.namespace]
+            del of_namespace[obj.name]
             if not of_namespace:
-                del self._by_namespace[thing.namespace]
-            self._log.note(thing.key)
+                del self._by_namespace[obj.namespace]
+            self._log.note(obj.key)
         return before
 
 

@@ -128,48 +128,48 @@ class ApiWriter:
             else:
                 return current if current.uid == obj.uid else None
 
-    async def get(self, thing: T) -> T:
+    async def get(self, obj: T) -> T:
         """Read the current version of an object."""
-        return await self._dispatcher.run(lambda: self._client.get(type(thing), thing.name, thing.namespace))
+        return await self._dispatcher.run(lambda: self._client.get(type(obj), obj.name, obj.namespace))
 
-    async def create(self, thing: T) -> T:
+    async def create(self, obj: T) -> T:
         """Create an object and return it as stored."""
-        kind = kind_of(type(thing))
-        if kind.namespaced and not thing.namespace:
-            raise ValueError(f"{kind.name} {thing.name!r} has no namespace: set metadata.namespace")
-        return await self._dispatcher.run(lambda: self._client.create(thing))
+        kind = kind_of(type(obj))
+        if kind.namespaced and not obj.namespace:
+            raise ValueError(f"{kind.name} {obj.name!r} has no namespace: set metadata.namespace")
+        return await self._dispatcher.run(lambda: self._client.create(obj))
 
-    async def update(self, thing: T, *, subresource: str = "") -> T:
+    async def update(self, obj: T, *, subresource: str = "") -> T:
         """Change an object of the same resourceVersion and return it as stored.
 
         Only the differences are sent: our structs do not contain every field, and unknown fields must survive. If the
         response is lost, read the object, and write it again if it has not changed. Otherwise a device or volume whose
         allocation is stored, or still arrives, would count as free and be allocated twice.
         """
-        before = await self._version_before(thing)
-        patch = patch_between(before, thing)
+        before = await self._version_before(obj)
+        patch = patch_between(before, obj)
         if not patch:
-            return thing
-        patch.setdefault("metadata", {})["resourceVersion"] = thing.metadata.resource_version
-        path = kind_of(type(thing)).path(thing.name, thing.namespace, subresource)
+            return obj
+        patch.setdefault("metadata", {})["resourceVersion"] = obj.metadata.resource_version
+        path = kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
         body = _encoder.encode(patch)
         outcome = UnknownOutcome()
         while True:
             try:
                 response = await self._dispatcher.run(lambda: self._client.request("PATCH", path, body, MERGE_PATCH))
             except NotFound as error:
-                raise await self._explain_not_found(thing, subresource, error) from error
+                raise await self._explain_not_found(obj, subresource, error) from error
             except UNKNOWN_OUTCOME as error:
                 # The conflict may be with our own write: a retry after a lost response has an old version.
-                current = await self._read_back(thing, outcome.add(error))
+                current = await self._read_back(obj, outcome.add(error))
                 if current is not None and has_been_patched(to_data(current), patch):
                     return current
-                version = thing.metadata.resource_version
+                version = obj.metadata.resource_version
                 if current is None or current.metadata.resource_version != version or outcome.is_final:
                     raise
             else:
-                stored = decoded(type(thing), response)
-                self._written.put(thing.uid or thing.key, stored)
+                stored = decoded(type(obj), response)
+                self._written.put(obj.uid or obj.key, stored)
                 return stored
 
     async def _version_before(self, obj: T) -> T:
@@ -185,21 +185,21 @@ class ApiWriter:
             raise Conflict(f"{obj.key} has changed: its version is {stored_version}, the update is for {version}")
         return current
 
-    async def patch(self, thing: T, patch: Mapping[str, Any], *, subresource: str = "") -> T:
+    async def patch(self, obj: T, patch: Mapping[str, Any], *, subresource: str = "") -> T:
         """Apply a JSON merge patch to any version of an object, and return it as stored.
 
         Null removes a field, and lists are replaced. Writes about one object are sent in the order of the calls.
         """
-        return decoded(type(thing), await self._patch(thing, patch, subresource, MERGE_PATCH))
+        return decoded(type(obj), await self._patch(obj, patch, subresource, MERGE_PATCH))
 
-    async def patch_status(self, thing: T, patch: Mapping[str, Any]) -> T:
+    async def patch_status(self, obj: T, patch: Mapping[str, Any]) -> T:
         """Patch the status of an object, and return the object as stored.
 
         Conditions are merged by type. Custom resources support only JSON merge patches, which replace lists.
         """
-        status = {"status": self._with_transition_times(thing, patch)}
-        content_type = MERGE_PATCH if is_custom(thing) else STRATEGIC_MERGE_PATCH
-        return decoded(type(thing), await self._patch(thing, status, "status", content_type))
+        status = {"status": self._with_transition_times(obj, patch)}
+        content_type = MERGE_PATCH if is_custom(obj) else STRATEGIC_MERGE_PATCH
+        return decoded(type(obj), await self._patch(obj, status, "status", content_type))
 
     async def _patch(self, obj: KubeObject, patch: Mapping[str, Any], subresource: str, content_type: str) -> bytes:
         body = _encoder.encode(patch)
@@ -241,9 +241,9 @@ class ApiWriter:
         ]
         return {**patch, "conditions": conditions}
 
-    async def delete(self, thing: KubeObject) -> None:
+    async def delete(self, obj: KubeObject) -> None:
         """Request the deletion of an object."""
-        await self._dispatcher.run(lambda: self._client.delete(thing))
+        await self._dispatcher.run(lambda: self._client.delete(obj))
 
     def record(self, event: EventNote) -> None:
         """Record an event; never waits and never fails."""

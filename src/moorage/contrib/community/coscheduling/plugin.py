@@ -104,8 +104,8 @@ class Coscheduling(
     def is_described(self, group: DescribedGroup, pod: Pod) -> bool:
         return is_settled(group, pod)
 
-    def name_of_object(self, thing: KubeObject) -> str:
-        return name_by_label(thing.name)
+    def name_of_object(self, obj: KubeObject) -> str:
+        return name_by_label(obj.name)
 
     # ── into the queue ───────────────────────────────────────────────────────────────────────────────────────────────
 
