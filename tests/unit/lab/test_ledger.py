@@ -9,8 +9,9 @@ from tests.unit.lab.test_trials import config_with
 from moorage.common.clock import VirtualClock
 from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.gpu_sharing import GPU_MILLI
+from moorage.lab.cluster_files import Watts
 from moorage.lab.conditions import NodeFailures
-from moorage.lab.ledger import RESOURCES
+from moorage.lab.ledger import RESOURCES, UsageLedger
 from moorage.lab.playing import Play, TrialWatch
 from moorage.lab.trace import TracePod
 from moorage.lab.trial import Trial, load_trial_policy
@@ -34,7 +35,25 @@ def random_trial(seed: int) -> Trial:
     ]
     failing = NodeFailures(600.0, 60.0) if seed % 2 else None
     config = config_with(enabled=("GpuShare",), weights={"FGD": 2})
-    return trial_with(*pods, cluster=pool_cluster(3, 8, gpus=4), config=config, seed=seed, node_failures=failing)
+    return trial_with(
+        *pods,
+        cluster=pool_cluster(3, 8, gpus=4, price=1.5, watts=Watts(100, 300)),
+        config=config,
+        seed=seed,
+        node_failures=failing,
+    )
+
+
+def check_sums(ledger: UsageLedger) -> None:
+    """Recompute the incremental sums from the accounts of the nodes."""
+    accounts = ledger.nodes.values()
+    used = [account for account in accounts if account.pods]
+    assert ledger.price == pytest.approx(sum(account.price for account in accounts))
+    assert ledger.price_used == pytest.approx(sum(account.price for account in used))
+    assert ledger.watts == pytest.approx(sum(account.watts for account in accounts))
+    assert ledger.watts_used == pytest.approx(sum(account.watts for account in used))
+    assert ledger.total == [sum(column) for column in zip(*(account.total for account in accounts), strict=True)]
+    assert ledger.free == [sum(column) for column in zip(*(account.free for account in accounts), strict=True)]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -47,6 +66,7 @@ def test_no_node_is_over_capacity_and_counts_match_the_scheduler(seed: int) -> N
             assert ledger.overcommitted == 0
             infos = {info.name: info for info in play.scheduler.cache.nodes}
             assert infos.keys() == ledger.nodes.keys()
+            check_sums(ledger)
             for name, info in infos.items():
                 free = [info.allocatable.get(key, 0) - info.requested.get(key, 0) for key in RESOURCES]
                 assert free == ledger.nodes[name].free, name
