@@ -81,13 +81,14 @@ def _resolve_files(pod_file: str, files: list[str] | None, cluster: list[str] | 
     if pod_file:
         return pod_file, [*(files or ()), *(cluster or ())] or None
     if files is None or len(files) != 1:
-        raise typer.BadParameter("missing POD_FILE, such as: moorage capacity pod.yaml -f cluster.yaml")
-    typer.echo("note: -f will name the cluster; write `moorage capacity POD_FILE [-f CLUSTER]`", err=True)
+        raise typer.BadParameter("POD_FILE is missing; for example: moorage capacity pod.yaml -f cluster.yaml")
+    typer.echo("note: -f names the cluster in future; write `moorage capacity POD_FILE [-f CLUSTER]`", err=True)
     return files[0], cluster
 
 
 def _print(result: "ReplicaCapacity") -> None:
-    typer.echo(f"{result.fits} more copies of {result.pod} fit")
+    copies = "copy of {} fits" if result.fits == 1 else "copies of {} fit"
+    typer.echo(f"{result.fits} more {copies.format(result.pod)}")
     ranked = sorted(result.nodes.items(), key=lambda item: -item[1])
     for node, count in ranked[:MAX_LISTED]:
         typer.echo(f"  {count:>6}  {node}")

@@ -40,7 +40,7 @@ NodeOption = Annotated[
     typer.Option("--node", metavar="NAME", help="Explain why the pod is not on this node, and suggest changes."),
 ]
 TimeoutOption = Annotated[
-    str, typer.Option("--timeout", metavar="DURATION", help="Time limit of the search for changes.")
+    str, typer.Option("--timeout", metavar="DURATION", help="Time limit for the search for changes.")
 ]
 
 

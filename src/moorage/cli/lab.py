@@ -214,7 +214,7 @@ def generate(
 
     if per_hour is not None and not 0 < per_hour < float("inf"):
         raise InputError("--per-hour", f"{per_hour:g} is not a rate", hint="use a number above 0")
-    trace = generate_trace(preset, seed, pods=pods, pods_per_hour=per_hour)
+    trace = generate_trace(preset, seed, pods=pods, pods_per_hour=per_hour, where="--preset")
     write_trace(out, trace)
     last = trace.pods[-1].arrives if trace.pods else 0.0
     typer.echo(f"{out}: {len(trace.pods)} pods in {last / 3600:.1f} hours")

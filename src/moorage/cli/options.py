@@ -51,10 +51,10 @@ DecisionLogOption = Annotated[
     typer.Option("--decision-log", metavar="FILE", help="Decision log written by `moorage scheduler --decision-log`."),
 ]
 KubeconfigOption = Annotated[
-    str, typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster (default: as kubectl).")
+    str, typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster (default: same as kubectl).")
 ]
 ContextOption = Annotated[str, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig to use.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress bar and no notes.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the progress bar or notes.")]
 AddressOption = Annotated[str, typer.Option("--address", metavar="IP", help="Address to listen on.")]
 PortOption = Annotated[
     int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port to listen on; 0 picks a free one.")

@@ -1,4 +1,4 @@
-"""`moorage promote`: activate a shadow configuration, or undo that."""
+"""`moorage promote`: activate a shadow configuration, or restore the previous one."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -49,7 +49,7 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
 ) -> None:
-    """Activate a shadow configuration, or undo that.
+    """Activate a shadow configuration, or restore the previous one.
 
     The configuration is validated, and the differences are printed. The running scheduler reloads it without a
     restart. Settings that need a restart (leaderElection, clientConnection) keep their values. The previous

@@ -17,7 +17,10 @@ def record(
         typer.Argument(metavar="TRACE", help="Output file; the extension selects the format (.jsonl, .csv, .parquet)."),
     ],
     for_: Annotated[
-        str, typer.Option("--for", metavar="DURATION", help="Stop after this time, such as 30m (default: at Ctrl-C).")
+        str,
+        typer.Option(
+            "--for", metavar="DURATION", help="Stop after this time, such as 30m (default: run until Ctrl-C)."
+        ),
     ] = "",
     cluster_out: Annotated[
         Path | None,

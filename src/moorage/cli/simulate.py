@@ -85,11 +85,13 @@ OnePassOption = Annotated[
 ]
 SearchOption = Annotated[
     NodeSearch,
-    typer.Option("--search", help="With --one-pass: examine all nodes, or the configured percentageOfNodesToScore."),
+    typer.Option(
+        "--search", help="With --one-pass: examine all nodes, or only the configured percentageOfNodesToScore."
+    ),
 ]
 ForOption = Annotated[
     str,
-    typer.Option("--for", metavar="DURATION", help="Limit of the virtual time, such as 90s or 1h (default: 24h)."),
+    typer.Option("--for", metavar="DURATION", help="Virtual time limit, such as 90s or 1h (default: 24h)."),
 ]
 RunForOption = Annotated[
     str,
@@ -135,7 +137,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
 
     The simulation includes the pods of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs. The
     scheduler and the controllers run in virtual time until nothing changes, for at most a day. Pods are
-    bound, start, run and end; preemption and backoff take place.
+    bound, start, run and end; preemption and backoff are simulated.
 
     What-if questions: --snapshot loads a saved live cluster, and -f adds objects to it. --set, --remove-node and
     --add-nodes change the cluster first. --compare simulates two configurations.

@@ -173,7 +173,9 @@ def decode_line(decoder: msgspec.json.Decoder[T], line: str, location: str) -> T
     except (msgspec.DecodeError, RecursionError) as error:
         match = _BYTE.search(str(error))
         column = int(match[1]) + 1 if match else len(line.rstrip()) + 1
-        raise InputError(f"{location}, column {column}", f"invalid JSON: {error}") from error
+        raise InputError(
+            f"{location}, column {column}", f"invalid JSON: {str(error).removeprefix('JSON is malformed: ')}"
+        ) from error
 
 
 def column_of(line: str, field: str, text: str = "") -> int:

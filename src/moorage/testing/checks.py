@@ -98,7 +98,7 @@ def _build(plugin: type[Plugin] | PluginFactory, rig: Rig) -> Plugin:
 
 
 def _default_args(plugin: type[Plugin]) -> Any:
-    """Return what a plugin gets that nothing is configured for; ``None`` if its arguments have to be given."""
+    """Return the default arguments of a plugin; ``None`` if it has none or they are required."""
     try:
         return None if plugin.Args is None else plugin.Args()
     except TypeError:

@@ -251,7 +251,7 @@ BAD = {
     "no file at all": (["simulate"], "no cluster given; add -f FILE or --snapshot FILE"),
     "an unknown plugin": (
         ["simulate", "-f", "nowhere.yaml", "--plugin", "nothing"],
-        "a plugin is named as module:Class",
+        "expected module:Class",
     ),
     "an unknown gate": (
         ["simulate", "-f", "nowhere.yaml", "--feature-gates", "X=true"],

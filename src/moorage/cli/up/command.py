@@ -37,7 +37,7 @@ KubeconfigOption = Annotated[
     typer.Option("--kubeconfig", metavar="FILE", help="File to write the kubeconfig to (default: a temporary file)."),
 ]
 NoScheduler = Annotated[
-    bool, typer.Option("--no-scheduler", help="Start no scheduler; run your own with the kubeconfig.")
+    bool, typer.Option("--no-scheduler", help="Do not start a scheduler; run your own with the kubeconfig.")
 ]
 LogOption = Annotated[
     Path | None,
@@ -47,7 +47,10 @@ ReloadOption = Annotated[
     bool, typer.Option("--reload/--no-reload", help="Reload plugins and configuration when their files change.")
 ]
 ForOption = Annotated[
-    str, typer.Option("--for", metavar="DURATION", help="Stop after this time, such as 30s or 5m (default: at Ctrl-C).")
+    str,
+    typer.Option(
+        "--for", metavar="DURATION", help="Stop after this time, such as 30s or 5m (default: run until Ctrl-C)."
+    ),
 ]
 
 

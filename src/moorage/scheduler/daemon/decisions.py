@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 def log_bound(queued: QueuedPodInfo, node_name: str, evaluated: int, feasible: int) -> None:
-    """Log that a pod got its node, after how many were looked at and found to fit."""
+    """Log a binding, with the numbers of evaluated and feasible nodes."""
     if VERBOSITY.of(__name__) >= LEVEL:
         log.info(
             "Successfully bound pod to node",

@@ -125,7 +125,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
 
     @property
     def claims(self) -> ClaimIndex:
-        """Which pods on nodes use which claims, and which disks named in line."""
+        """Which pods on nodes use which claims, and which inline disks."""
         return self._services.cache.claims
 
     @property

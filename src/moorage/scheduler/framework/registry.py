@@ -108,9 +108,7 @@ class Registry(Mapping[str, type[Plugin]]):
         if not module_name or not attribute:
             package, _, name = path.rpartition(".")
             suggestion = f"did you mean {package}:{name}?" if package and name and ":" not in path else ""
-            raise ConfigError(
-                where, "a plugin is named as module:Class", hint=suggestion or "e.g. my_package.spot:SpotOnly"
-            )
+            raise ConfigError(where, "expected module:Class", hint=suggestion or "e.g. my_package.spot:SpotOnly")
         module = _imported(lambda: importlib.import_module(module_name), where)
         if not hasattr(module, attribute):
             hint = did_you_mean(attribute, [name for name in vars(module) if not name.startswith("_")])
@@ -160,7 +158,7 @@ def _how_to_make_one(candidate: object) -> str:
         return 'write @filter_function("why not") or @score_function above it: from moorage import filter_function'
     if isinstance(candidate, Plugin):
         return f"name the class, {type(candidate).__name__}, and not an instance of it"
-    return "inherit from FilterPlugin or another base"
+    return "inherit from FilterPlugin or another plugin base class"
 
 
 def _is_struct(kind: object) -> bool:

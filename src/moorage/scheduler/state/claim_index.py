@@ -1,4 +1,4 @@
-"""Which pods on nodes use which claims, and which disks named in line, so that a conflict costs one look-up."""
+"""Which pods on nodes use which claims, and which inline disks, so that a conflict costs one look-up."""
 
 from collections.abc import Collection, Iterator
 from typing import NamedTuple

@@ -18,7 +18,7 @@ class ClusterHandle(Handle, Protocol):
 
     @property
     def claims(self) -> ClaimIndex:
-        """Which pods on nodes use which claims, and which disks named in line."""
+        """Which pods on nodes use which claims, and which inline disks."""
         ...
 
     @property

@@ -186,7 +186,7 @@ class PodGroups:
         return chain[-1] if self.parent_of(chain[-1]) is None else None
 
     def chain(self, group: Group) -> Iterator[Group]:
-        """Go up from a group as far as parents are there; a circle ends where it closes."""
+        """Go up from a group while parents exist; stop at a cycle."""
         visited: set[str] = set()
         above: Group | None = group
         while above is not None:

@@ -20,7 +20,7 @@ def facts(moment: ClusterMoment) -> tuple[object, ...]:
     return moment.requested["cpu"].tolist(), moment.pods.tolist(), dict(moment.placed), waiting, moment.bound
 
 
-def test_any_moment_is_the_same_from_wherever_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_at_a_time_is_independent_of_the_seek_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "CHECKPOINT_STEPS", 7)
     run, chance = replayed(CLUSTER), Random(1)
     for _ in range(40):

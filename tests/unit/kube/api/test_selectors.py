@@ -102,7 +102,7 @@ def test_a_comparison_needs_one_integer(values: tuple[str, ...]) -> None:
         parse_requirement("n", "Gt", values, known=NODE_OPERATORS)
 
 
-def test_node_terms_are_strict_alone_and_forgiven_in_a_selector() -> None:
+def test_invalid_node_term_raises_alone_but_not_in_a_selector() -> None:
     wrong = NodeSelectorTerm(match_fields=(NodeSelectorRequirement("metadata.name", "Exists"),))
     name_term = NodeSelectorTerm(match_fields=(NodeSelectorRequirement("metadata.name", "In", ("a",)),))
     with pytest.raises(SelectorError, match="write In or NotIn"):

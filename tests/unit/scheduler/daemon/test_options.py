@@ -50,7 +50,7 @@ def test_without_a_file_deprecated_flags_count_if_given() -> None:
     assert (options.config.enable_profiling, options.config.enable_contention_profiling) == (False, False)
 
 
-def test_without_anything_there_is_no_client_side_limit() -> None:
+def test_there_is_no_client_side_limit_by_default() -> None:
     connection = load_options([]).config.client_connection
     assert (connection.qps, connection.burst) == (None, None)
 

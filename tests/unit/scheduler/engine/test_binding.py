@@ -191,7 +191,7 @@ def test_permit_refuses() -> None:
     assert simulation.scheduler.cache.pod_count == 0
 
 
-def test_neighbours_that_allow_it_pre_bind_at_once() -> None:
+def test_parallel_pre_bind_plugins_run_concurrently() -> None:
     simulate(Slow, AlsoSlow)
     assert STORY[:2] == ["Slow starts", "AlsoSlow starts"]
     assert sorted(STORY[2:]) == ["AlsoSlow ends", "Slow ends"], "both end at the same moment"

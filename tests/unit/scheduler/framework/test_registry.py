@@ -119,9 +119,9 @@ MODULES = {
     ),
     "a name that is not in it": ("author:Spots", "class Spot: pass", "has no 'Spots'\n  hint: did you mean 'Spot'?"),
     "something else in it": ("author:X", "X = 3", "3 is not a plugin class"),
-    "no name": ("author", "", "a plugin is named as module:Class\n  hint: e.g. my_package.spot:SpotOnly"),
-    "a dot for the colon": ("author.spot.Spot", "", "named as module:Class\n  hint: did you mean author.spot:Spot?"),
-    "no module": (":X", "", "a plugin is named as module:Class"),
+    "no name": ("author", "", "expected module:Class\n  hint: e.g. my_package.spot:SpotOnly"),
+    "a dot for the colon": ("author.spot.Spot", "", "expected module:Class\n  hint: did you mean author.spot:Spot?"),
+    "no module": (":X", "", "expected module:Class"),
 }
 
 

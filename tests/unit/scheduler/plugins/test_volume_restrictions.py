@@ -166,7 +166,7 @@ def test_hint_after_pod_deletion(gone: Pod, want: QueueingHint) -> None:
     assert after_pod_deleted(WAITING, gone, None) == want
 
 
-def test_hint_after_a_claim_came() -> None:
+def test_hint_after_a_claim_is_added() -> None:
     assert after_claim_added(WAITING, None, make_claim("data")) == QueueingHint.QUEUE
     assert after_claim_added(WAITING, None, make_claim("other")) == QueueingHint.SKIP
     assert after_claim_added(WAITING, None, make_claim("data", namespace="other")) == QueueingHint.SKIP

@@ -20,7 +20,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_images_are_those_of_the_nodes_there_are(history: list[Step]) -> None:
+def test_images_match_the_current_nodes(history: list[Step]) -> None:
     cache = Cache()
     for name, images in history:
         for image in IMAGES:

@@ -68,7 +68,7 @@ _ALL: Final = (
         kinds.TEXT,
         "",
         AUTHENTICATION,
-        "Kubeconfig for TokenReviews; anonymous without one.",
+        "Kubeconfig for TokenReviews; without it, all are anonymous.",
     ),
     Flag("authentication-skip-lookup", kinds.BOOL, False, AUTHENTICATION, "Do not look up client CAs in the cluster."),
     Flag(
@@ -142,7 +142,13 @@ _ALL: Final = (
         moot="one loop without locks has no contention to profile",
     ),
     Flag("kubeconfig", kinds.TEXT, "", DEPRECATED, "Kubeconfig of the API server. Ignored with --config."),
-    Flag("kube-api-qps", kinds.FLOAT, DEFAULT_QPS, DEPRECATED, "Requests per second; unlimited unless set."),
+    Flag(
+        "kube-api-qps",
+        kinds.FLOAT,
+        DEFAULT_QPS,
+        DEPRECATED,
+        "Maximum requests per second, if set. Ignored with --config.",
+    ),
     Flag("kube-api-burst", kinds.INT32, DEFAULT_BURST, DEPRECATED, "Burst of requests above --kube-api-qps."),
     Flag(
         "kube-api-content-type",
@@ -179,7 +185,7 @@ _ALL: Final = (
         kinds.DURATION,
         _ELECTION.retry_period,
         LEADER_ELECTION,
-        "Interval of attempts to acquire or renew the lease.",
+        "Time between attempts to acquire or renew the lease.",
     ),
     Flag(
         "leader-elect-resource-lock",
@@ -197,7 +203,7 @@ _ALL: Final = (
         "Namespace of the lease.",
     ),
     Flag("feature-gates", kinds.GATES, (), FEATURES, "Feature gates: A=true,B=false or kube:A=true; may be repeated."),
-    Flag("emulated-version", kinds.TEXTS, (), FEATURES, "Release that defines the default gates: 1.34 to 1.37."),
+    Flag("emulated-version", kinds.TEXTS, (), FEATURES, "Release whose feature gate defaults apply: 1.34 to 1.37."),
     Flag(
         "min-compatibility-version",
         kinds.TEXTS,
@@ -211,7 +217,11 @@ _ALL: Final = (
     Flag("allow-metric-labels-manifest", kinds.TEXT, "", METRICS, "File with an allowListMapping of the same form."),
     Flag("disabled-metrics", kinds.TEXTS, (), METRICS, "Full names of metrics to disable."),
     Flag(
-        "show-hidden-metrics-for-version", kinds.TEXT, "", METRICS, "Show metrics hidden since this release: 1.36 only."
+        "show-hidden-metrics-for-version",
+        kinds.TEXT,
+        "",
+        METRICS,
+        "Show metrics hidden since this release; only 1.36 is accepted.",
     ),
     Flag("log-flush-frequency", kinds.DURATION, Duration.of(seconds=5), LOGS, "Time between flushes.", moot=_NO_SPLIT),
     Flag("log-json-info-buffer-size", kinds.BYTES, 0, LOGS, "Buffer of JSON logs.", moot=_NO_SPLIT),
@@ -227,7 +237,7 @@ _ALL: Final = (
         kinds.FLOAT,
         0.0,
         OWN,
-        "Percentage of cycles in which both forms of plugins are compared.",
+        "Percentage of cycles in which the one-node and columnar forms of plugins are compared.",
     ),
     Flag(
         "explain-events",
@@ -244,14 +254,14 @@ _ALL: Final = (
     Flag("shadow-plugin", kinds.PATHS, (), OWN, "Plugin of --shadow as module:Class (default: those of --plugin)."),
     Flag("shadow-log", kinds.TEXT, "", OWN, "Write each comparison with --shadow to this file, one line of JSON each."),
     Flag("shadow-max-memory", kinds.BYTES, 4 << 30, OWN, "Memory limit of --shadow; it is disabled above the limit."),
-    Flag("tracing-endpoint", kinds.TEXT, "", OWN, "OTLP/HTTP collector of traces of attempts, e.g. http://host:4318."),
+    Flag("tracing-endpoint", kinds.TEXT, "", OWN, "OTLP/HTTP collector for traces of attempts, e.g. http://host:4318."),
     Flag("tracing-sampling-rate-per-million", kinds.INT32, 10_000, OWN, "Number of traced attempts per million."),
     Flag(
         "reload",
         kinds.BOOL,
         True,
         OWN,
-        "Apply changes of --config and of the files of --plugin while running; SIGHUP reads them again.",
+        "Apply changes to the --config and --plugin files while running; SIGHUP rereads them.",
     ),
     Flag("ui", kinds.BOOL, False, OWN, "Serve a web page about the cluster under /ui/."),
     Flag(
@@ -261,7 +271,7 @@ _ALL: Final = (
         OWN,
         "Time a plugin may block scheduling before /livez fails and the lease is released; 0 means no limit.",
     ),
-    Flag("help", kinds.BOOL, False, GLOBAL, "Print this and exit.", short="h"),
+    Flag("help", kinds.BOOL, False, GLOBAL, "Print this help and exit.", short="h"),
     Flag("version", kinds.VERSION, "false", GLOBAL, "Print the version and exit; =raw prints all details."),
 )
 

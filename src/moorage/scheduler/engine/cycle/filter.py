@@ -367,7 +367,7 @@ class Filtering:
 
 
 def _not_named(plugins: set[str]) -> Status:
-    """Return the status of nodes that are no candidates of these plugins."""
+    """Return the status of nodes that these plugins excluded."""
     return Status.unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]")
 
 

@@ -185,7 +185,7 @@ def test_the_smallest_volume_that_fits_is_taken_and_the_first_of_equals() -> Non
     assert [binding.volume.name for binding in reserve(plugin, rig)[RESERVED].bindings] == ["first"]
 
 
-def test_a_volume_that_changed_since_cannot_be_reserved_and_nothing_else_is() -> None:
+def test_changed_volume_fails_the_whole_reservation() -> None:
     rig = static_rig()
     rig.add(make_claim("d", storage_class="local"), make_volume("w", storage_class="local", capacity="2Gi"))
     pod = make_pod(volumes=(claim_volume("c"), claim_volume("d")))
