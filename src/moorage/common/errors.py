@@ -112,7 +112,7 @@ class NotStored(MoorageError, LookupError):
 
 
 class CacheError(MoorageError):
-    """The cache was given a change that contradicts what it holds."""
+    """A change contradicts the content of the cache."""
 
 
 class ApiError(MoorageError):

@@ -1,4 +1,4 @@
-"""Memory: how often to look for garbage, which is seldom, and what to do with what is freed, which is to keep it."""
+"""Memory settings: rare garbage collection, and reuse of freed memory."""
 
 import ctypes
 import gc
@@ -16,10 +16,10 @@ MIN_MAPPED: Final = 4 << 20
 
 
 def retain_freed_memory() -> None:
-    """Have the C library keep what is freed for the next column, instead of giving it back to the kernel at once.
+    """Make the C library keep freed memory for the next column instead of returning it to the kernel.
 
-    Columns of scores come and go with every pod. By default a block of 128 KiB is mapped and unmapped each time, and
-    the end of the heap given back: with 100,000 nodes the kernel's work was most of a score's time.
+    Columns of scores are allocated for every pod. By default a block of 128 KiB is mapped and unmapped each time, and
+    the end of the heap is returned: with 100,000 nodes the kernel took most of a score's time.
     """
     with suppress(AttributeError, OSError):  # other C libraries have no such thing
         mallopt = ctypes.CDLL(None).mallopt

@@ -38,7 +38,7 @@ def cut_note(note: str) -> str:
 
 
 def shorten_values(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Shorten what is logged; a processor for structlog."""
+    """Shorten logged values; a processor for structlog."""
     for key, value in event.items():
         if key == "exc_info" or value is None or isinstance(value, bool | float):
             continue

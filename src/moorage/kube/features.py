@@ -62,7 +62,7 @@ class FeatureGates:
 
     @classmethod
     def parse(cls, *flags: str) -> Self:
-        """Read what `--feature-gates` was given, each time it was given: `A=true,B=false` or `kube:A=true`."""
+        """Parse the values of all `--feature-gates` flags: `A=true,B=false` or `kube:A=true`."""
         return cls(dict(assignments(*flags)))
 
     def enabled(self, name: str) -> bool:
@@ -130,7 +130,7 @@ def _unmet_needs(on: Iterable[str]) -> Iterator[ConfigError]:
 
 
 def assignments(*flags: str) -> Iterator[tuple[str, bool]]:
-    """Read what `--feature-gates` was given into names and settings, known or not."""
+    """Parse the values of `--feature-gates` into names and settings, known or unknown."""
     items = [item.strip() for item in ",".join(flags).split(",") if item.strip()]
     prefixed = [item for item in items if ":" in item]
     if prefixed and len(prefixed) < len(items):

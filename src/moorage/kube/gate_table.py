@@ -1,7 +1,7 @@
-"""The feature gates that a scheduler notices, release by release: names, stages, defaults, needs.
+"""The feature gates of the scheduler by release: names, stages, defaults, dependencies.
 
-What stands here was read off a running kube-scheduler: `kubernetes_feature_enabled` on its /metrics, and what it says
-when gates are set, at every version that 1.37 can emulate.
+The values were read from a running kube-scheduler: `kubernetes_feature_enabled` on its /metrics, and its messages
+when gates are set, for every version that 1.37 can emulate.
 """
 
 from collections.abc import Mapping

@@ -237,9 +237,9 @@ def _identity(item: Any, merge_key: str) -> Any:
 
 
 def _in_order(items: list[Any], patched: list[Any], live: list[Any], merge_key: str) -> list[Any]:
-    """Merge the items that a patch names, in its order, with the others; one of those goes before what it was before.
+    """Merge the items of a patch, in its order, with the other items, which keep their relative order.
 
-    So an item that is new comes before all that the patch does not name.
+    A new item precedes all items that the patch does not contain.
     """
     names = [_identity(item, merge_key) for item in items]
     patched_positions = sorted(

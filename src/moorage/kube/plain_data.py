@@ -1,4 +1,4 @@
-"""Objects as plain data: following a path, and applying to them what was changed in the struct made of them."""
+"""Objects as plain data: following a path, and applying the changes of a struct."""
 
 from typing import Any
 

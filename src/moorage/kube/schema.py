@@ -1,6 +1,6 @@
-"""The fields of the Kubernetes types: read from a table that `conformance/fields` writes from the Go types.
+"""The fields of the Kubernetes types, from a table that `conformance/fields` generates from the Go types.
 
-It serves decoding protobuf, merging lists, checking what is sent and describing the API.
+It is used to decode protobuf, merge lists, validate input and describe the API.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -16,7 +16,7 @@ CPU, MEMORY, GPU = range(len(RESOURCES))
 
 
 class NodeAccount:
-    """One node: what it has, what is taken, which part of which device is free, what it costs."""
+    """One node: capacity, usage, free parts of devices, and costs."""
 
     __slots__ = ("devices", "free", "model", "name", "pods", "price", "total", "watts_busy", "watts_idle")
 

@@ -150,7 +150,7 @@ class Measures(TrialWatch):
 
 
 def pod_row(of: TrialId, life: PodLife) -> PodRow:
-    """Return what became of a pod."""
+    """Return the result of a pod."""
     waited = None if life.waited is None else rounded(life.waited)
     return PodRow(
         of.trace,

@@ -91,7 +91,7 @@ class TraceRecorder:
             self._outages.append(NodeOutage(node.name, round(self._down.pop(node.name), 3), round(now, 3)))
 
     def trace(self, name: str) -> Trace:
-        """Return what was recorded; a pod that never got a node, or still runs, has no end."""
+        """Return the recorded trace; a pod without a node, or one that still runs, has no end."""
         names: set[str] = set()
         lines: list[TracePod] = []
         for record in sorted(self._pods.values(), key=lambda record: (record.arrived, record.pod.key)):

@@ -56,7 +56,7 @@ class Runs:
         return [job for job in self.jobs if finished_at(job) is None]
 
     def actions(self) -> Iterator[ControllerAction]:
-        """Decide what is to be done now."""
+        """Return the actions for the current state."""
         yield from self._forget("Complete", self.cron_job.spec.successful_jobs_history_limit)
         yield from self._forget("Failed", self.cron_job.spec.failed_jobs_history_limit)
         due = None if self.cron_job.spec.suspend else self._due()

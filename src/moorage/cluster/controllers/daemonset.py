@@ -127,7 +127,7 @@ class Daemons:
         return any(taint.effect in effects and not self.example.tolerates(taint) for taint in node.taints)
 
     def actions(self) -> Iterator[ControllerAction]:
-        """Decide what is to be done now."""
+        """Return the actions for the current state."""
         for node in sorted(self.wanted - self.by_node.keys()):
             yield Create(Pod, self._pod_for(node))
         for node, pods in self.by_node.items():

@@ -92,7 +92,7 @@ class Rollout:
         return sorted(old, key=lambda item: (_revision(item), item.name))
 
     def actions(self) -> Iterator[ControllerAction]:
-        """Decide what is to be done now."""
+        """Return the actions for the current state."""
         new = self.new
         if self.deployment.spec.paused:
             yield from self._keep_scale()
@@ -148,7 +148,7 @@ class Rollout:
         return {key: text for key, text in self.deployment.annotations.items() if key not in _OWN_NOTES}
 
     def _note_revision(self, new: ReplicaSet) -> Iterator[ControllerAction]:
-        """Number the current template higher than all others: it may be an old one that came back."""
+        """Give the current template the highest revision: it may be an old one that was restored."""
         revision = _revision(new)
         if any(_revision(item) >= revision for item in self.old):
             revision = self._next_revision()
@@ -308,7 +308,7 @@ def _availability(is_up: bool) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class RolloutProgress:
-    """Whether a deployment gets on: it has moved since it was last looked at, or is where it should be."""
+    """Whether a deployment makes progress: it changed since the last check, or it is complete."""
 
     deployment: Deployment
     newest: str

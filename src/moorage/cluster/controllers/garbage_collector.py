@@ -136,7 +136,7 @@ class GarbageCollector:
                 yield RequeueAfter(PATIENCE)
 
     def _state_of(self, owner: OwnerReference, namespace: str, cache: InformerCache) -> OwnerState:
-        """Return what has become of an owner; those of kinds we do not watch are taken to be there."""
+        """Return the state of an owner; owners of unwatched kinds count as existing."""
         kind = _kind_of(owner)
         if kind not in self._owners:
             return OwnerState.THERE

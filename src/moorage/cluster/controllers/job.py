@@ -137,7 +137,7 @@ class JobProgress:
         return set(range(len(succeeded)))
 
     def actions(self) -> Iterator[ControllerAction]:
-        """Decide what is to be done now."""
+        """Return the actions for the current state."""
         if finished_at(self.job) is not None:
             yield from self._after_the_end()
             return

@@ -144,7 +144,7 @@ def group_name(workload: str, template: str) -> str:
 
 
 def _owner(obj: KubeObject) -> Data:
-    """Refer to an owner that does not manage what it owns."""
+    """Return an owner reference that is not the controller."""
     reference = owner_reference(obj)
     return {name: reference[name] for name in ("apiVersion", "kind", "name", "uid")}
 

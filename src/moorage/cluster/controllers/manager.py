@@ -42,7 +42,7 @@ from moorage.kube.client.list_watch import Change
 from moorage.kube.client.rest import ApiClient, decoded
 
 MAX_REQUESTS: Final = 32
-"""Requests under way at once, of all controllers together."""
+"""Maximum number of concurrent requests of all controllers."""
 MAX_WAIT: Final = 86_400.0
 """Longer requeues are shortened to a day: objects may contain durations that timers do not accept."""
 MIN_WAIT: Final = 0.001

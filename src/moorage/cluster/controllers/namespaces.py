@@ -21,7 +21,7 @@ FINALIZER: Final = "kubernetes"
 SAMPLE: Final = 100
 """The number of objects of a kind whose finalizers are examined."""
 PATIENCE: Final = 0.5
-"""How long to wait for pods and finalizers before looking again what is left."""
+"""Delay before checking again for remaining pods and finalizers."""
 
 
 class NamespaceController:
@@ -45,7 +45,7 @@ class NamespaceController:
 
 
 def reconcile(namespace: Namespace, now: float) -> Iterator[ControllerAction]:
-    """Decide what is to be done about one namespace."""
+    """Return the actions for one namespace."""
     if not namespace.is_terminating or FINALIZER not in namespace.spec.finalizers:
         return
     if namespace.status.get("phase") != "Terminating":

@@ -58,7 +58,7 @@ class NodeController:
 
 
 def reconcile(node: Node, lease: Lease | None, now: float) -> Iterator[ControllerAction]:
-    """Decide what is to be done about one node."""
+    """Return the actions for one node."""
     deadline = _deadline(node, lease)
     ready = _ready(node)
     if deadline <= now:

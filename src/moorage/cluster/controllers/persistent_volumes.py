@@ -84,7 +84,7 @@ class Claiming:
         return self.cache[StorageClass].get(claims.class_of_claim(self.claim))
 
     def actions(self) -> Iterator[ControllerAction]:
-        """Decide what is to be done now."""
+        """Return the actions for the current state."""
         if self.claim.spec.volume_name:
             return self._complete(self.cache[PersistentVolume].get(self.claim.spec.volume_name))
         volume = self._meant_for_it()
@@ -241,7 +241,7 @@ class VolumeController:
 
 
 def reconcile(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> Iterator[ControllerAction]:
-    """Decide what is to be done about one volume; ``claim`` is the one of the name it is bound to."""
+    """Return the actions for one volume; ``claim`` is the claim it is bound to."""
     reference = volume.spec.claim_ref
     is_claimed = reference is not None and claim is not None and reference.uid in ("", claim.uid)
     if volume.is_terminating:

@@ -185,7 +185,7 @@ def release_claim(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan
 
 
 def is_consumer(uid: str, key: str, cache: InformerCache) -> bool:
-    """Return whether a pod is there and still uses what was reserved for it."""
+    """Return whether a pod exists and still uses its reservation."""
     pod = cache[Pod].get(key)
     return pod is not None and pod.uid == uid and not pod.is_finished
 

@@ -47,7 +47,7 @@ class History:
         return {key: part for key, part in recorded.items() if key != "$patch"} or self.owner.spec.template
 
     def record(self, cache: InformerCache) -> list[ControllerAction]:
-        """Write down the current template, unless that is done; one that came back gets a new number."""
+        """Record the current template as a revision; a restored one gets a new number."""
         adopted = list(adoptions(self.owner, cache[ControllerRevision].orphans_in(self.owner.namespace)))
         if adopted:
             return [*adopted]

@@ -102,7 +102,7 @@ class Ordinals:
         return str(self.stateful_set.status.get("currentRevision") or self.revision)
 
     def actions(self) -> Iterator[ControllerAction]:
-        """Decide what is to be done now."""
+        """Return the actions for the current state."""
         yield from self._retention()
         yield from self._keep() or self._remove_surplus() or self._update()
         yield from self._status()

@@ -29,7 +29,7 @@ class RiskColumns(LoadColumns):
         self._power = math.inf if sensitivity == 0 else 1.0 / sensitivity
 
     def numbers_of(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
-        """Return what is known of CPU and of memory; a resource that is not measured is ``NaN``."""
+        """Return the measurements of CPU and memory; an unmeasured resource is ``NaN``."""
         load, has = measured.nodes.get(info.name), info.node.allocatable
         if load is None:
             return (math.nan,) * len(self.names)

@@ -59,12 +59,12 @@ class NodeMetadata(ScorePlugin):
         return np.where(scores == UNKNOWN, MIN_NODE_SCORE, scaled)
 
     def _worth(self, text: str | None, otherwise: int) -> int:
-        """Return what a text is worth; one that cannot be read is worth nothing, one that is missing the default."""
+        """Return the value of a text; 0 if it is invalid, the default if it is missing."""
         if text is None:
             return otherwise
         try:
             value = float(text) if self._layout is None else self._layout.seconds(text)
         except ValueError:
             return UNKNOWN
-        # Neither NaN nor what is beyond all reason may end up as a number.
+        # Neither NaN nor an out-of-range number may become a score.
         return self._sign * int(value * _STEPS) if abs(value) * _STEPS < _LIMIT else UNKNOWN

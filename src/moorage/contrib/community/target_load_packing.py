@@ -1,4 +1,4 @@
-"""TargetLoadPacking: fill nodes up to a measured load, and spread what is beyond it."""
+"""TargetLoadPacking: fill nodes up to a measured load, and spread the rest."""
 
 import math
 from collections.abc import Hashable

@@ -31,7 +31,7 @@ _BOOKS: Final = StateKey[dict[str, GpuBooks]]("what the GPU plugins of each prof
 
 
 def books_of(handle: Handle) -> GpuBooks:
-    """Return what the GPU plugins of the handle's profile share."""
+    """Return the shared state of the GPU plugins of the handle's profile."""
     columns = handle.shared(_COLUMNS, lambda: GpuColumns(handle.nodes))
     by_profile: dict[str, GpuBooks] = handle.shared(_BOOKS, dict)
     return by_profile.setdefault(handle.profile, GpuBooks(columns))

@@ -1,4 +1,4 @@
-"""The devices of a node: what is free on each, found from the node and the pods on it alone."""
+"""The devices of a node and their free amounts, computed from the node and its pods."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

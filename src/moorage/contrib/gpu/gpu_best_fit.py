@@ -14,7 +14,7 @@ from moorage.scheduler.framework.status import IntArray
 
 
 class GpuBestFit(GpuPolicy):
-    """Score what is left of CPU and GPU once the pod is there, each relative to the largest node: the less the better.
+    """Score the remaining CPU and GPU with the pod, each relative to the largest node: less is better.
 
     Among the feasible nodes the best has 100 and the worst 0. A share takes the tightest device.
     """

@@ -49,7 +49,7 @@ class ObservedColumns:
         """Where the shares are that would be left: what there is to go by without a policy."""
 
     def observe(self, pod: Pod, nodes: NodeTable) -> Observation:
-        """Read what a policy is to see of a pod and the nodes of a window."""
+        """Return the observation of a pod and the nodes of a table."""
         rows = np.zeros((len(nodes), len(self.of_nodes)), dtype=np.float32)
         for number, resource in enumerate(self.resources):
             self._resource(rows[:, 3 * number : 3 * number + 3], resource, pod.requests.get(resource, 0), nodes)

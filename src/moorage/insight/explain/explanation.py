@@ -23,7 +23,7 @@ class ReasonGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     details: dict[str, int] = {}
 
     def as_data(self) -> dict[str, Any]:
-        """Write it down as the format has it, without what is for the page only."""
+        """Return the documented format, without fields that only the web page uses."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         return {key: item for key, item in data.items() if key not in ("alone", "details")}
 

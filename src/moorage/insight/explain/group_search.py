@@ -52,7 +52,7 @@ class GroupSubject(Subject):
         return GroupSubject(self.session, self.key, self.limits, view=self.view, base=base)
 
     def _look(self) -> tuple[Attempt, Obstacles]:
-        """Place as many as go together, and see what is in the way of the next one."""
+        """Place as many members as possible, and find the obstacles of the next one."""
         session = self.session
         with session.branch():
             most = place_members(session, self.view.key)
@@ -112,7 +112,7 @@ class GroupSubject(Subject):
         return True
 
     def offer(self, kind: str, text: str, *edits: Edit, cost: int = 0) -> Remedy | None:
-        """Make a change known if it helps; what is done to one member is done to all like it."""
+        """Report a change if it helps; a change of one member applies to all similar ones."""
         attempt = self.trial(*edits)
         if attempt is None:
             return None

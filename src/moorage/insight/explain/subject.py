@@ -71,7 +71,7 @@ class Draft:
         return self
 
     def put(self, path: Sequence[str | int], value: Any) -> Self:
-        """Write a value, making what is missing on the way to it."""
+        """Write a value and create missing parents."""
         return self.do(put(self.content, path, value))
 
     def append(self, path: Sequence[str | int], items: Sequence[Any]) -> Self:
@@ -140,7 +140,7 @@ class Subject:
         self._is_nominated: bool | None = None
 
     def _look(self) -> tuple[Attempt, Obstacles]:
-        """Find out what is in the way as things are now."""
+        """Find the obstacles in the current state."""
         attempt = self.session.try_pod(self.key, preempts=False)
         return attempt, find_obstacles(self.session, self.session.pod(self.key), attempt)
 

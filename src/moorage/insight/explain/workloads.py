@@ -226,7 +226,7 @@ def _convert_change(change: PossibleChange, pods: AbstractSet[str], workload: Na
 
 
 def _explain_group(session: Session, key: str, title: str, seconds: float) -> WorkloadExplanation:
-    """Try a group as a whole; where groups are not looked at, its members one after the other."""
+    """Try a group as a whole; without group scheduling, try its members one by one."""
     groups = session.scheduler.cache.groups
     if groups is None:
         return _one_by_one(session, key, title, seconds)

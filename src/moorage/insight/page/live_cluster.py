@@ -170,7 +170,7 @@ class LiveCluster:
         return self._waiting
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
-        """Return what is known to help which group."""
+        """Return the computed suggestions by group."""
         return self._suggestions.found
 
     def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:

@@ -32,7 +32,7 @@ def compute_layout(nodes: Sequence[Node], version: int) -> NodeLayout:
 
 
 def compute_load(nodes: NodeTable) -> NodeLoad:
-    """Describe what is taken of each row."""
+    """Describe the usage of each row."""
     requested = nodes.requested
     return NodeLoad(
         requested={name: requested[name].tolist() for name in requested if name != "pods"},

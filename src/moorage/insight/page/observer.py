@@ -60,11 +60,11 @@ class PageObserver(AttemptObserver):
         self.failures.discard(queued.uid)
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
-        """Note a pod that came back from its binding."""
+        """Record a pod whose binding failed."""
         self._failed(queued, outcome)
 
     def attempts(self, pod: str) -> Sequence[DecisionLine]:
-        """Return what is remembered of the attempts of one pod."""
+        """Return the recorded attempts of one pod."""
         return [line for line in self.recent if line.pod == pod]
 
     def _failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:

@@ -46,7 +46,7 @@ class PageSource(Protocol):
         ...
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
-        """Return what is known to help which group."""
+        """Return the computed suggestions by group."""
         ...
 
     def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:

@@ -185,7 +185,7 @@ def _find_rejected_pods(session: Session, info: NodeInfo) -> list[dict[str, Any]
 
 
 def _find_second_choices(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
-    """Find pods on other nodes for which this one would be the next best; the youngest are looked at."""
+    """Return pods on other nodes for which this node is the second choice; only the youngest are checked."""
     candidates = [pod for pod in list_active_pods(session) if pod.node_name and pod.node_name != info.name]
     candidates.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.key), reverse=True)
     near_misses = []

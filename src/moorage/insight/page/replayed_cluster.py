@@ -146,7 +146,7 @@ class ReplayedCluster:
         return [_line(pods[key], record) for key, record in moment.waiting.items()]
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
-        """Return what is known to help which group."""
+        """Return the computed suggestions by group."""
         return self._suggestions_at(run, at).found
 
     def _can_suggest(self, run: int, at: float) -> bool:
@@ -154,7 +154,7 @@ class ReplayedCluster:
         return at >= self._runs[run].replay.seconds and bool(self._cluster.documents)
 
     def _suggestions_at(self, run: int, at: float) -> SuggestionSearch:
-        """Return what looks for help at a moment; at most of them, nothing does."""
+        """Return the running search for suggestions at a moment, if any."""
         if not self._can_suggest(run, at):
             return SuggestionSearch(self._no_helps)
         end = self._runs[run].replay.seconds

@@ -141,7 +141,7 @@ class StaticCluster:
         return list(self._lines.values())
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
-        """Return what is known to help which group."""
+        """Return the computed suggestions by group."""
         return self.suggestions.found
 
     def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:

@@ -99,7 +99,7 @@ class ShadowCluster:
         self._followed = frozenset(find_watched_kinds(self._scheduler.objects))
 
     def take(self, message: Known | Removed | Assumed | Forgotten | Whole) -> None:
-        """Follow what happened; an object that cannot be taken in costs itself only."""
+        """Apply a change; an object that cannot be applied is skipped."""
         try:
             match message:
                 case Known(kind, obj):
@@ -171,7 +171,7 @@ class ShadowCluster:
         return self._different(comparison, active_runner, pod, shadow)
 
     def _different(self, comparison: Comparison, active_runner: ProfileRunner, pod: Pod, shadow: Opinion) -> Comparison:
-        """Find out who made the difference; unless the one in charge decides as it did, nothing is known for sure."""
+        """Find the plugin that caused the difference; unknown if the active configuration now decides otherwise."""
         node, shadow_node = comparison.node, shadow.node
         try:
             in_charge = opinion_of(active_runner, pod)

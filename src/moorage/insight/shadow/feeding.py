@@ -27,7 +27,7 @@ _PARTS: Final = 10_000
 
 
 class ShadowFeed(AttemptObserver):
-    """Turns what happens into messages while :attr:`send` is there to take them, and costs little while it is not."""
+    """Converts changes into messages while :attr:`send` is set; otherwise it costs little."""
 
     def __init__(self, clock: Clock, percent: float) -> None:
         self._clock = clock

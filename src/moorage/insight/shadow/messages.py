@@ -88,10 +88,11 @@ class ShadowBroken(Struct, frozen=True, tag="broken"):
 
 
 class Comparison(Struct, frozen=True, omit_defaults=True, rename="camel", tag="compared"):
-    """Both decisions about one pod; also a line of `--shadow-log`.
+    """Both decisions for one pod; also a line of `--shadow-log`.
 
-    ``node`` is the choice of the one in charge, ``shadow_node`` the other one; empty where a pod fits nowhere.
-    ``because`` is the plugin that made the difference. ``in_charge`` and ``shadow`` are the verdicts on both nodes.
+    ``node`` is the choice of the active configuration, ``shadow_node`` that of the shadow; empty without a feasible
+    node. ``because`` is the plugin that caused the difference. ``in_charge`` and ``shadow`` are the verdicts on both
+    nodes.
     """
 
     number: int

@@ -1,6 +1,6 @@
-"""`moorage promote`: the configuration that ran in shadow becomes the one in charge, and the former one can come back.
+"""`moorage promote`: activate the shadow configuration, or restore the previous one.
 
-Configurations are in a file, or in a key of a ConfigMap; the former one stays next to it until it is restored.
+Configurations are in a file, or in a key of a ConfigMap; the previous one is stored next to it until it is restored.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ LoadConfig = Callable[[str, str], SchedulerConfiguration]
 
 
 class KeptConfigs(Struct, frozen=True):
-    """The configurations of a place: the one in charge, and the one before it, if it can come back."""
+    """The active configuration of a location, and the previous one if it can be restored."""
 
     name: str
     current: str
@@ -41,7 +41,7 @@ class KeptConfigs(Struct, frozen=True):
 
 
 class Place(Protocol):
-    """The location of the configuration in charge, with the former one next to it."""
+    """The location of the active configuration, with the previous one next to it."""
 
     def read(self) -> KeptConfigs:
         """Read both."""
@@ -53,7 +53,7 @@ class Place(Protocol):
 
 
 class Promotion(Struct, frozen=True):
-    """The new configuration, and its difference from the one in charge; ``notes`` are worth reading before."""
+    """The new configuration, and its difference from the active one; read ``notes`` before."""
 
     current: str
     previous: str | None
@@ -62,7 +62,7 @@ class Promotion(Struct, frozen=True):
 
 
 def promotion(kept: KeptConfigs, shadow: str, shadow_name: str, load: LoadConfig) -> Promotion:
-    """Check a shadow and make it the one in charge; InputError if it would change what a restart takes."""
+    """Check a shadow configuration and activate it; raise InputError if it changes fields that need a restart."""
     text, notes = _with_carried(kept, shadow, shadow_name, load)
     return Promotion(text, kept.current, difference(kept.name, kept.current, shadow_name, text, load), notes)
 
@@ -81,7 +81,7 @@ def difference(before_name: str, before: str, after_name: str, after: str, load:
     """Compare what two configurations mean, not how they are written; "" if they mean the same."""
     try:
         old = _lines(load(before, before_name))
-    except MoorageError:  # what is in charge was refused: then its text is all there is to compare
+    except MoorageError:  # the active configuration is invalid, so only its text can be compared
         old, new = before.splitlines(), after.splitlines()
     else:
         new = _lines(load(after, after_name))
@@ -93,9 +93,9 @@ def _lines(config: SchedulerConfiguration) -> list[str]:
 
 
 def _with_carried(configs: KeptConfigs, shadow: str, name: str, load: LoadConfig) -> tuple[str, tuple[str, ...]]:
-    """Add lease and connection of the configuration in charge to a shadow: it would lead under another name.
+    """Add lease and connection of the active configuration to a shadow, which would otherwise use another lease.
 
-    A shadow neither elects nor serves, so it need not mention them; different settings are refused.
+    A shadow neither elects nor serves, so it may omit them; different settings are rejected.
     """
     shadow_config = load(shadow, name)
     try:
@@ -141,7 +141,7 @@ class FilePlace:
         return KeptConfigs(str(self._path), read_config_text(self._path), previous)
 
     def write(self, current: str, previous: str | None) -> None:
-        """Replace both files, the former one first: at any moment one of the two is the configuration in charge."""
+        """Replace both files, the previous one first, so that one of the two is always the active configuration."""
         if previous is not None:
             _replace(self._previous, previous, like=self._path)
         _replace(self._path.resolve(), current, like=self._path)

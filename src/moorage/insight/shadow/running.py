@@ -86,7 +86,7 @@ class ShadowOff(Exception):
 
 
 class Shadow:
-    """Runs a shadow next to a scheduler; :meth:`run` it until it is cancelled. ``request`` names the one in charge."""
+    """Runs a shadow next to a scheduler until :meth:`run` is cancelled; ``request`` has the active configuration."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Shadow:
         feed.may_ask = self._may_ask
 
     def restart(self) -> None:
-        """Start again, switched off or not: another configuration is in charge."""
+        """Restart, also if disabled: the active configuration changed."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -193,7 +193,7 @@ class Shadow:
         return True
 
     async def _flush(self, process: ChildProcess) -> None:
-        """Write what waits, from time to time; only this task waits for the shadow to read it."""
+        """Write queued messages periodically; only this task waits for the shadow to read them."""
         try:
             while True:
                 if not self._out:
@@ -271,7 +271,7 @@ class Shadow:
                 raise ShadowOff(f"it uses {size >> 20} MiB of memory; the limit is {self._plan.max_memory >> 20} MiB")
 
     async def _wait_for_change(self, version: str) -> None:
-        """Wait until the file holds something else, or another configuration is in charge."""
+        """Wait until the file or the active configuration changes."""
         while self._version() == version and not self._changed.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):

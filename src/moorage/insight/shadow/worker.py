@@ -110,7 +110,7 @@ class ShadowWorker:
         return ShadowCluster(parts, in_charge)
 
     async def _follow(self, kinds: list[type[KubeObject]], apply: Apply, kubeconfig: str, master: str) -> None:
-        """Read what only the shadow's plugins list from the API itself."""
+        """List kinds from the API that only the shadow's plugins use."""
         self._client = ApiClient(load_connection(kubeconfig, master))
 
         def on_changes(_kind: Kind, changes: Sequence[Change[Any]]) -> None:

@@ -103,7 +103,7 @@ def pointer(*steps: str | int) -> str:
 
 
 def put(content: Content, path: Sequence[str | int], value: Any) -> Operation:
-    """Write a value into an object, with the parents that are missing; what is there is replaced."""
+    """Write a value into an object, and create missing parents; an existing value is replaced."""
     parent: Any = content
     for depth, step in enumerate(path):
         is_last = depth == len(path) - 1

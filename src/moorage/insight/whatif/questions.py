@@ -90,7 +90,7 @@ def _create(session: Session, content: Mapping[str, Any], name: str) -> str:
 
 
 def compare_decisions(before: Iterable[Decision], after: Iterable[Decision]) -> list[OutcomeDifference]:
-    """Compare what became of each pod under two configurations."""
+    """Compare the results of each pod under two configurations."""
     first = {decision.pod: outcome(decision) for decision in before}
     second = {decision.pod: outcome(decision) for decision in after}
     return [

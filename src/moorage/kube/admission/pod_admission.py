@@ -87,7 +87,7 @@ class PodAdmission:
 
 
 def _steps(features: FeatureGates) -> Iterable[Callable[[Pod], Pod]]:
-    """Choose by feature gates what is done to pods after their priority is known."""
+    """Select by feature gates the steps of pod admission after priority."""
     yield merge_affinity_label_keys
     if features.enabled("MatchLabelKeysInPodTopologySpreadSelectorMerge"):
         yield merge_spread_label_keys

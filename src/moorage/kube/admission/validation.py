@@ -33,7 +33,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Problem(NamedTuple):
-    """Something wrong with an object: where in it, what was found, what to write."""
+    """A problem of an object: the field, the value and a correction."""
 
     path: str
     text: str

@@ -26,7 +26,7 @@ def truncated_div_nodes(numerators: NDArray[np.int64], denominators: NDArray[np.
 
 
 def wrapped(value: int) -> int:
-    """Return what Go's int64 has of a number that it cannot hold."""
+    """Return the value that Go's int64 has after an overflow."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

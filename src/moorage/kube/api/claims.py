@@ -98,7 +98,7 @@ def exact_request(claim: PersistentVolumeClaim) -> int:
 
 
 def exact_capacity(volume: PersistentVolume) -> int:
-    """Return what a volume holds in billionths of a byte."""
+    """Return the capacity of a volume in billionths of a byte."""
     return nano_value(volume.spec.capacity.get(STORAGE, 0))
 
 

@@ -12,7 +12,7 @@ from moorage.kube.api.selectors import NodeSelector
 from moorage.kube.api.struct import Data, Int64, KubeStruct
 
 in_order: Final = msgspec.msgpack.Encoder(order="deterministic")
-"""Writes what is equal in equal bytes."""
+"""Encodes equal values to equal bytes."""
 
 EXACT_COUNT: Final = "ExactCount"
 ALL_DEVICES: Final = "All"
@@ -369,7 +369,7 @@ class DeviceClass(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class DeviceTaintSelector(KubeStruct, frozen=True):
-    """Which devices a taint rule is about; what is left out matches all."""
+    """The devices of a taint rule; omitted fields match all."""
 
     driver: str | None = None
     pool: str | None = None

@@ -157,7 +157,7 @@ def _is_merge(event: Any) -> bool:
 
 
 def _to_merge(content: Any, event: Any) -> dict[Any, Any]:
-    """Return what a merge key brings in; of several mappings, the first that has a key counts."""
+    """Return the entries of a merge key; the first of several mappings takes precedence."""
     mappings = content if isinstance(content, list) else [content]
     merged: dict[Any, Any] = {}
     for mapping in mappings:

@@ -11,7 +11,7 @@ from moorage.kube.features import FeatureGates
 
 
 def pod_adapter(features: FeatureGates) -> Callable[[Pod], Pod] | None:
-    """Return what makes pods look as if the features that are off had never touched them; ``None`` if all are on."""
+    """Return a function that removes fields of disabled features from pods; ``None`` if all are enabled."""
     spec: Mapping[str, Any] = {} if features.enabled("PodLevelResources") else {"resources": None}
     with_status = features.enabled("InPlacePodLevelResourcesVerticalScaling")
     status: Mapping[str, Any] = {} if with_status else {"resources": None, "allocated_resources": None}

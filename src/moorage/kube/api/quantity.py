@@ -34,7 +34,7 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "
 
 @cached(2048)
 def nano_value(quantity: Quantity) -> int:
-    """Return the quantity in billionths, the finest step Kubernetes keeps; what is finer is rounded away from zero."""
+    """Return the quantity in billionths, the smallest unit of Kubernetes; smaller parts are rounded away from zero."""
     text = quantity if isinstance(quantity, str) else _written(quantity)
     if (plain := _PLAIN.match(text)) is not None and not isinstance(quantity, bool):
         # Fast path for the usual form: every pod with a unique shape has two quantities that are not cached.

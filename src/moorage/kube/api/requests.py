@@ -48,7 +48,7 @@ def is_extended(name: str) -> bool:
 
 @cached(4096)
 def is_scalar(name: str) -> bool:
-    """Return whether a resource is counted besides CPU, memory and storage; what is neither is ignored."""
+    """Return whether a resource is counted in addition to CPU, memory and storage; others are ignored."""
     if is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")):
         return True
     return "kubernetes.io/" in name

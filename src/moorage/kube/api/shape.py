@@ -126,7 +126,7 @@ def _share(pod: "Pod", shape: Shape) -> None:
 
 
 def _kubelet_report(pod: "Pod") -> "PodStatus":
-    """Return what a kubelet reports of resources, and nothing else."""
+    """Return the kubelet's report of resources without other fields."""
     status, pending = pod.status, requests.RESIZE_PENDING
     resize = tuple(Condition(item.type, reason=item.reason) for item in status.conditions if item.type == pending)
     return type(status)(conditions=resize, **{name: getattr(status, name) for name in _REPORTED})

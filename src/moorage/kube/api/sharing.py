@@ -56,7 +56,7 @@ def share_pod(pod: Pod) -> None:
 
 
 def share_node(node: Node) -> None:
-    """Exchange parts of a node for equal ones, and count what it has to give; QuantityError if that is no amount."""
+    """Replace parts of a node by equal ones, and count its capacity; raise QuantityError if it is invalid."""
     metadata, status = node.metadata, node.status
     _share_texts(metadata)
     force_setattr(metadata, "name", intern(metadata.name))  # its pods name it, too

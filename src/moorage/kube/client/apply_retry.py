@@ -41,7 +41,7 @@ class ApplyRetry:
         self.aside.pop((kind, _thing(change).key), None)
 
     def failed(self, kind: Kind, change: Change[Any], apply: ApplyChange) -> None:
-        """Log what is being raised, take back what was applied of it, and have the object listed again, once."""
+        """Log the current exception, revert the partial change, and list the object again, once."""
         obj = _thing(change)
         key, version = (kind, obj.key), obj.metadata.resource_version
         log.exception("cannot apply a change", resource=kind.plural, object=obj.key, version=version)

@@ -154,7 +154,7 @@ class ExecCredentials:
         self._clock = clock
 
     async def renew(self) -> str:
-        """Run the program and take what it prints."""
+        """Run the program and parse its output."""
         status = self._parse(await self._output())
         if status.client_certificate_data and self._tls is not None:
             self._tls.show(status.client_certificate_data, status.client_key_data)
@@ -234,7 +234,7 @@ class ExecCredentials:
 
 
 class ProgramRun(asyncio.SubprocessProtocol):
-    """One run of a program: what it prints, up to more than credentials take; the rest is thrown away."""
+    """One run of a program: its output up to a limit; the rest is discarded."""
 
     def __init__(self) -> None:
         self.output = bytearray()
@@ -249,7 +249,7 @@ class ProgramRun(asyncio.SubprocessProtocol):
         return self.ended.done() and not self.ended.cancelled()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Keep what was printed."""
+        """Store the output."""
         buffer = self.output if fd == 1 else self.complaints
         buffer += data[: MAX_OUTPUT - len(buffer)]
 

@@ -199,7 +199,7 @@ class Informer(Generic[T]):
         return f"{missing}; install the CustomResourceDefinition {kind.full_name}, no restart is needed"
 
     def _complain(self, problem: str) -> None:
-        """Log what goes wrong; the same problem only every few minutes, since a missing permission stays missing."""
+        """Log a problem; repeat the same one only every few minutes, since a missing permission stays missing."""
         now = asyncio.get_running_loop().time()
         last, logged_at = self._complaint
         if problem != last or now >= logged_at + REPEAT_SECONDS:

@@ -56,7 +56,7 @@ class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=Tr
             raise InputError(source, problem, hint="remove insecure-skip-tls-verify to verify the server")
 
     def for_programs(self, authority: bytes | None) -> dict[str, Any]:
-        """Return what a program for credentials may know: the authority always as data, and its own settings."""
+        """Return the cluster information for a credential plugin: the CA as data, and its own settings."""
         public_entry = msgspec.structs.replace(
             self,
             certificate_authority="",

@@ -272,7 +272,7 @@ class LeaderElector:
         return is_written and self.election.is_leader
 
     async def _renew_unseen(self) -> bool:
-        """Renew a lease that is ours without reading it first; if it changed, that has to be looked at."""
+        """Renew our lease without reading it first; read it after a conflict."""
         bid = self.election.bid()
         assert bid is not None
         try:

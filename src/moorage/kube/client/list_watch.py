@@ -107,7 +107,7 @@ class ListWatch(Generic[T]):
         return self._version
 
     def next_request(self) -> NextRequest:
-        """Return what to send: the next page, or a watch from where we are."""
+        """Return the next request: the next page, or a watch from the current version."""
         if self._version:
             self._rest = b""
             query = {
@@ -286,9 +286,9 @@ def _takes_as_is(_thing: KubeObject) -> None:
 class Decoding(Generic[T]):
     """Decodes pages and watch lines of one kind.
 
-    The fast path decodes a whole page in one go. Only if that fails is each object looked at by itself, so one that is
-    malformed costs the others nothing: it is left out, logged, and reported to ``on_malformed``. Objects of which
-    ``keeps`` is true keep their text as well, which is found by the slow path only.
+    The fast path decodes a whole page in one call. If it fails, each object is decoded separately: a malformed one is
+    skipped, logged, and reported to ``on_malformed``. Objects for which ``keeps`` is true also keep their text, which
+    requires the slow path.
     """
 
     def __init__(

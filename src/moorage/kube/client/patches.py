@@ -1,4 +1,4 @@
-"""Patches: what is sent to change an object, so that fields which our structs do not know survive."""
+"""Patches of objects, which preserve fields without a struct member."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -45,7 +45,7 @@ def _part(obj: KubeObject, names: list[str]) -> KubeObject:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON merge patch that makes one of the other: what is gone becomes null.
+    """Return the JSON merge patch from one object to the other; removed fields become null.
 
     >>> difference({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"c": 1, "d": 3}})
     {'b': {'d': 3}, 'a': None}

@@ -305,14 +305,14 @@ class EventRecorder:
 
 
 def series_key(note: EventNote) -> SeriesKey:
-    """Return what makes two events the same one again; the text is not part of it."""
+    """Return the key of an event series; the text is not part of it."""
     kind = "Warning" if note.is_warning else "Normal"
     related = () if note.related is None else identity(note.related)
     return kind, note.action, note.reason, note.controller, identity(note.regarding), related
 
 
 def identity(obj: KubeObject) -> tuple[str, ...]:
-    """Return what an object is referred to by, its version included."""
+    """Return the reference to an object, including its version."""
     meta = obj.metadata
     return BY_TYPE[type(obj)].name, meta.namespace, meta.name, meta.uid, meta.resource_version
 

@@ -72,7 +72,7 @@ class ApiClient:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; requests under way fail."""
+        """Close all connections; running requests fail."""
         self._transport.close()
 
     async def request(
@@ -190,7 +190,7 @@ class ApiClient:
 
 
 class RawList(msgspec.Struct, frozen=True):
-    """A list whose items have not been looked at."""
+    """A list whose items are not decoded."""
 
     items: list[msgspec.Raw] | None = None
 

@@ -66,18 +66,18 @@ class PooledConnection(asyncio.Protocol):
         return self._stream
 
     def close(self) -> None:
-        """Drop the connection, whatever is under way."""
+        """Close the connection immediately."""
         self._leave()
         if self.transport is not None:
             self.transport.abort()
 
     def give_up(self, why: str) -> None:
-        """End what is under way with an error, and the connection with it."""
+        """Fail the running request and close the connection."""
         self._fail(why)
         self.close()
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, and hand over what is complete."""
+        """Feed the parser, and deliver complete responses."""
         if self._waiting is None and self._stream is None:
             self.close()  # no request is pending: the server closes the connection
             return
@@ -108,7 +108,7 @@ class PooledConnection(asyncio.Protocol):
             waiting.set_result(response)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End what is under way: with an error, unless the end of the connection is that of the response."""
+        """Finish the running request: with an error, unless the end of the connection completes the response."""
         self._leave()
         if exc is None and self._parser.end_with_connection():
             if self._stream is None:

@@ -72,7 +72,7 @@ class Sink(Protocol):
     """Where a stream goes."""
 
     is_full: bool
-    """Whether what was written has yet to be read; more would only take memory."""
+    """Whether written data is still buffered; more would only take memory."""
 
     def send(self, piece: bytes) -> None:
         """Write a piece, already wrapped by :func:`chunk`."""

@@ -82,7 +82,7 @@ class RequestParser:
         self.refuse(431, f"the head of the request is longer than {MAX_HEAD} bytes or {MAX_HEADERS} headers")
 
     def refuse(self, status: int, message: str) -> None:
-        """Refuse what is being read, unless it is already."""
+        """Reject the current request, unless it is already rejected."""
         if self.refusal is None:
             self.refusal = self._service.refuse(status, message)
 
@@ -202,7 +202,7 @@ class ResponseParser:
             raise MalformedMessage(f"the head of the message is larger than {MAX_HEAD} bytes")
 
     def close(self) -> None:
-        """Let go of the parser; what was read stays."""
+        """Release the parser; parsed data is kept."""
         del self._parser
 
     def on_headers_complete(self) -> None:
@@ -230,7 +230,7 @@ class ResponseParser:
         self._count = len(self.pieces)
 
     def take(self) -> Response:
-        """Return what came, whole, and expect the response to another request."""
+        """Return the complete response, and expect the next one."""
         # Of the headers only one matters, and only with bad news.
         retry_after = None if self.status < 400 else self.retry_after
         pieces = self.pieces if len(self.pieces) == self._count else self.pieces[: self._count]

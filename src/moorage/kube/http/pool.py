@@ -45,7 +45,7 @@ class WriteGate(Struct, frozen=True):
             raise Unreachable("write rejected: the lease is no longer held", was_sent=False)
 
     def guard(self, connection: PooledConnection) -> None:
-        """Have the kernel cut what is under way on a connection."""
+        """Make the kernel abort pending data of a connection."""
         assert connection.transport is not None, "only a connection that was just made is guarded"
         raw = connection.transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -62,7 +62,7 @@ class Transport(Protocol):
         ...
 
     def send(self, request: bytes, seconds: float) -> Awaitable[Response]:
-        """Send a request; what is returned waits for the response: :class:`Unreachable` if none comes in time."""
+        """Send a request; the returned awaitable yields the response or raises :class:`Unreachable`."""
         ...
 
     def stream(self, request: bytes, max_silence: float) -> AbstractAsyncContextManager[ResponseStream]:

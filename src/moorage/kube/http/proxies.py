@@ -94,7 +94,7 @@ def port_of(address: SplitResult) -> int:
 
 
 def redacted(url: str) -> str:
-    """Return a URL as it may be logged: without the user and password in it, nor what is no part of an address.
+    """Return a URL for logs: without user, password and anything that is not part of the address.
 
     >>> redacted("https://me:secret@example.org:8443/filter?token=x")
     'https://example.org:8443/filter'

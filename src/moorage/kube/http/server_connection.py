@@ -35,7 +35,7 @@ class Tracked(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a reply is under way."""
+        """Whether a reply is in progress."""
         ...
 
     def sweep(self) -> None:
@@ -47,7 +47,7 @@ class Tracked(Protocol):
         ...
 
     def abort(self) -> None:
-        """Drop it, whatever is under way."""
+        """Close it immediately."""
         ...
 
 
@@ -89,7 +89,7 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a reply is under way."""
+        """Whether a reply is in progress."""
         return self._task is not None or self._stream is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -276,7 +276,7 @@ class ServerConnection(asyncio.Protocol):
         return self._task
 
     def abort(self) -> None:
-        """Drop the connection, whatever is under way."""
+        """Close the connection immediately."""
         self._is_closing = True
         self.transport.abort()
 

@@ -86,7 +86,7 @@ class Episode:
         return StepFacts(sum(shares) / max(len(having), 1), waited, seconds)
 
     def measures(self) -> dict[str, float]:
-        """Return what the lab measures of a trial that is over."""
+        """Return the measures of a finished trial."""
         return dict(self._watch.result().trial.measures)
 
     def close(self) -> None:

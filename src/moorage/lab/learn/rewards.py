@@ -31,7 +31,7 @@ REWARDS: Final[Mapping[str, Reward]] = MappingProxyType(
         "waiting": lambda facts: -facts.waiting / 3600.0,
     }
 )
-"""``placed``: over an episode, what was placed as a share of the cluster. ``waiting``: hours of waiting, as a loss."""
+"""``placed``: the placed share of the cluster over an episode. ``waiting``: hours of waiting, as a loss."""
 
 
 def reward_of(reward: str | Reward) -> Reward:

@@ -17,7 +17,7 @@ from moorage.lab.trial import PolicyText, Trial
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
 TrialOf = Callable[[int], Trial]
-"""Makes the trial of a seed; its policy is not looked at."""
+"""Makes the trial of a seed; its policy is ignored."""
 
 SIZES: Final = ((8, 32), (16, 64), (32, 128))
 """Cores and GiB of generated nodes, in turn."""

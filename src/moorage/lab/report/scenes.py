@@ -53,7 +53,7 @@ class Scene:
             yield from values_of(self.rows(name), key).values()
 
     def find(self, measure: Measure, name: str, baseline: str) -> Finding | None:
-        """Return what was measured of a configuration; ``None`` if nothing was."""
+        """Return the measurements of a configuration; ``None`` without any."""
         values = values_of(self.rows(name), measure.key)
         if not values:
             return None

@@ -15,7 +15,7 @@ SEED: Final = 20231
 
 
 class Interval(Struct, frozen=True):
-    """A median, and between what it lies with 95% confidence."""
+    """A median and its 95% confidence interval."""
 
     median: float
     low: float

@@ -103,7 +103,7 @@ class Tuner:
         return Candidate(proposal.number, shown, COMPLETE, tuple(values), policy)
 
     def values(self, policy: PolicyText, seeds: Sequence[int]) -> dict[int, float]:
-        """Return what each seed makes of a policy; InputError if one of its trials fails."""
+        """Return the result of each seed for a policy; raise InputError if a trial fails."""
         evaluation = Evaluation(seeds, {})
         for row in self._rows(policy, evaluation):
             if row.error:

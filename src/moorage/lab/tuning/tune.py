@@ -71,9 +71,9 @@ def tune(
     seed: int = 1,
     show: ShowCandidates | None = None,
 ) -> TuneOutcome:
-    """Search, write the best configuration whenever there is a better one, and judge it in the end.
+    """Search, write each better configuration, and evaluate the best one at the end.
 
-    A KeyboardInterrupt ends it early: what was found is written, and noted in ``outcome_so_far`` of the exception.
+    A KeyboardInterrupt ends the search early: results are written, and stored in ``outcome_so_far`` of the exception.
     """
     tuner = Tuner(loaded, plan, results, run)
     base_values = tuner.values(tuner.base, tuner.seeds)

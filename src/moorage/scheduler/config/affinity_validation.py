@@ -17,7 +17,7 @@ def node_affinity_problems(affinity: NodeAffinity, where: str) -> Iterator[Confi
         for index, term in enumerate(affinity.required.node_selector_terms):
             yield from _term(term, f"{field_path}[{index}]")
     for index, preferred in enumerate(affinity.preferred or ()):
-        # A preference without weight is never looked at.
+        # A preference without weight has no effect.
         if preferred.weight != 0:
             field_path = f"{where}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
             yield from _term(preferred.preference, field_path)

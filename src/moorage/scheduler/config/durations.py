@@ -49,7 +49,7 @@ class Duration(Struct, frozen=True, order=True):
             return cls()
         if not _WHOLE.fullmatch(text):
             raise ValueError(_complaint(text))
-        # Go drops what is smaller than a nanosecond, term by term.
+        # Go truncates to nanoseconds, term by term.
         total = sum(_whole(number, _UNITS[unit]) for number, unit in _TERM.findall(text))
         if total >= _LIMIT:
             raise ValueError(f'time: invalid duration "{text}"')

@@ -76,7 +76,7 @@ def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> 
 def _elsewhere(
     config: SchedulerConfiguration, decoder: Decoder, gates: FeatureGates, catalogue: Catalogue
 ) -> list[ConfigError]:
-    """Find what else is wrong, far enough from values that could not be read for these not to be the cause."""
+    """Return further problems that are not caused by values that could not be decoded."""
     if not config.profiles:
         return []  # none could be read, and nothing can be completed without
     completed = _complete(config, gates, catalogue)
@@ -117,7 +117,7 @@ def read_config_text(path: str | Path) -> str:
 def default_config(
     *, gates: FeatureGates = _DEFAULT_GATES, catalogue: Catalogue = KNOWN_PLUGINS
 ) -> SchedulerConfiguration:
-    """Return what there is without a file: one profile with the default plugins."""
+    """Return the configuration without a file: one profile with the default plugins."""
     only = ProfileConfig(scheduler_name=DEFAULT_SCHEDULER_NAME)
     return _completed_and_checked(SchedulerConfiguration(profiles=(only,)), gates, catalogue, [])
 

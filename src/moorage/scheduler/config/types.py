@@ -188,6 +188,6 @@ class SchedulerConfiguration(KubeStruct, frozen=True):
     delay_cache_until_active: bool = False
 
     def percentage_for(self, profile: ProfileConfig) -> int | None:
-        """Return what a profile searches: its own percentage, else the global one; `None` is every node."""
+        """Return the percentage of nodes to search: of the profile or the global one; `None` means every node."""
         own = profile.percentage_of_nodes_to_score
         return self.percentage_of_nodes_to_score if own is None else own

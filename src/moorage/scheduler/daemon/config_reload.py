@@ -51,7 +51,7 @@ class Reloads:
         self._succeeded()
 
     def follower(self) -> "FileFollower":
-        """Return what looks at the files; from now on it knows what they hold."""
+        """Return a watcher of the files, initialized with their current content."""
         flags = self.options.flags
         return FileFollower(Path(flags["config"]) if flags["config"] else None, flags["plugin"], self._take_up, self)
 

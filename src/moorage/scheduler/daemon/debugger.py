@@ -50,7 +50,7 @@ class Debugger:
         log.info("Dump of scheduling queue", pods="\n".join(self._queue_lines()))
 
     def compare(self, nodes: list[Node], pods: list[Pod]) -> None:
-        """Log what the API has and we have not, and the other way round."""
+        """Log the differences between the API and the cache."""
         self._report("nodes", {node.name for node in nodes}, self._known_nodes())
         relevant_pods = {pod.uid: pod for pod in pods if pod.node_name or pod.scheduler_name in self._scheduler.runners}
         cached_pods = self._known_pods()

@@ -161,7 +161,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
 
     @property
     def meter(self) -> Meter:
-        """Where to count what only the plugin knows."""
+        """Metrics of the plugin."""
         return self._services.meter
 
     def lister(self, kind: type[K]) -> ObjectCache[K]:

@@ -61,13 +61,13 @@ def with_ids(status_ids: IdArray, rows: Mapping[int, int]) -> IdArray:
 
 
 class WithNominated(Struct):
-    """The rows that will not do with the pods nominated to them, and up to which changes of rows and nominations."""
+    """The rows that are infeasible with their nominated pods, and the positions in the logs of rows and nominations."""
 
     status_ids: dict[int, int] = field(default_factory=dict)
     rows_position: int = -1
     nominations_position: int = -1
     unread: tuple[str, ...] = ()
-    """Nodes that have to be looked at again, whether or not they change."""
+    """Nodes that must be evaluated again even without a change."""
 
 
 def rejected_rows(

@@ -104,7 +104,7 @@ class Answering:
         return agreed
 
     async def bind(self, request: BindRequest) -> str:
-        """Bind a pod by the plugins; return what went wrong, if anything did."""
+        """Bind a pod with the plugins; return the error, if any."""
         cached_pod = self._pods.find(f"{request.namespace}/{request.name}")
         if cached_pod is not None and cached_pod.uid != request.uid:
             return f"pod {request.namespace}/{request.name} is another one by now: its uid is {cached_pod.uid}"

@@ -33,7 +33,7 @@ class Categorical(Generic[V]):
         self.codes = codes
         self.values = values
         self.version = next_version()
-        """Identifies a column: what was worked out from one is stale once the table shows another version."""
+        """Identifies a column: results derived from one are stale when the table shows another version."""
 
     @classmethod
     def of(cls, values: Collection[V]) -> "Categorical[V]":
@@ -147,7 +147,7 @@ class Growing:
     def view(self, rows: int) -> NDArray[Any]:
         """Return the rows in use, read-only."""
         if self.rows != rows:
-            # A column that no later row has needed yet is shorter than the table; what it lacks is zero.
+            # A column that later rows have not used yet is shorter than the table; missing values are zero.
             self.reserve(rows)
             self.shown = self.array[:rows]
             self.shown.flags.writeable = False

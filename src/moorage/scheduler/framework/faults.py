@@ -10,7 +10,7 @@ from typing import Final
 from moorage.common.text import shortened
 
 PLUGIN_FAULTS: Final = BaseException
-"""Caught wherever a plugin is called; what is not its fault is passed on by the functions below."""
+"""Caught wherever a plugin is called; the functions below propagate exceptions that are not its fault."""
 
 MAX_SHOWN: Final = 2000
 

@@ -36,9 +36,9 @@ class GroupSourcePlugin(Plugin):
 
     @abstractmethod
     def group_name(self, pod: Pod) -> str:
-        """Name the group that a pod is a member of, or return an empty text; only the pod itself may be looked at.
+        """Return the group name of a pod, or an empty string; only the pod itself may be used.
 
-        Names have a slash in them, which no object's name has, and are the group's within the pod's namespace.
+        The name contains a slash, which names of objects cannot, and is unique within the pod's namespace.
         """
 
     @abstractmethod

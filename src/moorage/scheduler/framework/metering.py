@@ -1,4 +1,4 @@
-"""Metrics that only a plugin can count: what it tried, what failed, how long it waited."""
+"""Metrics of plugins: counters, gauges and histograms."""
 
 import re
 from abc import abstractmethod
@@ -87,7 +87,7 @@ class HistogramCell:
         return len(self._values)
 
     def fold(self) -> None:
-        """Count what was observed since the last time."""
+        """Aggregate the observations since the last call."""
         if self._values:
             import numpy as np  # only here: the supervisor imports this module, and must stay small
 
@@ -295,7 +295,7 @@ class PluginHistogram(_PluginMetric[HistogramCell]):
         return int(self._cell(labels).cumulated()[-1])
 
     def sum(self, **labels: str) -> float:
-        """Return what they add up to."""
+        """Return the sum of the observations."""
         return self._cell(labels).sum()
 
 

@@ -170,7 +170,7 @@ class NodeStorage:
         return column
 
     def image_facts(self, name: str) -> ImageFacts | None:
-        """Return what is known of an image, or ``None`` if no node has it."""
+        """Return the facts about an image, or ``None`` if no node has it."""
         holders = [info.node for info in self.infos if name in info.node.image_names]
         if not holders:
             return None

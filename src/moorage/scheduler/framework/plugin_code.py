@@ -90,7 +90,7 @@ def _home(module: ModuleType | None) -> Path | None:
 
 
 def _forget_bytecode(module: ModuleType) -> None:
-    """Drop what was compiled: a file that is saved twice within a second, in the same size, would be taken for old."""
+    """Delete the bytecode: a file saved twice within a second with the same size would count as unchanged."""
     file = _file(module)
     if file is not None:
         with suppress(OSError, NotImplementedError):

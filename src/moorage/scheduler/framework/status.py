@@ -89,7 +89,7 @@ class Status(Struct, frozen=True):
 
     @classmethod
     def pending(cls, *reasons: str) -> "Status":
-        """Reject the pod while something outside is under way; its event requeues the pod without backoff."""
+        """Reject the pod while an external operation is in progress; its event requeues the pod without backoff."""
         return cls(Code.PENDING, reasons)
 
     @classmethod

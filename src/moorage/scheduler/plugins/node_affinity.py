@@ -134,7 +134,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return None
 
     def _preferences(self, cycle: CycleState, pod: Pod) -> tuple[Preference, ...]:
-        """Return what the pod and the profile prefer; a profile without the pre-score has it read here."""
+        """Return the preferences of the pod and the profile; without the pre-score they are parsed here."""
         preferences = cycle.get(PREFERENCES)
         return self._read_preferences(pod) if preferences is None else preferences
 
@@ -174,7 +174,7 @@ _NO_WISHES: Final = NodeAffinitySpec()
 
 
 def _demands(cycle: CycleState, pod: Pod) -> Demands:
-    """Return what the pod demands; a profile without the pre-filter has it read here."""
+    """Return the requirements of the pod; without the pre-filter they are parsed here."""
     demands = cycle.get(DEMANDS)
     return read_demands(pod) if demands is None else demands
 

@@ -179,7 +179,7 @@ class Cache:
                 self._assumed.add(pod.metadata.uid)
 
     def add_node(self, node: Node) -> None:
-        """Take in a node; pods that came before it are on it at once."""
+        """Add a node; pods that arrived before it are placed on it immediately."""
         if node.name in self.columns.row_of:
             self.update_node(node)
             return
@@ -366,7 +366,7 @@ class NodeColumns(NodeStorage):
         return column
 
     def image_facts(self, name: str) -> ImageFacts | None:
-        """Return what is known of an image, or ``None`` if no node has it."""
+        """Return the facts about an image, or ``None`` if no node has it."""
         return self.image_index.find(name)
 
     def _note_node(self, row: int) -> None:
@@ -410,9 +410,9 @@ class NodeTree:
 
 
 def _weighs_the_same(cached_pod: Pod, pod: Pod) -> bool:
-    """Return whether two versions of a pod take the same of their node; labels are not compared.
+    """Return whether two versions of a pod use the same resources of their node; labels are not compared.
 
-    Pods with storage are not looked at so closely: the claim index keeps the pods themselves.
+    Pods with storage always count as different: the claim index stores the pods themselves.
     """
     if pod.shape.holds_storage or cached_pod.spec.node_name != pod.spec.node_name:
         return False

@@ -37,7 +37,7 @@ class RowCounts(Protocol):
 
     @property
     def log(self) -> ChangeLog[int]:
-        """The row of every pod that came, and ``~row`` of every pod that left."""
+        """The row of every added pod, and ``~row`` of every removed pod."""
         ...
 
     def add_to(self, totals: IntArray, weight: int) -> None:

@@ -14,7 +14,7 @@ class ImageIndex:
         self.version = 0
 
     def find(self, name: str) -> ImageFacts | None:
-        """Return what is known of an image, or ``None`` if no node has it."""
+        """Return the facts about an image, or ``None`` if no node has it."""
         return None if self._is_hidden else self._images.get(name)
 
     def hide(self, is_hidden: bool) -> None:

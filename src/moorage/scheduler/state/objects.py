@@ -1,6 +1,6 @@
 """All objects by kind, as last received from the API, and the log of their changes.
 
-The log is the one way to learn what happened since one last looked; rows of nodes and counts have theirs, too.
+The log is the only source of changes since a position; rows of nodes and counts have their own logs.
 """
 
 from collections.abc import Iterable, Iterator

@@ -169,7 +169,7 @@ class SelectorCount:
         self.matcher = matcher
         self.terminating = terminating
         self.log = ChangeLog[int](LOG_LENGTH)
-        """The row of every pod that came, and ``~row`` of every pod that left."""
+        """The row of every added pod, and ``~row`` of every removed pod."""
         self._column = Growing(np.int64, max(rows, 1))
         self._pods = 0
 

@@ -27,7 +27,7 @@ class TermGroup:
         self.weight = weight
         self.rows: dict[int, int] = {}
         self.log = ChangeLog[int](LOG_LENGTH)
-        """The row of every pod that came, and ``~row`` of every pod that left."""
+        """The row of every added pod, and ``~row`` of every removed pod."""
         self._column: Growing | None = None
 
     @property

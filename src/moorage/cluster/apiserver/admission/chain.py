@@ -58,7 +58,7 @@ GATED: Final = {
 
 
 class Admission:
-    """Decides what is stored, given the priority classes there are and the features that are on."""
+    """Applies defaults and admission rules to objects, with the current priority classes and feature gates."""
 
     def __init__(self, store: Store, features: FeatureGates) -> None:
         self._store = store

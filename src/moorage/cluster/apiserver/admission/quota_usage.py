@@ -27,7 +27,7 @@ _STORAGE: Final = "storageclass.storage.k8s.io"
 
 
 def usage_of(storage: str, entry: Entry) -> Usage:
-    """Return what a stored object counts for."""
+    """Return the quota usage of a stored object."""
     usage: Usage = {f"count/{storage}": NANO}
     if storage == PODS:
         pod = entry.typed(Pod)

@@ -28,7 +28,7 @@ class Ledger:
         self._shares: dict[Place, Usage] = {}
 
     def share_of(self, storage: str, entry: Entry) -> Usage:
-        """Return what an object counts for here."""
+        """Return the usage of an object in this quota."""
         usage = {name: amount for name, amount in usage_of(storage, entry).items() if name in self.hard}
         return usage if usage and is_in_scope(self.spec, storage, entry) else {}
 
@@ -138,7 +138,7 @@ class Quotas:
                 raise forbidden(resource, name, excess)
 
     def settle(self) -> None:
-        """Write into the status of every quota what is used of it."""
+        """Update the usage in the status of every quota."""
         while self._dirty:
             key, ledger = self._dirty.popitem()
             entry = self._store.get(QUOTAS, key)

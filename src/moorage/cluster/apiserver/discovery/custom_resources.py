@@ -1,4 +1,4 @@
-"""Custom resource definitions: what they make the server serve, and how their schemas check and complete objects."""
+"""Custom resource definitions: their served resources, and validation and defaulting by their schemas."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -212,7 +212,7 @@ def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def fill_defaults(data: Any, schema: Mapping[str, Any]) -> None:
-    """Set what is missing and has a default, at any depth."""
+    """Set missing fields that have a default, at any depth."""
     if isinstance(data, dict):
         for name, below in _properties(schema).items():
             if not isinstance(below, dict):
@@ -228,7 +228,7 @@ def fill_defaults(data: Any, schema: Mapping[str, Any]) -> None:
 
 
 def undeclared(data: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[Data, str, str]]:
-    """Find the fields that a schema does not declare: what they are in, their names and their paths."""
+    """Yield the fields that a schema does not declare: their parents, names and paths."""
     items = schema.get("items")
     if isinstance(data, list) and isinstance(items, dict):
         for number, item in enumerate(data):

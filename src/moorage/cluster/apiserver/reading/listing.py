@@ -45,7 +45,7 @@ class OpenList:
 
 
 class Lists:
-    """Lists objects, and remembers what is left of those that are read in pages."""
+    """Lists objects, and stores the rest of lists that are read in pages."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -102,7 +102,7 @@ class WatchStream:
             self._end(sink)
 
     def _has_begun(self, sink: Sink) -> bool:
-        """Send what was there at the beginning; return whether that is done."""
+        """Send the initial objects; return whether all are sent."""
         if self._first is None:
             return True
         for piece in self._first:

@@ -74,7 +74,7 @@ class Watch:
             yield self._representation.bookmark(self._begun_at, ends_initial_events=True)
 
     def take(self) -> bytes:
-        """Return what changed since last time; empty if nothing that this watch shows did."""
+        """Return the changes since the last call that this watch shows."""
         if self.is_over:
             return b""
         position, self._position = self._position, self._log.end

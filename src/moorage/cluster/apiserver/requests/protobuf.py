@@ -164,7 +164,7 @@ def _single(content: Any, kind: str) -> Any:
 
 
 def _text(content: Any) -> str:
-    """Return text; what is not UTF-8 comes out of the parser as bytes, or raises."""
+    """Return text; the parser returns invalid UTF-8 as bytes, or raises."""
     return content.decode() if isinstance(content, bytes) else str(content)
 
 

@@ -104,7 +104,7 @@ class Journal:
         self._write_soon()
 
     async def close(self) -> None:
-        """Write what is left and close the file."""
+        """Write the remaining lines and close the file."""
         if self._task is not None:
             await asyncio.wait([self._task])
         await asyncio.get_running_loop().run_in_executor(self._thread, self._database.close)

@@ -104,7 +104,7 @@ class StoredChange:
 
 
 def _held(change: StoredChange) -> int:
-    """Return how many bytes a change keeps alive; what was before it belongs to the change before."""
+    """Return the number of bytes that a change keeps in memory; the previous version belongs to the change before."""
     entry = change.after or change.before
     return entry.size if entry is not None else 0
 
@@ -222,9 +222,9 @@ class Store:
         return self._keep(resource, Entry(key, self.version, body))
 
     def put_typed(self, resource: str, obj: T, **changes: Any) -> T:
-        """Write a struct, with some fields changed, and return it with its new version.
+        """Write a struct with changed fields, and return it with its new version.
 
-        The changes must leave true what was derived from the struct already: that is taken along.
+        The changes must not affect derived values of the struct: they are kept.
         """
         self.version += 1
         metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self.version))

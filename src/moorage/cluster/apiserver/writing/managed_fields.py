@@ -63,7 +63,7 @@ def _item(item: Any, field: Field) -> Tree:
 
 
 def item_key(item: Any, field: Field) -> str:
-    """Return what identifies an item of a list among the others."""
+    """Return the merge key of a list item."""
     if field.list_type == "set" or not isinstance(item, dict):
         return "v:" + msgspec.json.encode(item).decode()
     defaults = {"protocol": "TCP"}

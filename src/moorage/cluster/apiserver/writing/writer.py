@@ -305,7 +305,7 @@ class Writer:
                 raise precondition_failed(target.resource, target.name, name, expected, actual)
 
     def _add_policy(self, resource: ServedResource, metadata: Data, policy: str) -> None:
-        """Leave what becomes of the dependents to the garbage collector, by a finalizer it knows."""
+        """Leave the dependents to the garbage collector, by setting its finalizer."""
         if not policy or resource.storage not in OWNERS:
             return
         unchanged = [item for item in metadata.get("finalizers") or [] if item not in (ORPHAN, FOREGROUND)]

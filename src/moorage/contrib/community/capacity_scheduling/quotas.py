@@ -53,7 +53,7 @@ class Usage(SideColumns):
         self._by_namespace: dict[str, Amounts] = {}
 
     def of(self, namespace: str) -> Amounts:
-        """Return what a namespace uses now."""
+        """Return the current usage of a namespace."""
         self.refresh()
         return self._by_namespace.get(namespace, {})
 
@@ -182,7 +182,7 @@ def asked_for(pod: Pod) -> Amounts:
 
 
 def on_node(pod: Pod) -> Amounts:
-    """Return what a pod takes of its node."""
+    """Return the resources that a pod uses on its node."""
     return {**pod.requests_on_node, PODS: 1}
 
 

@@ -9,7 +9,7 @@ from moorage.common.clock import Clock
 from moorage.scheduler.framework.cycle import StateKey
 
 TELL_AFTER: Final = 10.0
-"""Pods of a group seldom come all at once: what is wrong with it is reported if it still is after so long."""
+"""Delay before a problem of a group is reported, since its pods seldom arrive together."""
 TELL_AGAIN: Final = 300.0
 
 

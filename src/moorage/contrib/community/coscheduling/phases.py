@@ -74,7 +74,7 @@ class Phases:
             self.changed(key)
 
     async def close(self) -> None:
-        """Write what was to be written soon: a successor may not live for longer."""
+        """Write pending updates now: a successor may start soon."""
         for key, account in list(self._accounts.items()):
             if account.is_stale and not account.is_busy:
                 account.is_busy = True
@@ -140,7 +140,7 @@ class Phases:
 
 
 def _patch(group: CoschedulingGroup, members: Members, account: _Account) -> dict[str, Any]:
-    """Return what has to change in a status; numbers that are 0 and were not written need not be."""
+    """Return the patch of a status; zeros that were never written are omitted."""
     status = group.status
     assert members.group is not None
     running = sum(pod.status.phase == "Running" for pod in members.assigned.values())

@@ -68,7 +68,7 @@ class Coscheduling(
 
     async def start(self) -> None:
         self._phases.start()
-        # A forerunner's timers end with it; what it held back it held back for all.
+        # Timers of the previous instance end with it, but the pods it delayed are delayed for all.
         for key, seconds, is_told in self._holds.timed():
             self._handle.call_later(seconds, partial(self._try_again, key, is_told=is_told))
 

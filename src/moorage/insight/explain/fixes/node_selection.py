@@ -40,7 +40,7 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
 
 
 def _size(subject: Subject, way: tuple[Any, ...]) -> int:
-    """Count what is dropped: all there is, where not even an empty term would be left."""
+    """Count the dropped requirements; all of them if not even an empty term would remain."""
     keys, term, expressions, fields = way
     if term is None:
         return len(keys)

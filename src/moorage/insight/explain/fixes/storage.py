@@ -1,4 +1,4 @@
-"""Volumes and devices: do without, make what is missing, or let a node hold more."""
+"""Volumes and devices: remove them, create missing ones, or raise the limit of a node."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final

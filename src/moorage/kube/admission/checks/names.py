@@ -107,7 +107,7 @@ def not_negative(data: Mapping[str, Any], path: str, *names: str) -> Iterator[Fi
 
 
 def number_or_percent(value: Any, path: str) -> Iterator[FieldError]:
-    """Check what may be a number of pods or a percentage of them."""
+    """Check a number or percentage of pods."""
     if isinstance(value, str):
         if not _matches(_PERCENT, value):
             yield invalid_value(path, value, _PERCENT_RULE)

@@ -139,7 +139,7 @@ def _gates(spec: Data, path: str) -> Iterator[FieldError]:
 
 
 def pod_template(template: Data, path: str) -> Iterator[FieldError]:
-    """Check what pods are made from."""
+    """Check a pod template."""
     yield from labels((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
     yield from pod_spec(template.get("spec") or {}, f"{path}.spec")
 

@@ -126,7 +126,7 @@ def claims(items: list[Data], path: str) -> Iterator[FieldError]:
 
 
 def disruption_mode(spec: Data, path: str) -> Iterator[FieldError]:
-    """Check what a preemption takes of a group."""
+    """Check the preemption unit of a group."""
     mode = spec.get("disruptionMode")
     if mode is not None:
         yield from _one_of(mode, f"{path}.disruptionMode", "single", "all")

@@ -110,7 +110,7 @@ def _priority_class(old: Stored, new: Stored) -> Iterator[FieldError]:
 def _storage_class(old: Stored, new: Stored) -> Iterator[FieldError]:
     for name in ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"):
         if old.get(name) != new.get(name):
-            # Upstream does not show what was found either.
+            # Upstream does not show the value either.
             yield invalid_value(name, None, IMMUTABLE)
 
 

@@ -26,7 +26,7 @@ _NUMBERS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDead
 
 
 def workload(data: Data) -> Iterator[FieldError]:
-    """Check what keeps pods running."""
+    """Check workloads that keep pods running."""
     spec = data.get("spec") or {}
     yield from not_negative(spec, "spec", *_NUMBERS)
     yield from _selector(spec)

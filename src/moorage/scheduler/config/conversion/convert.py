@@ -1,4 +1,4 @@
-"""From a text to v1: finds out what it is, has it converted, and makes sure that it can be used."""
+"""Conversion of a text to v1: detect its kind, convert it, and check the result."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

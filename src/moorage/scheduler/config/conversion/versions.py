@@ -64,7 +64,7 @@ def _leader_election(old: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
                 continue
         if field == "resourceLock" and value not in ("", _LEASES):
             notes.add(Effect.CHANGED, f"leaderElection.{field}", f"{value} is {_LEASES}, the only lock there is")
-            value = _LEASES  # noqa: PLW2901 - what is written instead
+            value = _LEASES  # noqa: PLW2901 - the replacement
         converted[now] = value
     return converted
 

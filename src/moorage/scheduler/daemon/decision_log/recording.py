@@ -37,7 +37,7 @@ RUNNERS_UP: Final = 3
 MAX_GROUPS: Final = 8
 EXAMPLES: Final = 3
 MAX_BINDINGS: Final = 1024
-"""More than can be under way at a time."""
+"""More than the number of concurrent bindings."""
 
 
 class BestRows:
@@ -214,7 +214,7 @@ class CountsLines(Protocol):
     """Where lines are counted: by metric and labels."""
 
     def __call__(self, metric: str, *labels: str) -> NumberCell:
-        """Return what counts."""
+        """Return the relevant rows."""
         ...
 
 

@@ -89,7 +89,7 @@ class RotatedFile:
 
 
 class LineWriter:
-    """Encodes and writes what it is given, aside; ``count_dropped`` is called with where a line was lost."""
+    """Encodes and writes lines in a thread; ``count_dropped`` is called with the cause of a lost line."""
 
     def __init__(
         self, file: RotatedFile, count_dropped: Callable[[str, int], None], flag: str = "--decision-log"
@@ -116,7 +116,7 @@ class LineWriter:
             self._waiting.put(line)
 
     def close(self) -> None:
-        """Write what waits, but not for ever."""
+        """Write the queued lines, with a timeout."""
         if self._thread.ident is not None:
             self._waiting.put(None)
             self._thread.join(CLOSE_SECONDS)

@@ -68,7 +68,7 @@ class GateChoice(Struct, frozen=True):
 
 
 def choose_gates(flags: Sequence[str], emulated: Sequence[str] = (), compatible: Sequence[str] = ()) -> GateChoice:
-    """Read --feature-gates, --emulated-version and --min-compatibility-version; ConfigErrors lists what is refused."""
+    """Read --feature-gates, --emulated-version and --min-compatibility-version; ConfigErrors lists invalid values."""
     release, oldest = _releases(emulated, compatible)
     gate_values = dict(assignments(*flags))
     if problems := [*_unknown(gate_values), *_locked(gate_values, release)]:

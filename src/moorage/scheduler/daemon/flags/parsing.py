@@ -1,4 +1,4 @@
-"""Reading a command line as kube-scheduler does (pflag): what was given, what was not, and what cannot be read.
+"""Command-line parsing as in kube-scheduler (pflag): values, defaults and errors.
 
 >>> values = parse(["--leader_elect=false", "-v=4", "--secure-port", "0"])
 >>> values["leader-elect"], values["v"], values["secure-port"], values.given("config")

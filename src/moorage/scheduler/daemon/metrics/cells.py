@@ -67,12 +67,12 @@ class CellMetric:
             histogram.reset()
 
     def fold(self) -> None:
-        """Count what was observed since the last time."""
+        """Count the observations since the last call."""
         for histogram in self._histograms.values():
             histogram.fold()
 
     def family(self) -> "Metric | None":
-        """Return what is exposed; nothing for a metric with labels that has no children yet, as upstream."""
+        """Return the samples; none for a labelled metric without children, as upstream."""
         if not self.spec.labels and not self._readings:
             self._first_child()
         described = self.spec.described
@@ -156,7 +156,7 @@ class CellRegistry:
         return self._metrics[spec.name].histogram(*labels)
 
     def fed_by(self, source: Callable[[], None]) -> None:
-        """Register a callback that counts what was only noted, before anything is read."""
+        """Register a callback that aggregates deferred counts before a read."""
         self._sources.append(source)
 
     def names(self) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ class CellRegistry:
         return tuple(self._metrics)
 
     def collect(self) -> "Iterator[Metric]":
-        """Yield what is exposed, sorted by name."""
+        """Yield the samples, sorted by name."""
         self._feed()
         for name in sorted(self._metrics):
             metric = self._metrics[name]

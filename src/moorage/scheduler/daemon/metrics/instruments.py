@@ -135,7 +135,7 @@ class AttemptInstruments(AttemptObserver):
             self._after_flush.inc()
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
-        """Count a pod that came back from its binding cycle."""
+        """Count a pod whose binding cycle failed."""
         self._count(queued, _result(outcome), self._bindings.pop(queued.uid)[0])
         log_failed(queued, outcome)
 
@@ -196,7 +196,7 @@ def _result(outcome: Unschedulable | Failed) -> str:
 
 
 class QueueInstruments(QueueObserver):
-    """Counts what happens in the queue, and remembers the last moves of every pod."""
+    """Counts queue events, and stores the last moves of every pod."""
 
     def __init__(self, registry: CellRegistry, attempts: AttemptInstruments) -> None:
         self.story = Story()
@@ -213,7 +213,7 @@ class QueueInstruments(QueueObserver):
         )
 
     def moved(self, pod: Pod, queue: str, event: str) -> None:
-        """Count a pod that came into a queue."""
+        """Count a pod that enters a queue."""
         cells = self._cells.get((queue, event))
         if cells is None:
             cells = self._cells[queue, event] = (
@@ -225,7 +225,7 @@ class QueueInstruments(QueueObserver):
         self.story.moved(pod, queue, event)
 
     def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
-        """Count a group that came into a queue, and its pods."""
+        """Count a group that enters a queue, and its pods."""
         self._incoming.number(queue, event).inc(len(pods))
         self._entities.number(queue, event, "podgroup").inc()
         for pod in pods:
@@ -272,14 +272,14 @@ class EventInstruments:
         self._by_kind: dict[Kind, Callable[[float], None]] = {}
 
     def latency_of(self, kind: Kind) -> Callable[[float], None]:
-        """Return what counts how long changes of a kind take."""
+        """Return the observer of the duration of changes of a kind."""
         observe = self._by_kind.get(kind)
         if observe is None:
             observe = self._by_kind[kind] = self._latency.histogram(*informer_labels(kind)).observe
         return observe
 
     def handling_of(self, event: str) -> Callable[[float], None]:
-        """Return what counts how long events of a label take."""
+        """Return the observer of the duration of events of a label."""
         return self._metric.histogram(event).observe
 
 
@@ -313,11 +313,11 @@ class ChangeTimes(Protocol):
     """Where the times go."""
 
     def handling_of(self, event: str) -> RecordSeconds:
-        """Return what records how long it took to apply each event of a label to cache and queue."""
+        """Return the recorder of the time to apply each event of a label to cache and queue."""
         ...
 
     def latency_of(self, kind: Kind) -> RecordSeconds:
-        """Return what records how long each change of a kind took."""
+        """Return the recorder of the time of each change of a kind."""
         ...
 
 
@@ -367,11 +367,11 @@ class RequestMeter:
         self._received = registry["rest_client_response_size_bytes"]
         self._noted: list[Exchange] = []
         self.note = self._noted.append
-        """Takes one request that came to an end."""
+        """Records a finished request."""
         registry.fed_by(self._count)
 
     def _count(self) -> None:
-        """Count what was noted since the last time."""
+        """Count the values recorded since the last call."""
         noted = self._noted.copy()
         self._noted.clear()
         for method, status in {exchange[:2] for exchange in noted}:

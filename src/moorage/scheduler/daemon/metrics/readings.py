@@ -93,7 +93,7 @@ def read_informers(registry: CellRegistry, informers: Informers, deliveries: Del
 
 
 def read_process(registry: CellRegistry, features: FeatureGates) -> None:
-    """Read what never changes: which version runs, with which gates, and how many metrics there are."""
+    """Read constant metrics: version, gates and number of metrics."""
     info = version_info()
     build = ("buildDate", "compiler", "gitCommit", "gitTreeState", "gitVersion", "goVersion", "major", "minor")
     registry["kubernetes_build_info"].number(*(info[name] for name in build), info["platform"]).set(1)

@@ -71,7 +71,7 @@ class HealthChecks:
         return problem
 
     def families(self) -> "list[Metric]":
-        """Return what /metrics/slis exposes."""
+        """Return the metrics of /metrics/slis."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         gauge = GaugeMetricFamily(

@@ -43,7 +43,7 @@ class Exposed(Protocol):
 
 
 class PageSources(Struct, frozen=True):
-    """Where the pages take what they show from."""
+    """The data sources of the pages."""
 
     metrics: "CellRegistry"
     pod_resources: Exposed

@@ -98,7 +98,7 @@ class Server:
             raise InputError(where, f"cannot listen: {error.strerror or error}") from error
 
     async def stop(self) -> None:
-        """Let requests under way finish, and end."""
+        """Let running requests finish, and stop."""
         if self._reloading is not None:
             self._reloading.cancel()
         if self._http is not None:

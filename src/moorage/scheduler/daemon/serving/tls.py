@@ -65,9 +65,9 @@ class ServingTls:
         return self._context
 
     def load(self, client_cas: Sequence[bytes]) -> bool:
-        """Take what the files contain now, and other client CAs; return whether anything changed.
+        """Read the files again, and the client CAs; return whether anything changed.
 
-        InputError if it cannot be used, as when a file is being written; what was in use stays in use.
+        Raise InputError if a file is invalid, for example while it is being written; the previous content stays in use.
         """
         if self._state(client_cas) == self._loaded:
             return False

@@ -86,7 +86,7 @@ def statusz(began: float, seconds_up: float, release: str, paths: list[str]) -> 
 
 
 def listed_paths(paths: Iterable[str]) -> list[str]:
-    """Return what there is to visit, sorted: neither what lies below another page, nor /statusz itself."""
+    """Return the top-level paths, sorted, without /statusz itself."""
     return sorted(path for path in paths if path.count("/") == 1 and path != "/statusz")
 
 

@@ -67,7 +67,7 @@ class Forwarding:
 
 
 class LinkMeter:
-    """Counts among the scheduler's metrics; what it cannot take in time is lost."""
+    """Counts in the scheduler's metrics; counts that it cannot receive in time are lost."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

@@ -35,7 +35,7 @@ class Span(Struct, frozen=True, array_like=True):
 
 
 def read_stack(dump: str) -> list[Frame]:
-    """Read what faulthandler wrote, the innermost frame first."""
+    """Parse the output of faulthandler, innermost frame first."""
     return [Frame(file, int(line), function) for file, line, function in _FRAME.findall(dump)]
 
 

@@ -165,7 +165,7 @@ class Supervisor:
             self._end()
 
     def _end(self) -> None:
-        """End the scheduler at once: what it has under way is cut with its connections."""
+        """Kill the scheduler immediately: its connections are aborted."""
         self._code = EXIT_FAILURE
         self._child.kill()
 
@@ -223,7 +223,7 @@ class Supervisor:
     async def _elect(self, setup: Setup, lease: LeaseSettings) -> None:
         """Lead, or wait to lead, until the scheduler has ended.
 
-        While the scheduler gets ready the connection is opened and the lease looked at: then one write is left to do.
+        While the scheduler starts, the connection is opened and the lease is read, so that one write remains.
         """
         connection = load_connection(setup.kubeconfig, setup.master)
         async with AsyncExitStack() as stack:

@@ -18,10 +18,10 @@ WARN_SECONDS: Final = 1.0
 
 
 class Watchdog:
-    """Adds up what it sees.
+    """Adds up the time in which the scheduler was blocked.
 
-    Only time that passed under its own eyes counts, in steps: when supervisor and scheduler, or the whole machine, were
-    frozen together, the scheduler first gets the chance to show that it is well. ``limit`` is 0 for no limit.
+    Only time that the watchdog itself observed counts, in steps: when supervisor and scheduler, or the whole machine,
+    were frozen together, the scheduler first gets a chance to respond. ``limit`` is 0 for no limit.
     """
 
     def __init__(self, state: SharedState, limit: float = 0.0) -> None:

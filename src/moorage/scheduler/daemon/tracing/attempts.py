@@ -73,7 +73,7 @@ class TracedAttempts(AttemptObserver):
         self._group = queued.key, span, CURRENT.set(span)
 
     def settled(self, queued: QueuedPodInfo, result: object) -> None:
-        """Begin the part of a group's member that is its own: what is reserved for it, and its binding."""
+        """Start the span of a group member: its reservation and binding."""
         if self._group is not None and len(self._attempts) < MAX_TRACED:
             self._token = CURRENT.set(self._begin_pod(queued, self._group[1]))
 

@@ -47,7 +47,7 @@ def provider_for(endpoint: str) -> "TracerProvider":
         hint = "pip install 'moorage[tracing]'"
         raise InputError("--tracing-endpoint", f"OpenTelemetry is not installed: {error}", hint=hint) from error
     resource = Resource.create({"service.name": "moorage-scheduler", "service.version": version_line()})
-    # Whether an attempt is traced is decided before there is a span: what is not traced costs nothing.
+    # Sampling is decided before a span exists, so attempts without a trace cost nothing.
     provider = TracerProvider(resource=resource, sampler=ALWAYS_ON, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url)))
     return provider
