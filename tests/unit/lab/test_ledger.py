@@ -11,10 +11,11 @@ from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.gpu_sharing import GPU_MILLI
 from moorage.lab.cluster_files import Watts
 from moorage.lab.conditions import NodeFailures
-from moorage.lab.ledger import RESOURCES, UsageLedger
+from moorage.lab.ledger import CPU, RESOURCES, UsageLedger
 from moorage.lab.playing import Play, TrialWatch
 from moorage.lab.trace import TracePod
 from moorage.lab.trial import Trial, load_trial_policy
+from moorage.testing import make_node, make_pod
 
 
 def random_trial(seed: int) -> Trial:
@@ -82,3 +83,22 @@ def test_no_node_is_over_capacity_and_counts_match_the_scheduler(seed: int) -> N
     play: Play
     run_virtual(scenario(), clock)
     assert len(play.lives) == 60
+
+
+def test_pods_beyond_the_capacity_count_as_overcommitted() -> None:
+    ledger = UsageLedger()
+    ledger.add_node(make_node("n1", allocatable={"cpu": 2}))
+    ledger.take(make_pod("fits", requests={"cpu": 2}, node="n1"))
+    assert ledger.overcommitted == 0
+    ledger.take(make_pod("too-much", requests={"cpu": 1}, node="n1"))
+    assert ledger.overcommitted == 1
+
+
+def test_node_shares_are_the_requested_parts() -> None:
+    ledger = UsageLedger()
+    ledger.add_node(make_node("n1", allocatable={"cpu": 4}))
+    ledger.add_node(make_node("n2", allocatable={"cpu": 4}))
+    ledger.take(make_pod("p", requests={"cpu": 1}, node="n1"))
+    assert ledger.node_shares(CPU).tolist() == [0.25, 0.0]
+    assert ledger.share(CPU) == 0.125
+    assert ledger.nodes_used == 1
