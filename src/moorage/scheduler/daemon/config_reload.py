@@ -220,7 +220,7 @@ class FileFollower:
 
     async def _take_up(self) -> None:
         try:
-            with self._code.afresh() if self._is_stale else nullcontext():
+            with self._code.imported_again() if self._is_stale else nullcontext():
                 fixed = await self._apply()
         except MoorageError as error:
             self._told.refused(explain(error))

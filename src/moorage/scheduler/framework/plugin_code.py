@@ -43,7 +43,7 @@ class PluginCode:
         return self._found[1]
 
     @contextmanager
-    def afresh(self) -> Iterator[None]:
+    def imported_again(self) -> Iterator[None]:
         """Import the code again inside a block; if the block fails, restore the previous modules.
 
         Classes of the previous modules keep working.

@@ -36,14 +36,14 @@ CASES = {
     "the first pod is made alone": (stateful_set(3), [], ["create Pod db-0"]),
     "the next waits until it is ready": (stateful_set(3), [member(0, ready=False)], []),
     "then it is made": (stateful_set(3), [member(0)], ["create Pod db-1"]),
-    "in parallel, nobody waits": (
+    "parallel pods do not wait for each other": (
         stateful_set(2, podManagementPolicy="Parallel"),
         [],
         ["create Pod db-0", "create Pod db-1"],
     ),
     "numbers may begin elsewhere": (stateful_set(1, ordinals={"start": 7}), [], ["create Pod db-7"]),
     "a hole is filled first": (stateful_set(2), [member(1)], ["create Pod db-0"]),
-    "a pod that has failed is deleted, to be made anew": (
+    "a failed pod is deleted and created again": (
         stateful_set(1),
         [member(0, phase="Failed")],
         ["delete db-0"],
@@ -72,7 +72,7 @@ CASES = {
         [member(0, revision="old"), member(1)],
         [],
     ),
-    "nobody is replaced who is not deleted by hand": (
+    "only pods deleted by hand are replaced": (
         stateful_set(1, updateStrategy={"type": "OnDelete"}),
         [member(0, revision="old")],
         [],

@@ -31,7 +31,7 @@ def test_change_in_a_helper_module_is_loaded_and_the_old_code_keeps_working(fold
     assert code.files() == [folder / "reloaded_helper.py", folder / "reloaded_plugin.py"]
     # Saved within the same second, and as long as before: the compiled file would be taken for it.
     (folder / "reloaded_helper.py").write_text("WORD = 'two'\n")
-    with code.afresh():
+    with code.imported_again():
         after = loaded()
     assert (before.tell(), after.tell()) == ("one", "two")
     assert loaded() is after
@@ -40,7 +40,7 @@ def test_change_in_a_helper_module_is_loaded_and_the_old_code_keeps_working(fold
 def test_failed_import_restores_the_previous_modules(folder: Path) -> None:
     before, code = loaded(), PluginCode(["reloaded_plugin:Class"])
     (folder / "reloaded_helper.py").write_text("WORD = !\n")
-    with pytest.raises(SyntaxError), code.afresh():
+    with pytest.raises(SyntaxError), code.imported_again():
         loaded()
     assert loaded() is before
     assert loaded().tell() == "one"
@@ -53,7 +53,7 @@ def test_packages_are_loaded_whole(folder: Path) -> None:
     (package / "inner.py").write_text("WORD = 1\n")
     before, code = loaded("reloaded_package.inner"), PluginCode(["reloaded_package.inner:Class"])
     (package / "inner.py").write_text("WORD = 2\n")
-    with code.afresh():
+    with code.imported_again():
         assert loaded("reloaded_package.inner").WORD == 2
     assert before.WORD == 1
 

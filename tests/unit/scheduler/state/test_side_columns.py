@@ -71,9 +71,9 @@ def test_columns_follow_everything(steps: list[tuple[str, str]]) -> None:
             case _:
                 columns.refresh()
     columns.refresh()
-    afresh = DriversAndPods(rig)
-    afresh.refresh()
-    assert columns.facts == afresh.facts
+    rebuilt = DriversAndPods(rig)
+    rebuilt.refresh()
+    assert columns.facts == rebuilt.facts
 
 
 def test_only_rows_that_changed_are_written_again() -> None:
